@@ -11,7 +11,8 @@ use bytes::Bytes;
 use chain::ChainSpec;
 use network::NodeRecord;
 use network::discovery::{
-    Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, PACKET_BYTES_MAX, PacketEndpoint,
+    Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, PACKET_BYTES_MAX,
+    PacketEndpoint,
 };
 use network::entropy::Entropy;
 use network::messages::{ETH_VERSIONS, MC_VERSIONS, PeerMessage, WireFamily, WireProtocol};
@@ -226,8 +227,15 @@ pub(crate) fn connection(bytes: &[u8]) {
 fn open_pair(version: u64, entropy: &mut Entropy) -> (RlpxSession, RlpxSession) {
     let settings = || rlpx_settings(version);
     let remote = node_key(2).public_key();
-    let mut one = RlpxSession::dial(node_key(1), remote, HandshakeForm::Eip8, settings(), Duration::ZERO, entropy)
-        .expect("a key");
+    let mut one = RlpxSession::dial(
+        node_key(1),
+        remote,
+        HandshakeForm::Eip8,
+        settings(),
+        Duration::ZERO,
+        entropy,
+    )
+    .expect("a key");
     let mut two = RlpxSession::accept(node_key(2), settings(), Duration::ZERO, entropy);
     for _ in 0..2 {
         two.receive(one.output());
@@ -251,9 +259,15 @@ pub(crate) fn hello(bytes: &[u8]) {
 /// A message that decodes is encoded to the same bytes. The first byte chooses the version, the
 /// second one the code.
 pub(crate) fn peer_message(bytes: &[u8]) {
-    let [version, code, payload @ ..] = bytes else { return };
-    let eth = ETH_VERSIONS.into_iter().filter_map(|version| WireFamily::Eth.protocol(version));
-    let mc = MC_VERSIONS.into_iter().filter_map(|version| WireFamily::Mc.protocol(version));
+    let [version, code, payload @ ..] = bytes else {
+        return;
+    };
+    let eth = ETH_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Eth.protocol(version));
+    let mc = MC_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Mc.protocol(version));
     let protocols: Vec<WireProtocol> = eth.chain(mc).collect();
     let protocol = protocols[usize::from(*version) % protocols.len()];
     let code = u64::from(*code);
@@ -270,7 +284,10 @@ pub(crate) fn discovery(bytes: &[u8]) {
     rsv[64] = signature.recovery_id;
     let signed = [&rsv[..], bytes].concat();
     let packet = [keccak256(&signed).as_slice(), &signed].concat();
-    for dialect in [DiscoveryDialect::Ethereum, DiscoveryDialect::Public { network_id: 99 }] {
+    for dialect in [
+        DiscoveryDialect::Ethereum,
+        DiscoveryDialect::Public { network_id: 99 },
+    ] {
         let from = SocketAddr::from(([52, 1, 2, 3], 30303));
         let settings = DiscoverySettings {
             dialect,

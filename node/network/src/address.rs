@@ -121,14 +121,22 @@ impl FromStr for AddressRanges {
     type Err = AddressRangeError;
 
     fn from_str(text: &str) -> Result<Self, AddressRangeError> {
-        let parts: Vec<_> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+        let parts: Vec<_> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .collect();
         if parts.len() > RANGES_MAX {
             return Err(AddressRangeError::TooMany { got: parts.len() });
         }
         if parts.is_empty() {
             return Err(AddressRangeError::Form(text.to_owned()));
         }
-        parts.into_iter().map(str::parse).collect::<Result<_, _>>().map(Self)
+        parts
+            .into_iter()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -146,7 +154,9 @@ impl fmt::Display for AddressRanges {
 pub(crate) fn from_bytes(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         0 => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        4 => <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into()),
+        4 => <[u8; 4]>::try_from(bytes)
+            .ok()
+            .map(|bytes| Ipv4Addr::from(bytes).into()),
         16 => <[u8; 16]>::try_from(bytes)
             .ok()
             .map(|bytes| canonical(Ipv6Addr::from(bytes).into())),
@@ -172,8 +182,17 @@ mod tests {
 
     #[test]
     fn ranges_contain_addresses() {
-        let ranges: AddressRanges = "127.0.0.0/8, 10.1.2.0/24,fe80::/10,0.0.0.7/32".parse().expect("ranges");
-        for inside in ["127.0.0.1", "127.255.0.9", "10.1.2.255", "fe80::1", "::ffff:10.1.2.3", "0.0.0.7"] {
+        let ranges: AddressRanges = "127.0.0.0/8, 10.1.2.0/24,fe80::/10,0.0.0.7/32"
+            .parse()
+            .expect("ranges");
+        for inside in [
+            "127.0.0.1",
+            "127.255.0.9",
+            "10.1.2.255",
+            "fe80::1",
+            "::ffff:10.1.2.3",
+            "0.0.0.7",
+        ] {
             assert!(ranges.contains(ip(inside)), "{inside}");
         }
         for outside in ["128.0.0.1", "10.1.3.0", "2001::1", "0.0.0.8", "::ffff:10.1.3.3"] {
@@ -188,7 +207,17 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", ",", "10.0.0.0", "10.0.0.0/33", "::/129", "10.0.0/8", "a/8", "10.0.0.0/+8", "10.0.0.0/8;"] {
+        for text in [
+            "",
+            ",",
+            "10.0.0.0",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "a/8",
+            "10.0.0.0/+8",
+            "10.0.0.0/8;",
+        ] {
             let error = text.parse::<AddressRanges>().expect_err(text);
             assert!(error.to_string().contains("expected ADDRESS/BITS"), "{error}");
         }

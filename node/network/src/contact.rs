@@ -75,13 +75,19 @@ mod tests {
 
     #[test]
     fn enodes_and_contacts() {
-        for rest in ["10.3.58.6:30333", "10.3.58.6:30333?discport=30301", "[2a00::1]:30333"] {
+        for rest in [
+            "10.3.58.6:30333",
+            "10.3.58.6:30333?discport=30301",
+            "[2a00::1]:30333",
+        ] {
             let text = format!("enode://{}@{rest}", "6f".repeat(64));
             let enode: Enode = text.parse().expect("an enode");
             let contact = NodeContact::from_enode(&enode).expect("an address");
             assert_eq!(contact.to_string(), text);
         }
-        let name: Enode = format!("enode://{}@node.example:1", "6f".repeat(64)).parse().expect("an enode");
+        let name: Enode = format!("enode://{}@node.example:1", "6f".repeat(64))
+            .parse()
+            .expect("an enode");
         assert_eq!(NodeContact::from_enode(&name), None);
     }
 }

@@ -103,7 +103,11 @@ impl Dialer {
     /// How many peers may be nodes that were dialled: a third, and at least one.
     pub const fn dialled_max(&self) -> usize {
         let third = self.settings.peers_max / DIAL_RATIO;
-        if third == 0 && self.settings.peers_max > 0 { 1 } else { third }
+        if third == 0 && self.settings.peers_max > 0 {
+            1
+        } else {
+            third
+        }
     }
 
     /// Keeps a node that should always be a peer. `false` if there are too many.
@@ -177,7 +181,12 @@ impl Dialer {
     /// The nodes to dial now. They count as being dialled until [`Self::ended`] is called.
     pub fn next(&mut self, now: Duration) -> Vec<DialTask> {
         let mut tasks = Vec::new();
-        let due: Vec<_> = self.static_nodes.values().filter(|node| node.next <= now).copied().collect();
+        let due: Vec<_> = self
+            .static_nodes
+            .values()
+            .filter(|node| node.next <= now)
+            .copied()
+            .collect();
         for node in due {
             if self.dialling.len() >= DIALS_MAX {
                 return tasks;
@@ -229,7 +238,11 @@ impl Dialer {
             self.connected.insert(*id, !is_static);
         }
         if let Some(node) = self.static_nodes.get_mut(id) {
-            node.failures = if is_connected { 0 } else { node.failures.saturating_add(1) };
+            node.failures = if is_connected {
+                0
+            } else {
+                node.failures.saturating_add(1)
+            };
             let doubled = REDIAL_INTERVAL.saturating_mul(1 << node.failures.saturating_sub(1).min(8));
             node.next = now + doubled.min(STATIC_BACKOFF_MAX);
         }

@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use primitives::rlp::{RlpReader, encode_fields_to_vec};
 use primitives::{
-    B256, B512, Bytes, DecodeError, EcdsaSignature, Encodable, SecretKey, U256, compress_public_key, expand_public_key,
-    keccak256, recover_public_key,
+    B256, B512, Bytes, DecodeError, EcdsaSignature, Encodable, SecretKey, U256, compress_public_key,
+    expand_public_key, keccak256, recover_public_key,
 };
 
 use crate::contact::NodeContact;
@@ -357,7 +357,10 @@ mod tests {
         check(&[0; 301], "got 301 bytes");
         check(&[0xc0], "signature: no bytes left");
         let with = |pairs: &[(&'static str, &[u8])]| {
-            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_bytes(), *value)).collect();
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| (key.as_bytes(), *value))
+                .collect();
             let mut fields: Vec<&dyn Encodable> = vec![&[7_u8; 64], &1_u8];
             for (key, value) in &pairs {
                 fields.push(key);

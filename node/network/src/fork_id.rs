@@ -138,7 +138,10 @@ mod tests {
     fn other_networks_are_recognized() {
         let mut filter = fork_filter(&mainnet(), MAINNET, 7_987_396).expect("Ethereum's family");
         assert!(filter.validate(id(0x668d_b0af, 9_069_000)).is_ok());
-        assert!(filter.validate(id(0xa00b_c324, 7_280_000)).is_ok(), "it is not synchronized yet");
+        assert!(
+            filter.validate(id(0xa00b_c324, 7_280_000)).is_ok(),
+            "it is not synchronized yet"
+        );
         assert!(filter.validate(id(0xafec_6b27, 0)).is_err(), "another network");
         filter.set_head(fork_head(9_100_000));
         assert_eq!(filter.current(), id(0x879d_6e30, 9_200_000));

@@ -19,8 +19,10 @@ pub mod moment;
 pub mod nat;
 pub mod node_files;
 mod raw_rlp;
+pub mod requests;
 pub mod rlpx;
 pub mod sockets;
+mod status_check;
 #[cfg(test)]
 mod vectors;
 
@@ -30,3 +32,4 @@ pub use bootnodes::boot_nodes;
 pub use contact::NodeContact;
 pub use enr::{NodeClaims, NodeRecord, NodeRecordError, RECORD_BYTES_MAX};
 pub use fork_id::{fork_filter, fork_head};
+pub use status_check::{StatusMismatch, check_status};

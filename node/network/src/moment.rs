@@ -39,9 +39,7 @@ impl SystemClock {
     pub fn now(&self) -> Moment {
         Moment {
             elapsed: self.started.elapsed(),
-            unix: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
+            unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         }
     }
 

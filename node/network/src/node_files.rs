@@ -88,7 +88,9 @@ fn read_text(path: &Path) -> Result<Option<String>, NodeFileError> {
         file => file.map_err(failed)?,
     };
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(NodeFileError::Size {
             path: path.to_owned(),
@@ -331,7 +333,13 @@ mod tests {
         let path = home.path().join(SEEN_NODES_FILE);
         let enode = contact(1);
         let large = "x".repeat(FILE_BYTES_MAX as usize + 1);
-        for text in ["", "junk", "nodes 1\nx y\n", &format!("nodes 2\n1 {enode}\n"), &large] {
+        for text in [
+            "",
+            "junk",
+            "nodes 1\nx y\n",
+            &format!("nodes 2\n1 {enode}\n"),
+            &large,
+        ] {
             fs::write(&path, text).expect("a write");
             assert_eq!(SeenNodes::open(home.path(), NOW).latest().count(), 0);
         }
@@ -360,7 +368,10 @@ mod tests {
         ] {
             fs::write(&path, text).expect("a write");
             let error = read_enodes(&path).expect_err(text).to_string();
-            assert!(error.contains(expected) && error.contains(STATIC_NODES_FILE), "{error}");
+            assert!(
+                error.contains(expected) && error.contains(STATIC_NODES_FILE),
+                "{error}"
+            );
         }
     }
 }

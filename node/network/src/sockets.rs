@@ -118,7 +118,11 @@ impl Acceptor {
                 }
             };
             let now = clock.now().elapsed;
-            let admitted = self.guard.lock().unwrap_or_else(PoisonError::into_inner).admit(from.ip(), now);
+            let admitted = self
+                .guard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .admit(from.ip(), now);
             if let Err(refusal) = admitted {
                 tracing::trace!(%from, %refusal, "a connection is closed");
                 continue;

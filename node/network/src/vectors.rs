@@ -17,7 +17,16 @@ pub(crate) fn eip2481() -> Vec<(String, u64, Vec<u8>)> {
     let row = |message: &serde_json::Value| {
         let name = message["name"].as_str().expect("a name").to_owned();
         let rlp = message["rlp"].as_str().expect("hex text");
-        (name, message["code"].as_u64().expect("a code"), hex::decode(rlp).expect("hex"))
+        (
+            name,
+            message["code"].as_u64().expect("a code"),
+            hex::decode(rlp).expect("hex"),
+        )
     };
-    vectors["messages"].as_array().expect("a list").iter().map(row).collect()
+    vectors["messages"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(row)
+        .collect()
 }

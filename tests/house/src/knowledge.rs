@@ -177,7 +177,14 @@ fn the_logic_of_network_knows_neither_sockets_nor_clocks() {
             continue;
         }
         let code = code_only(&file.text);
-        for name in ["tokio::", "UdpSocket", "TcpStream", "Instant::now", "SystemTime", "SystemClock::start"] {
+        for name in [
+            "tokio::",
+            "UdpSocket",
+            "TcpStream",
+            "Instant::now",
+            "SystemTime",
+            "SystemClock::start",
+        ] {
             if code.contains(name) {
                 faults.push(format!("{} names {name}", file.path));
             }

@@ -128,10 +128,15 @@ fn peer_messages() -> Vec<Vec<u8>> {
         PeerMessage::NewBlockHashes(vec![AnnouncedBlock { hash, number: 7 }]),
         PeerMessage::NewBlock(Box::default(), primitives::U256::from(7)),
         PeerMessage::NodeData(9, vec![Bytes::from_static(b"node")]),
-        PeerMessage::Receipts(9, vec![vec![Receipt::new(ReceiptOutcome::Status(true), 1, Vec::new())]]),
+        PeerMessage::Receipts(
+            9,
+            vec![vec![Receipt::new(ReceiptOutcome::Status(true), 1, Vec::new())]],
+        ),
     ];
     let versions = [62, 63, 64, 65, 66, 67, 68].map(|version| WireFamily::Eth.protocol(version));
-    let versions = versions.into_iter().chain([62, 63].map(|version| WireFamily::Mc.protocol(version)));
+    let versions = versions
+        .into_iter()
+        .chain([62, 63].map(|version| WireFamily::Mc.protocol(version)));
     let sample = |(index, protocol): (usize, Option<network::messages::WireProtocol>)| {
         let protocol = protocol.expect("known");
         all.clone().map(|message| {
@@ -162,7 +167,10 @@ fn discovery_packets() -> Vec<Vec<u8>> {
         DiscoveryPacket::Store { key, from: endpoint },
         DiscoveryPacket::FindValue { key },
     ];
-    let dialects = [DiscoveryDialect::Ethereum, DiscoveryDialect::Public { network_id: 99 }];
+    let dialects = [
+        DiscoveryDialect::Ethereum,
+        DiscoveryDialect::Public { network_id: 99 },
+    ];
     let sample = |packet: &DiscoveryPacket| {
         dialects.map(|dialect| packet.seal(&node_key(), dialect, u64::MAX).0[97..].to_vec())
     };

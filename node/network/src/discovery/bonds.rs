@@ -92,7 +92,9 @@ impl BondBook {
 
     /// Whether this node has proven its address to the node.
     pub(super) fn knows_us(&self, id: &B512, now: Duration) -> bool {
-        self.states.get(id).is_some_and(|state| is_fresh(state.pong_sent, now))
+        self.states
+            .get(id)
+            .is_some_and(|state| is_fresh(state.pong_sent, now))
     }
 
     /// Raises the kind of a node. Returns the kind afterwards.

@@ -107,7 +107,10 @@ impl NodeLookup {
         let closest = self.candidates.iter().filter(usable).take(BUCKET_NODES_MAX);
         let is_open = |candidate: &Candidate| candidate.state != CandidateState::Answered;
         !closest.into_iter().any(is_open)
-            && !self.candidates.iter().any(|candidate| candidate.state == CandidateState::Asked)
+            && !self
+                .candidates
+                .iter()
+                .any(|candidate| candidate.state == CandidateState::Asked)
     }
 
     /// The closest nodes that answered.
@@ -192,7 +195,10 @@ mod tests {
             assert!(rounds < 100);
         }
         assert!(lookup.result().iter().all(|node| node.id[1] % 2 == 0));
-        assert!(NodeLookup::new(contact(0).id, contact(1).id).is_done(), "nobody to ask");
+        assert!(
+            NodeLookup::new(contact(0).id, contact(1).id).is_done(),
+            "nobody to ask"
+        );
     }
 
     #[test]

@@ -16,12 +16,12 @@ mod values;
 pub use bonds::{BOND_LIFETIME, BONDS_MAX};
 pub use lookup::{LOOKUP_NODES_MAX, LOOKUP_WIDTH};
 pub use packet::{
-    DiscoveryDialect, DiscoveryPacket, NEIGHBORS_IN_PACKET, PACKET_BYTES_MAX, PACKET_LIFETIME, PacketEndpoint,
-    PacketError, PacketTail, ReadPacket,
+    DiscoveryDialect, DiscoveryPacket, NEIGHBORS_IN_PACKET, PACKET_BYTES_MAX, PACKET_LIFETIME,
+    PacketEndpoint, PacketError, PacketTail, ReadPacket,
 };
 pub use service::{
-    ANSWER_TIMEOUT, Discovery, DiscoveryAction, DiscoverySettings, EMPTY_REFRESH_INTERVAL, FAILURES_MAX, LOOKUPS_MAX,
-    PENDING_ANSWERS_MAX, REFRESH_INTERVAL, REVALIDATION_INTERVAL, SEEDS_MAX, UNKNOWN_LIFETIME,
+    ANSWER_TIMEOUT, Discovery, DiscoveryAction, DiscoverySettings, EMPTY_REFRESH_INTERVAL, FAILURES_MAX,
+    LOOKUPS_MAX, PENDING_ANSWERS_MAX, REFRESH_INTERVAL, REVALIDATION_INTERVAL, SEEDS_MAX, UNKNOWN_LIFETIME,
     UNPROVEN_PINGS_IN_SECOND,
 };
 pub use socket::{DISCOVERY_EVENTS_MAX, DiscoveryEvent, DiscoverySocket};

@@ -291,10 +291,9 @@ impl DiscoveryPacket {
                 encode_fields_to_vec(&[&nodes, &expiry])
             }
             Self::EnrRequest | Self::StoreReply => encode_fields_to_vec(&[&expiry]),
-            Self::EnrResponse {
-                request_hash,
-                record,
-            } => encode_fields_to_vec(&[request_hash, &RawRlp(record)]),
+            Self::EnrResponse { request_hash, record } => {
+                encode_fields_to_vec(&[request_hash, &RawRlp(record)])
+            }
             // The value is not read by anyone.
             Self::Store { key, from } => encode_fields_to_vec(&[key, from, &expiry, &""]),
             Self::FindValue { key } => encode_fields_to_vec(&[key, &expiry]),
@@ -407,7 +406,10 @@ fn read_body(
         (8, true) => {
             let key = body.fixed("key")?;
             let value = body.bytes("value")?;
-            (DiscoveryPacket::FindValueReply { key, value }, body.u64("expiry")?)
+            (
+                DiscoveryPacket::FindValueReply { key, value },
+                body.u64("expiry")?,
+            )
         }
         (got, _) => return Err(PacketError::Type { got }),
     };
@@ -545,7 +547,13 @@ mod tests {
     fn published_packets_are_read() {
         let key = "b71c71a67e1177ad4e901695e1b4b9ee17ae16c6668d313eac2f96dbcda3f291";
         let id = SecretKey::from_hex(key).expect("a key").public_key();
-        for (name, kind) in [("ping", 1), ("ping555", 1), ("pong", 2), ("findnode", 3), ("neighbors", 4)] {
+        for (name, kind) in [
+            ("ping", 1),
+            ("ping555", 1),
+            ("pong", 2),
+            ("findnode", 3),
+            ("neighbors", 4),
+        ] {
             let bytes = vectors::eip8(&format!("/discovery/{name}"));
             let read = DiscoveryPacket::open(&bytes, DiscoveryDialect::Ethereum).expect(name);
             assert_eq!(read.id, id, "{name}");
@@ -585,7 +593,10 @@ mod tests {
         assert_eq!(error, PacketError::Type { got: 7 });
         let store = &packets(public, IpAddr::from([1, 2, 3, 4]), 1, B256::ZERO)[4];
         let bytes = store.seal(&key(), public, 7).0;
-        assert!(DiscoveryPacket::open(&bytes, ethereum).is_err(), "5 is ENRREQUEST there");
+        assert!(
+            DiscoveryPacket::open(&bytes, ethereum).is_err(),
+            "5 is ENRREQUEST there"
+        );
     }
 
     #[test]
@@ -603,6 +614,9 @@ mod tests {
             DiscoveryPacket::open(&[0; PACKET_BYTES_MAX + 1], DIALECTS[0]),
             Err(PacketError::Size { got: 1281 })
         );
-        assert_eq!(DiscoveryPacket::open(&[], DIALECTS[0]), Err(PacketError::Size { got: 0 }));
+        assert_eq!(
+            DiscoveryPacket::open(&[], DIALECTS[0]),
+            Err(PacketError::Size { got: 0 })
+        );
     }
 }

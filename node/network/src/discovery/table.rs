@@ -92,7 +92,12 @@ impl NodeTable {
             let is_neighbour = |entry: &&TableEntry| {
                 !address::is_local(entry.contact.ip) && address::neighbourhood(entry.contact.ip) == mark
             };
-            bucket.entries.iter().chain(&bucket.replacements).filter(is_neighbour).count()
+            bucket
+                .entries
+                .iter()
+                .chain(&bucket.replacements)
+                .filter(is_neighbour)
+                .count()
         };
         count(&self.buckets[index]) < BUCKET_NEIGHBOURS_MAX
             && self.buckets.iter().map(count).sum::<usize>() < TABLE_NEIGHBOURS_MAX
@@ -105,7 +110,10 @@ impl NodeTable {
             return false;
         }
         let index = self.index(&hash);
-        let known = self.buckets[index].entries.iter().position(|entry| entry.hash == hash);
+        let known = self.buckets[index]
+            .entries
+            .iter()
+            .position(|entry| entry.hash == hash);
         if let Some(at) = known {
             let mut entry = self.buckets[index].entries.remove(at);
             let has_moved = entry.contact.ip != contact.ip;
@@ -117,7 +125,9 @@ impl NodeTable {
             self.buckets[index].entries.insert(0, entry);
             return true;
         }
-        self.buckets[index].replacements.retain(|entry| entry.hash != hash);
+        self.buckets[index]
+            .replacements
+            .retain(|entry| entry.hash != hash);
         if !self.has_room_for(contact.ip, index) {
             return false;
         }
@@ -185,7 +195,11 @@ impl NodeTable {
 
     /// The node of a random bucket that has not answered for the longest time.
     pub(super) fn to_revalidate(&self, entropy: &mut Entropy) -> Option<NodeContact> {
-        let filled: Vec<_> = self.buckets.iter().filter_map(|bucket| bucket.entries.last()).collect();
+        let filled: Vec<_> = self
+            .buckets
+            .iter()
+            .filter_map(|bucket| bucket.entries.last())
+            .collect();
         if filled.is_empty() {
             return None;
         }
@@ -304,9 +318,16 @@ mod tests {
     fn local_nodes_are_not_limited() {
         let mut table = table();
         for number in 1..100 {
-            table.add(contact(number, [127, 0, 0, 1]), ContactKind::Unknown, Duration::ZERO);
+            table.add(
+                contact(number, [127, 0, 0, 1]),
+                ContactKind::Unknown,
+                Duration::ZERO,
+            );
         }
         assert!(table.len() > TABLE_NEIGHBOURS_MAX, "{}", table.len());
-        assert!(!table.add(contact(0, [1, 1, 1, 1]), ContactKind::Unknown, Duration::ZERO), "itself");
+        assert!(
+            !table.add(contact(0, [1, 1, 1, 1]), ContactKind::Unknown, Duration::ZERO),
+            "itself"
+        );
     }
 }

@@ -78,7 +78,9 @@ impl Simulation {
     }
 
     fn node(&mut self, number: u16) -> &mut Discovery {
-        self.nodes.get_mut(&contact(number).udp_address()).expect("in the network")
+        self.nodes
+            .get_mut(&contact(number).udp_address())
+            .expect("in the network")
     }
 
     fn act(&mut self, from: SocketAddr, actions: Vec<DiscoveryAction>) {
@@ -106,10 +108,18 @@ impl Simulation {
             }
             self.now = self.now.max(next);
             let now = moment(self.now);
-            while self.flights.front().is_some_and(|(arrival, _)| *arrival <= self.now) {
-                let Some((_, flight)) = self.flights.pop_front() else { break };
+            while self
+                .flights
+                .front()
+                .is_some_and(|(arrival, _)| *arrival <= self.now)
+            {
+                let Some((_, flight)) = self.flights.pop_front() else {
+                    break;
+                };
                 if let Some(node) = self.nodes.get_mut(&flight.to) {
-                    let actions = node.handle(now, flight.from, &flight.packet).expect("a good packet");
+                    let actions = node
+                        .handle(now, flight.from, &flight.packet)
+                        .expect("a good packet");
                     self.act(flight.to, actions);
                 }
             }
@@ -168,7 +178,10 @@ fn nodes_find_each_other_from_one_bootnode() {
             .map(|node| node.nodes().filter(|(known, _)| gone.contains(known)).count())
             .sum();
         let all: usize = network.nodes.values().map(Discovery::len).sum();
-        assert!(left * 10 < all, "{left} of {all} entries are of nodes that are gone");
+        assert!(
+            left * 10 < all,
+            "{left} of {all} entries are of nodes that are gone"
+        );
     }
 }
 
@@ -178,7 +191,10 @@ fn records_are_asked_for() {
     network.add(0, settings(0, ETHEREUM, &[]));
     network.add(1, settings(1, ETHEREUM, &[contact(0)]));
     network.run(Duration::from_secs(5));
-    let found = network.found.remove(&contact(1).udp_address()).expect("something");
+    let found = network
+        .found
+        .remove(&contact(1).udp_address())
+        .expect("something");
     let record = found.iter().find_map(|action| match action {
         DiscoveryAction::Record(record) => Some(record.clone()),
         _ => None,
@@ -194,15 +210,28 @@ fn records_are_asked_for() {
 }
 
 /// Sends a packet to a node and returns what it sends at once.
-fn ask(node: &mut Discovery, from: &NodeContact, key: &SecretKey, packet: &DiscoveryPacket, dialect: DiscoveryDialect, now: Duration) -> Vec<DiscoveryPacket> {
+fn ask(
+    node: &mut Discovery,
+    from: &NodeContact,
+    key: &SecretKey,
+    packet: &DiscoveryPacket,
+    dialect: DiscoveryDialect,
+    now: Duration,
+) -> Vec<DiscoveryPacket> {
     let now = moment(now);
     let expiry = (now.unix + PACKET_LIFETIME).as_secs();
     let (bytes, _) = packet.seal(key, dialect, expiry);
-    let actions = node.handle(now, from.udp_address(), &bytes).expect("a good packet");
+    let actions = node
+        .handle(now, from.udp_address(), &bytes)
+        .expect("a good packet");
     let sent = actions.into_iter().filter_map(|action| match action {
         DiscoveryAction::Send { to, packet } => {
             assert_eq!(to, from.udp_address());
-            Some(DiscoveryPacket::open(&packet, dialect).expect("a good packet").packet)
+            Some(
+                DiscoveryPacket::open(&packet, dialect)
+                    .expect("a good packet")
+                    .packet,
+            )
         }
         _ => None,
     });
@@ -228,9 +257,13 @@ fn bond(node: &mut Discovery, number: u16, dialect: DiscoveryDialect, network_id
     let now_moment = moment(now);
     let expiry = (now_moment.unix + PACKET_LIFETIME).as_secs();
     let (bytes, _) = ping(&from, Some(network_id)).seal(&key(number), dialect, expiry);
-    let actions = node.handle(now_moment, from.udp_address(), &bytes).expect("a good packet");
+    let actions = node
+        .handle(now_moment, from.udp_address(), &bytes)
+        .expect("a good packet");
     for action in actions {
-        let DiscoveryAction::Send { packet, .. } = action else { continue };
+        let DiscoveryAction::Send { packet, .. } = action else {
+            continue;
+        };
         let read = DiscoveryPacket::open(&packet, dialect).expect("a good packet");
         if let DiscoveryPacket::Ping { from: sender, .. } = read.packet {
             let pong = DiscoveryPacket::Pong {
@@ -277,13 +310,30 @@ fn strangers_get_a_pong_and_nothing_larger() {
         // A PING is answered by a PONG, and by a PING that asks for the proof.
         let request = ping(&stranger, Some(99));
         let answers = ask(&mut node, &stranger, &key(1), &request, dialect, now);
-        assert!(matches!(answers[..], [DiscoveryPacket::Pong { .. }, DiscoveryPacket::Ping { .. }]), "{answers:?}");
-        assert_eq!(ask(&mut node, &stranger, &key(1), &find, dialect, now), [], "no proof yet");
+        assert!(
+            matches!(
+                answers[..],
+                [DiscoveryPacket::Pong { .. }, DiscoveryPacket::Ping { .. }]
+            ),
+            "{answers:?}"
+        );
+        assert_eq!(
+            ask(&mut node, &stranger, &key(1), &find, dialect, now),
+            [],
+            "no proof yet"
+        );
         // The proof counts at the address where it was given.
         bond(&mut node, 1, dialect, 99, now + ANSWER_TIMEOUT);
         node.on_time(moment(now + 2 * ANSWER_TIMEOUT));
         bond(&mut node, 1, dialect, 99, now + 2 * ANSWER_TIMEOUT);
-        let answers = ask(&mut node, &stranger, &key(1), &find, dialect, now + 2 * ANSWER_TIMEOUT);
+        let answers = ask(
+            &mut node,
+            &stranger,
+            &key(1),
+            &find,
+            dialect,
+            now + 2 * ANSWER_TIMEOUT,
+        );
         let told: usize = answers
             .iter()
             .map(|packet| match packet {
@@ -296,7 +346,17 @@ fn strangers_get_a_pong_and_nothing_larger() {
             ip: IpAddr::from([60, 1, 1, 1]),
             ..stranger
         };
-        assert_eq!(ask(&mut node, &moved, &key(1), &find, dialect, now + 2 * ANSWER_TIMEOUT), []);
+        assert_eq!(
+            ask(
+                &mut node,
+                &moved,
+                &key(1),
+                &find,
+                dialect,
+                now + 2 * ANSWER_TIMEOUT
+            ),
+            []
+        );
     }
 }
 
@@ -309,7 +369,9 @@ fn a_flood_of_strangers_is_answered_in_part() {
         let from = contact(number);
         let (bytes, _) = ping(&from, None).seal(&key(number), ETHEREUM, u64::MAX);
         received += bytes.len();
-        let actions = node.handle(moment(now), from.udp_address(), &bytes).expect("good");
+        let actions = node
+            .handle(moment(now), from.udp_address(), &bytes)
+            .expect("good");
         sent += actions
             .iter()
             .map(|action| match action {
@@ -320,7 +382,14 @@ fn a_flood_of_strangers_is_answered_in_part() {
     }
     assert!(sent < received, "sent {sent}, received {received}");
     let later = now + Duration::from_secs(1);
-    let answers = ask(&mut node, &contact(1), &key(1), &ping(&contact(1), None), ETHEREUM, later);
+    let answers = ask(
+        &mut node,
+        &contact(1),
+        &key(1),
+        &ping(&contact(1), None),
+        ETHEREUM,
+        later,
+    );
     assert!(!answers.is_empty(), "the next second");
 }
 
@@ -335,7 +404,10 @@ fn expired_wrong_and_own_packets_do_nothing() {
     };
     assert_eq!(send(&key(1), now.unix.as_secs() - 1), Ok(Vec::new()));
     assert_eq!(send(&key(0), now.unix.as_secs() + 1), Ok(Vec::new()));
-    assert_eq!(send(&key(1), now.unix.as_secs()).map(|actions| actions.len()), Ok(2));
+    assert_eq!(
+        send(&key(1), now.unix.as_secs()).map(|actions| actions.len()),
+        Ok(2)
+    );
     // A PONG that nobody asked for is no proof.
     let pong = DiscoveryPacket::Pong {
         to: PacketEndpoint::new(from.ip, 1, 1),
@@ -350,7 +422,17 @@ fn expired_wrong_and_own_packets_do_nothing() {
         ..settings(0, ETHEREUM, &[])
     };
     let mut node = start(0, narrow, now.elapsed);
-    assert_eq!(ask(&mut node, &from, &key(1), &ping(&from, None), ETHEREUM, now.elapsed), []);
+    assert_eq!(
+        ask(
+            &mut node,
+            &from,
+            &key(1),
+            &ping(&from, None),
+            ETHEREUM,
+            now.elapsed
+        ),
+        []
+    );
 }
 
 #[test]
@@ -396,8 +478,29 @@ fn kinds_of_the_public_network() {
         ..settings(0, PUBLIC, &[])
     };
     let mut strict = start(0, strict, now);
-    assert_eq!(ask(&mut strict, &contact(3), &key(3), &ping(&contact(3), None), PUBLIC, now), []);
-    assert_eq!(ask(&mut strict, &contact(4), &key(4), &ping(&contact(4), Some(99)), PUBLIC, now).len(), 2);
+    assert_eq!(
+        ask(
+            &mut strict,
+            &contact(3),
+            &key(3),
+            &ping(&contact(3), None),
+            PUBLIC,
+            now
+        ),
+        []
+    );
+    assert_eq!(
+        ask(
+            &mut strict,
+            &contact(4),
+            &key(4),
+            &ping(&contact(4), Some(99)),
+            PUBLIC,
+            now
+        )
+        .len(),
+        2
+    );
 }
 
 #[test]
@@ -423,7 +526,10 @@ fn values_are_kept_and_found() {
     let actions = network.node(3).find_values_at(subnet, &[contact(0)], now);
     network.act(contact(3).udp_address(), actions);
     network.run(Duration::from_secs(1));
-    let found = network.found.remove(&contact(3).udp_address()).expect("an answer");
+    let found = network
+        .found
+        .remove(&contact(3).udp_address())
+        .expect("an answer");
     let [DiscoveryAction::Values { key, nodes }] = &found[..] else {
         panic!("{found:?}")
     };

@@ -121,6 +121,9 @@ mod tests {
         }
         assert!(!store.put(B512::repeat_byte(9), id(1), from(1), Duration::ZERO));
         assert!(store.put(id(5), id(2), from(1), Duration::ZERO), "a known key");
-        assert!(store.put(B512::repeat_byte(9), id(1), from(1), VALUE_LIFETIME), "the others expired");
+        assert!(
+            store.put(B512::repeat_byte(9), id(1), from(1), VALUE_LIFETIME),
+            "the others expired"
+        );
     }
 }

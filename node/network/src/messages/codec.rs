@@ -215,9 +215,8 @@ impl PeerMessage {
             Self::GetReceipts(_, hashes) => (GET_RECEIPTS, list(hashes)),
             Self::Receipts(_, blocks) => {
                 let encode = |receipt: &Receipt| receipt.encode(form);
-                let block = |receipts: &Vec<Receipt>| {
-                    raw_list(&receipts.iter().map(encode).collect::<Vec<_>>())
-                };
+                let block =
+                    |receipts: &Vec<Receipt>| raw_list(&receipts.iter().map(encode).collect::<Vec<_>>());
                 let entries: Vec<_> = blocks.iter().map(block).collect();
                 (RECEIPTS, raw_list(&entries))
             }
@@ -232,10 +231,7 @@ impl PeerMessage {
     /// [`PeerMessageError`] if the version has no such message, or it has another form.
     pub fn decode(protocol: WireProtocol, code: u64, payload: &[u8]) -> Result<Self, PeerMessageError> {
         let Some(message) = message_name(protocol, code) else {
-            return Err(PeerMessageError::UnknownCode {
-                got: code,
-                protocol,
-            });
+            return Err(PeerMessageError::UnknownCode { got: code, protocol });
         };
         let decoder = MessageDecoder { message, protocol };
         if WITHOUT_EFFECT.contains(&code) {
@@ -243,7 +239,11 @@ impl PeerMessage {
         }
         let outer = decoder.field(RlpReader::open(payload, "body"))?;
         let has_id = is_request_or_answer(code) && protocol.has_request_ids();
-        let (id, body) = if has_id { decoder.with_id(outer)? } else { (0, outer) };
+        let (id, body) = if has_id {
+            decoder.with_id(outer)?
+        } else {
+            (0, outer)
+        };
         decoder.body(code, id, body)
     }
 }
@@ -379,7 +379,9 @@ impl MessageDecoder {
     }
 
     fn hashes(self, reader: RlpReader<'_>) -> Result<Vec<B256>, PeerMessageError> {
-        self.entries(reader, "hashes", REQUESTED_HASHES_MAX, |reader| reader.fixed("hash"))
+        self.entries(reader, "hashes", REQUESTED_HASHES_MAX, |reader| {
+            reader.fixed("hash")
+        })
     }
 
     fn headers(self, reader: RlpReader<'_>) -> Result<Vec<Header>, PeerMessageError> {
@@ -496,10 +498,7 @@ impl MessageDecoder {
         let uncles = self.entries(uncles, "uncles", BODY_UNCLES_MAX, |reader| {
             Header::decode(reader.raw("uncle")?)
         })?;
-        Ok(PeerBody {
-            transactions,
-            uncles,
-        })
+        Ok(PeerBody { transactions, uncles })
     }
 
     fn bodies(self, mut reader: RlpReader<'_>) -> Result<Vec<PeerBody>, PeerMessageError> {
@@ -517,10 +516,7 @@ impl MessageDecoder {
         self.field(reader.expect_count("block", 3, "3"))?;
         let header = self.field(reader.raw("block.header").and_then(Header::decode))?;
         let mut left = MESSAGE_TRANSACTIONS_MAX;
-        let PeerBody {
-            transactions,
-            uncles,
-        } = self.transactions_and_uncles(&mut reader, &mut left)?;
+        let PeerBody { transactions, uncles } = self.transactions_and_uncles(&mut reader, &mut left)?;
         Ok(Block {
             header,
             transactions,

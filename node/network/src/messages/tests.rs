@@ -12,8 +12,12 @@ use proptest::prelude::*;
 use super::*;
 
 fn protocols() -> Vec<WireProtocol> {
-    let eth = ETH_VERSIONS.into_iter().filter_map(|version| WireFamily::Eth.protocol(version));
-    let mc = MC_VERSIONS.into_iter().filter_map(|version| WireFamily::Mc.protocol(version));
+    let eth = ETH_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Eth.protocol(version));
+    let mc = MC_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Mc.protocol(version));
     eth.chain(mc).collect()
 }
 
@@ -165,7 +169,8 @@ fn the_status_sample_of_the_public_network() {
 fn published_messages_with_request_ids() {
     let mut read = Vec::new();
     for (name, code, payload) in crate::vectors::eip2481() {
-        let message = PeerMessage::decode(eth(66), code, &payload).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let message =
+            PeerMessage::decode(eth(66), code, &payload).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(message.request_id(), Some(1111), "{name}");
         assert_eq!(message.encode(eth(66)), (code, payload), "{name}");
         read.push(message);
@@ -246,7 +251,10 @@ fn codes_belong_to_versions() {
     let mc = and(&[0xd, 0xe, 0xf, 0x10, 0x21, 0x22, 0x31, 0x32, 0x33]);
     assert_eq!(codes(mc63()), mc);
     for protocol in protocols() {
-        assert!(codes(protocol).iter().all(|code| *code < protocol.length()), "{protocol}");
+        assert!(
+            codes(protocol).iter().all(|code| *code < protocol.length()),
+            "{protocol}"
+        );
     }
 }
 
@@ -287,7 +295,12 @@ fn lists_are_bounded() {
     );
     // The transactions of all bodies count together.
     let item = RlpItem::decode_exact(&Transaction::system(1).encode()).expect("RLP");
-    let body = |count| RlpItem::List(vec![RlpItem::List(vec![item.clone(); count]), RlpItem::List(Vec::new())]);
+    let body = |count| {
+        RlpItem::List(vec![
+            RlpItem::List(vec![item.clone(); count]),
+            RlpItem::List(Vec::new()),
+        ])
+    };
     let half = MESSAGE_TRANSACTIONS_MAX / 2;
     let two = |second| RlpItem::List(vec![body(half), body(second)]).encode();
     assert!(PeerMessage::decode(mc63(), 6, &two(half)).is_ok());
@@ -301,11 +314,31 @@ fn lists_are_bounded() {
 
 #[test]
 fn errors_name_message_and_field() {
-    check_error(eth(65), 9, &[0xc1, 0x05], "GetPooledTransactions: hashes[0]: hash: got 1 bytes, expected 32");
-    check_error(eth(66), 3, &[0xc0], "GetBlockHeaders: GetBlockHeaders: got 0 fields, expected 2");
-    check_error(eth(63), 3, &[0xc4, 1, 1, 1, 2], "GetBlockHeaders.reverse: got 2, expected 0 or 1");
+    check_error(
+        eth(65),
+        9,
+        &[0xc1, 0x05],
+        "GetPooledTransactions: hashes[0]: hash: got 1 bytes, expected 32",
+    );
+    check_error(
+        eth(66),
+        3,
+        &[0xc0],
+        "GetBlockHeaders: GetBlockHeaders: got 0 fields, expected 2",
+    );
+    check_error(
+        eth(63),
+        3,
+        &[0xc4, 1, 1, 1, 2],
+        "GetBlockHeaders.reverse: got 2, expected 0 or 1",
+    );
     check_error(eth(63), 0x11, &[0xc0], "code 0x11: eth/63 has no such message");
-    check_error(eth(63), 2, &[0x80], "Transactions: body: got bytes, expected a list");
+    check_error(
+        eth(63),
+        2,
+        &[0x80],
+        "Transactions: body: got bytes, expected a list",
+    );
     let announced = encode_fields_to_vec(&[&Bytes::from_static(&[0, 0]), &vec![1_u64], &vec![B256::ZERO]]);
     check_error(
         eth(68),

@@ -196,7 +196,9 @@ impl NatGateway for PmpGateway {
         };
         Box::pin(async move {
             let mapped = natpmp::port_mapping(self.address, pmp_protocol(protocol), port, options).await;
-            mapped.map(|mapping| mapping.external_port().get()).map_err(Self::error)
+            mapped
+                .map(|mapping| mapping.external_port().get())
+                .map_err(Self::error)
         })
     }
 
@@ -211,7 +213,11 @@ impl NatGateway for PmpGateway {
 
 /// The address of this machine on the way to `remote`. Nothing is sent.
 fn local_address_towards(remote: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { [0; 16].into() };
+    let any: IpAddr = if remote.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        [0; 16].into()
+    };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(remote).ok()?;
     Some(socket.local_addr().ok()?.ip())
@@ -224,7 +230,8 @@ pub(super) fn default_gateways() -> Vec<IpAddr> {
     let mut gateways = gateways_of(&table);
     // An address for documentation: only the way to it counts.
     let outside = SocketAddr::from(([192, 0, 2, 1], 9));
-    if let Some(IpAddr::V4(local)) = local_address_towards(outside).filter(|ip| crate::address::is_local(*ip)) {
+    if let Some(IpAddr::V4(local)) = local_address_towards(outside).filter(|ip| crate::address::is_local(*ip))
+    {
         let [a, b, c, _] = local.octets();
         let first = IpAddr::from([a, b, c, 1]);
         if !gateways.contains(&first) && !local.is_loopback() {

@@ -40,7 +40,10 @@ pub async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]
         Err(error) => tracing::debug!(%error, "the router does not tell its address"),
     }
     for request in requests {
-        match gateway.map(request.protocol, request.port, MAPPING_LIFETIME).await {
+        match gateway
+            .map(request.protocol, request.port, MAPPING_LIFETIME)
+            .await
+        {
             Ok(outside) => status.ports.push((*request, outside)),
             Err(error) => tracing::debug!(%error, port = request.port, "the router does not pass a port on"),
         }
@@ -58,7 +61,11 @@ pub async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest])
 }
 
 /// Renews the mappings until nobody reads `status` any more. Then they end.
-pub async fn keep_mapped(gateway: Arc<dyn NatGateway>, requests: Vec<PortRequest>, status: watch::Sender<NatStatus>) {
+pub async fn keep_mapped(
+    gateway: Arc<dyn NatGateway>,
+    requests: Vec<PortRequest>,
+    status: watch::Sender<NatStatus>,
+) {
     loop {
         let new = refresh_mappings(&*gateway, &requests).await;
         status.send_if_modified(|old| {

@@ -49,7 +49,11 @@ async fn play_router(socket: UdpSocket) {
             [0, 0] => [&[0, 128, 0, 0, 0, 0, 0, 9][..], &[52, 1, 2, 3]].concat(),
             [0, kind @ (1 | 2), _, _, high, low, _, _, lifetime @ ..] if lifetime.len() == 4 => {
                 let is_end = lifetime == [0; 4];
-                let outside = if is_end { 0 } else { u16::from_be_bytes([*high, *low]) + 1 };
+                let outside = if is_end {
+                    0
+                } else {
+                    u16::from_be_bytes([*high, *low]) + 1
+                };
                 let front = [0, 128 + kind, 0, 0, 0, 0, 0, 9, *high, *low];
                 [&front[..], &outside.to_be_bytes(), lifetime].concat()
             }
@@ -136,8 +140,15 @@ async fn mappings_end_with_their_reader() {
 
 #[tokio::test]
 async fn a_given_address_needs_no_router() {
-    let gateway = find_gateway("extip:52.1.2.3".parse().expect("an option")).await.expect("it is given");
+    let gateway = find_gateway("extip:52.1.2.3".parse().expect("an option"))
+        .await
+        .expect("it is given");
     assert_eq!(gateway.external_ip().await, Ok(IpAddr::from([52, 1, 2, 3])));
-    assert_eq!(gateway.map(TransportProtocol::Udp, port(7), MAPPING_LIFETIME).await, Ok(7));
+    assert_eq!(
+        gateway
+            .map(TransportProtocol::Udp, port(7), MAPPING_LIFETIME)
+            .await,
+        Ok(7)
+    );
     assert!(find_gateway(NatOption::None).await.is_none());
 }

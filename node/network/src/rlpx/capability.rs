@@ -51,7 +51,11 @@ mod tests {
     use super::*;
 
     fn own(name: &'static str, version: u64, length: u64) -> OfferedCapability {
-        OfferedCapability { name, version, length }
+        OfferedCapability {
+            name,
+            version,
+            length,
+        }
     }
 
     #[track_caller]

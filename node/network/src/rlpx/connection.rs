@@ -115,7 +115,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             timer: timer.as_mut(),
         };
         parts.next().await?;
-        let peer = session.peer().expect("the first event says that the peer is known").clone();
+        let peer = session
+            .peer()
+            .expect("the first event says that the peer is known")
+            .clone();
         Ok(Self {
             stream,
             session,

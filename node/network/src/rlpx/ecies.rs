@@ -52,7 +52,10 @@ struct MessageKeys {
 
 fn message_keys(secret: &[u8; 32]) -> MessageKeys {
     // One round of the KDF gives 32 bytes: SHA-256 of the counter 1 and the secret.
-    let derived = Sha256::new().chain_update([0, 0, 0, 1]).chain_update(secret).finalize();
+    let derived = Sha256::new()
+        .chain_update([0, 0, 0, 1])
+        .chain_update(secret)
+        .finalize();
     let mut keys = MessageKeys {
         cipher: Zeroizing::new([0; 16]),
         tag: Zeroizing::new([0; 32]),
@@ -63,7 +66,8 @@ fn message_keys(secret: &[u8; 32]) -> MessageKeys {
 }
 
 fn tag_state(keys: &MessageKeys, iv_and_text: &[u8], extra: &[u8]) -> Hmac<Sha256> {
-    let mut state = Hmac::<Sha256>::new_from_slice(keys.tag.as_slice()).expect("HMAC takes keys of any length");
+    let mut state =
+        Hmac::<Sha256>::new_from_slice(keys.tag.as_slice()).expect("HMAC takes keys of any length");
     state.update(iv_and_text);
     state.update(extra);
     state
@@ -114,9 +118,7 @@ pub(super) fn decrypt(key: &SecretKey, message: &[u8], extra: &[u8]) -> Result<V
         return Err(EciesError::Prefix { got: message[0] });
     }
     let ephemeral = B512::from_slice(&message[1..KEY_END]);
-    let secret = key
-        .shared_secret(&ephemeral)
-        .map_err(|_| EciesError::PublicKey)?;
+    let secret = key.shared_secret(&ephemeral).map_err(|_| EciesError::PublicKey)?;
     let keys = message_keys(&secret);
     let (body, tag) = message.split_at(message.len() - TAG_BYTES);
     tag_state(&keys, &body[KEY_END..], extra)

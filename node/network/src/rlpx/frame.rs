@@ -221,9 +221,7 @@ mod tests {
         let key = keccak256([]).0;
         let mut codec = FrameCodec::new(secrets(key, key, [b"", b""]));
         let mut out = Vec::new();
-        codec
-            .write([&[8], &hex!("c401020304")], &mut out)
-            .expect("small");
+        codec.write([&[8], &hex!("c401020304")], &mut out).expect("small");
         assert_eq!(out[..16], hex!("00828ddae471818bb0bfa6b551d1cb42"));
         assert_eq!(out[32..48], hex!("ba628a4ba590cb43f7848f41c4382885"));
         assert_eq!(out.len(), 64);

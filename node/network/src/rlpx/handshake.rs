@@ -237,7 +237,10 @@ impl Recipient {
         let digest = xor(&B256::from(*static_shared), &auth.nonce);
         let ephemeral =
             recover_public_key(&digest, &auth.signature).map_err(|_| HandshakeError::Signature)?;
-        if auth.ephemeral_hash.is_some_and(|hash| hash != keccak256(ephemeral)) {
+        if auth
+            .ephemeral_hash
+            .is_some_and(|hash| hash != keccak256(ephemeral))
+        {
             return Err(HandshakeError::EphemeralHash);
         }
         let shared = shared(&self.ephemeral, &ephemeral, "auth.ephemeralKey")?;
@@ -251,7 +254,11 @@ impl Recipient {
     }
 }
 
-fn shared(key: &SecretKey, remote: &B512, field: &'static str) -> Result<Zeroizing<[u8; 32]>, HandshakeError> {
+fn shared(
+    key: &SecretKey,
+    remote: &B512,
+    field: &'static str,
+) -> Result<Zeroizing<[u8; 32]>, HandshakeError> {
     key.shared_secret(remote)
         .map_err(|_| HandshakeError::PublicKey { field })
 }
@@ -490,7 +497,9 @@ mod tests {
         }
         for ack in ["ack1", "ack2", "ack3"] {
             let bytes = vector(ack);
-            let read = initiator("auth2").read_ack(&key("static_a"), &bytes).expect("good");
+            let read = initiator("auth2")
+                .read_ack(&key("static_a"), &bytes)
+                .expect("good");
             assert_eq!(read.expect("complete").1, bytes.len(), "{ack}");
         }
     }
@@ -567,6 +576,9 @@ mod tests {
                 cause
             })
         );
-        assert!(refuse(&[4; 307]).is_ok_and(|complete| !complete), "0x0404 may be a size");
+        assert!(
+            refuse(&[4; 307]).is_ok_and(|complete| !complete),
+            "0x0404 may be a size"
+        );
     }
 }

@@ -247,8 +247,14 @@ mod tests {
             assert_eq!(reason.code(), code);
             assert_eq!(DisconnectReason::decode(&reason.encode()), Some(reason));
         }
-        assert_eq!(DisconnectReason::decode(&[4]), Some(DisconnectReason::TooManyPeers));
-        assert_eq!(DisconnectReason::decode(&[0x80]), Some(DisconnectReason::Requested));
+        assert_eq!(
+            DisconnectReason::decode(&[4]),
+            Some(DisconnectReason::TooManyPeers)
+        );
+        assert_eq!(
+            DisconnectReason::decode(&[0x80]),
+            Some(DisconnectReason::Requested)
+        );
         for junk in [&[][..], &[0xc0], &[0x82, 1, 1], &[0xf9]] {
             assert_eq!(DisconnectReason::decode(junk), None, "{junk:02x?}");
         }

@@ -19,7 +19,8 @@ pub use ecies::EciesError;
 pub use frame::FrameError;
 pub use handshake::{HANDSHAKE_BYTES_MAX, HandshakeError, HandshakeForm};
 pub use hello::{
-    CAPABILITIES_MAX, CAPABILITY_CODE_BASE, Capability, DisconnectReason, HELLO_BYTES_MAX, Hello, SNAPPY_VERSION,
+    CAPABILITIES_MAX, CAPABILITY_CODE_BASE, Capability, DisconnectReason, HELLO_BYTES_MAX, Hello,
+    SNAPPY_VERSION,
 };
 pub use session::{
     ETH_MESSAGE_BYTES_MAX, HANDSHAKE_TIMEOUT, MC_MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE,

@@ -331,7 +331,11 @@ impl RlpxSession {
     /// # Errors
     /// [`RlpxError`] if the connection must end. A Disconnect with the reason is then in
     /// [`Self::output`], where the other side can read it.
-    pub fn next_event(&mut self, now: Duration, entropy: &mut Entropy) -> Result<Option<RlpxEvent>, RlpxError> {
+    pub fn next_event(
+        &mut self,
+        now: Duration,
+        entropy: &mut Entropy,
+    ) -> Result<Option<RlpxEvent>, RlpxError> {
         match self.step(now, entropy) {
             Err(error) => self.fail(error),
             event => event,
@@ -379,7 +383,9 @@ impl RlpxSession {
 
     fn fail<T>(&mut self, error: RlpxError) -> Result<T, RlpxError> {
         match &error {
-            RlpxError::Disconnected(reason) | RlpxError::Closed(reason) => self.phase = Phase::Closed(*reason),
+            RlpxError::Disconnected(reason) | RlpxError::Closed(reason) => {
+                self.phase = Phase::Closed(*reason)
+            }
             other => self.disconnect(other.reason()),
         }
         Err(error)
@@ -509,7 +515,9 @@ impl RlpxSession {
             }
             return Ok(None);
         }
-        let is_of = |shared: &SharedCapability| (shared.offset..shared.offset + shared.offered.length).contains(&code);
+        let is_of = |shared: &SharedCapability| {
+            (shared.offset..shared.offset + shared.offered.length).contains(&code)
+        };
         let Some(index) = peer.shared.iter().position(is_of) else {
             let end = |shared: &SharedCapability| shared.offset + shared.offered.length;
             let bound = peer.shared.last().map_or(CAPABILITY_CODE_BASE, end);
@@ -580,12 +588,13 @@ impl RlpxSession {
         if !is_compressed {
             return Ok(codec.write([&code_rlp, payload], &mut self.output)?);
         }
-        let compressed = snap::raw::Encoder::new()
-            .compress_vec(payload)
-            .map_err(|error| RlpxError::Compression {
-                code,
-                cause: error.to_string(),
-            })?;
+        let compressed =
+            snap::raw::Encoder::new()
+                .compress_vec(payload)
+                .map_err(|error| RlpxError::Compression {
+                    code,
+                    cause: error.to_string(),
+                })?;
         Ok(codec.write([&code_rlp, &compressed], &mut self.output)?)
     }
 }

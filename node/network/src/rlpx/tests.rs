@@ -12,7 +12,11 @@ fn key(byte: u8) -> SecretKey {
 }
 
 fn settings(version: u64) -> RlpxSettings {
-    let offer = |name, version, length| OfferedCapability { name, version, length };
+    let offer = |name, version, length| OfferedCapability {
+        name,
+        version,
+        length,
+    };
     RlpxSettings {
         version,
         client: "test/1".to_owned(),
@@ -120,9 +124,19 @@ fn single_bytes_make_the_same_messages() {
 fn another_node_cannot_answer() {
     let mut entropy = Entropy::from_seed([5; 32]);
     let mut dial = |remote: B512| {
-        RlpxSession::dial(key(1), remote, HandshakeForm::Eip8, settings(5), Duration::ZERO, &mut entropy)
+        RlpxSession::dial(
+            key(1),
+            remote,
+            HandshakeForm::Eip8,
+            settings(5),
+            Duration::ZERO,
+            &mut entropy,
+        )
     };
-    assert!(matches!(dial(key(1).public_key()), Err(RlpxError::SelfConnection)));
+    assert!(matches!(
+        dial(key(1).public_key()),
+        Err(RlpxError::SelfConnection)
+    ));
     assert!(matches!(dial(B512::repeat_byte(7)), Err(RlpxError::Handshake(_))));
     let mut pair = Pair::new(HandshakeForm::Eip8, settings(5), settings(5));
     pair.listener = RlpxSession::accept(key(3), settings(5), pair.now, &mut pair.entropy);
@@ -238,7 +252,10 @@ fn large_and_wrong_messages_end_the_connection() {
     let header = pair.dialler.output()[..32].to_vec();
     pair.listener.receive(&header);
     let error = pair.listen().expect_err("too large");
-    assert!(matches!(error, RlpxError::Frame(FrameError::Size { .. })), "{error}");
+    assert!(
+        matches!(error, RlpxError::Frame(FrameError::Size { .. })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -263,13 +280,21 @@ fn a_compressed_bomb_is_refused() {
     // The sender does not compress, so it can send any bytes as if they were compressed.
     let mut pair = Pair::new(HandshakeForm::Eip8, settings(5), settings(5)).open();
     // Snappy's length prefix: 90,000 bytes in 3 bytes of input.
-    for bomb in [&[0x90, 0xbf, 0x05, 0x00][..], &[0xff, 0xff, 0xff, 0xff, 0x0f], &[]] {
+    for bomb in [
+        &[0x90, 0xbf, 0x05, 0x00][..],
+        &[0xff, 0xff, 0xff, 0xff, 0x0f],
+        &[],
+    ] {
         let compressed = decompress_probe(bomb);
         assert!(compressed.is_err(), "{bomb:02x?}");
     }
     pair.dialler.send(1, 3, &[0; 90_000]).expect("sent");
     carry(&mut pair.dialler, &mut pair.listener);
-    assert_eq!(pair.listen(), Ok(Some(message(1, 3, &[0; 90_000]))), "real ones pass");
+    assert_eq!(
+        pair.listen(),
+        Ok(Some(message(1, 3, &[0; 90_000]))),
+        "real ones pass"
+    );
 }
 
 fn decompress_probe(bytes: &[u8]) -> Result<Vec<u8>, RlpxError> {

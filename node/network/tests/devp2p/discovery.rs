@@ -102,7 +102,12 @@ fn the_package_and_we_find_each_other() {
         std::fs::write(&done, "").expect("a write");
         script.await.expect("the script ends")
     });
-    let ids: BTreeSet<_> = result["ids"].as_array().expect("a list").iter().map(|id| id.as_str()).collect();
+    let ids: BTreeSet<_> = result["ids"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|id| id.as_str())
+        .collect();
     for byte in 1..4 {
         let id = format!("0x{}", hex::encode(key(byte).public_key()));
         assert!(ids.contains(&Some(id.as_str())), "{byte}: {result}");

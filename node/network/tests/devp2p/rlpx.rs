@@ -70,7 +70,11 @@ fn send(peer: &mut PeerConnection<TcpStream>, protocol: WireProtocol, message: &
 
 /// Exchanges Status, answers one request for headers and makes one.
 async fn talk(mut peer: PeerConnection<TcpStream>, protocol: WireProtocol) -> Result<(), ConnectionError> {
-    assert!(peer.peer().hello.client.contains("ethereumjs"), "{:?}", peer.peer().hello);
+    assert!(
+        peer.peer().hello.client.contains("ethereumjs"),
+        "{:?}",
+        peer.peer().hello
+    );
     send(&mut peer, protocol, &status(protocol));
     let id = if protocol.has_request_ids() { 99 } else { 0 };
     let request = HeadersRequest {
@@ -87,7 +91,10 @@ async fn talk(mut peer: PeerConnection<TcpStream>, protocol: WireProtocol) -> Re
                 assert_eq!((got.network_id, got.genesis), (NETWORK, GENESIS));
                 assert_eq!(got.total_difficulty, U256::from(17));
                 if let Some(fork_id) = got.fork_id {
-                    assert_eq!((fork_id.hash.0, fork_id.next), ([0xfc, 0x64, 0xec, 0x04], 1_150_000));
+                    assert_eq!(
+                        (fork_id.hash.0, fork_id.next),
+                        ([0xfc, 0x64, 0xec, 0x04], 1_150_000)
+                    );
                 }
                 has_status = true;
                 send(&mut peer, protocol, &PeerMessage::GetBlockHeaders(id, request));
@@ -127,7 +134,9 @@ fn check_result(result: &Value, protocol: WireProtocol) {
     assert_eq!(result["client"], "vnode-test/1", "{result}");
     assert_eq!(result["version"], protocol.version());
     assert_eq!(result["status"], json!({"td": 131_072, "network": NETWORK}));
-    let headers: Vec<_> = (1..4).map(|number| format!("0x{}", hex::encode(header(number).encode()))).collect();
+    let headers: Vec<_> = (1..4)
+        .map(|number| format!("0x{}", hex::encode(header(number).encode())))
+        .collect();
     assert_eq!(result["headers"], json!(headers));
     assert_eq!(result["errors"], json!([]));
 }
@@ -150,7 +159,11 @@ fn the_package_dials_us() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for protocol in protocols() {
         // Version 4 of the Hello means no compression.
-        for version in if protocol.version() == 63 { vec![4, 5] } else { vec![5] } {
+        for version in if protocol.version() == 63 {
+            vec![4, 5]
+        } else {
+            vec![5]
+        } {
             let result = runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 let port = listener.local_addr().expect("an address").port();
@@ -158,7 +171,8 @@ fn the_package_dials_us() {
                 let script = tokio::task::spawn_blocking(move || clients.run("devp2p.mjs", &argument));
                 let (stream, _) = listener.accept().await.expect("the package dials");
                 let settings = settings(protocol, version);
-                let peer = PeerConnection::accept(stream, key(7), settings, Entropy::from_seed([7; 32])).await;
+                let peer =
+                    PeerConnection::accept(stream, key(7), settings, Entropy::from_seed([7; 32])).await;
                 let peer = peer.expect("a good handshake");
                 assert_eq!(peer.peer().id, key(8).public_key());
                 assert_eq!(peer.peer().is_compressed, version == 5);

@@ -10,7 +10,10 @@ use tokio::net::TcpStream;
 use crate::support::{entropy, exchange, key, listen, protocol, settings, status};
 
 /// A good peer can still come.
-async fn check_good_peer(contact: &network::NodeContact, peers: &mut tokio::sync::mpsc::Receiver<sockets::InboundPeer>) {
+async fn check_good_peer(
+    contact: &network::NodeContact,
+    peers: &mut tokio::sync::mpsc::Receiver<sockets::InboundPeer>,
+) {
     let dialled = sockets::dial(contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
     let mut connection = dialled.expect("a good handshake");
     let (mut peer, _) = peers.recv().await.expect("a peer");
@@ -34,14 +37,19 @@ async fn junk_is_closed() {
         &[0; 3],
     ];
     for bytes in junk {
-        let mut stream = TcpStream::connect(contact.tcp_address()).await.expect("it listens");
+        let mut stream = TcpStream::connect(contact.tcp_address())
+            .await
+            .expect("it listens");
         // The node may have closed the socket before all is written.
         let _ = stream.write_all(bytes).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
         // A reset is as good as an end.
         let _ = stream.read_to_end(&mut answer).await;
-        assert!(answer.is_empty(), "nothing is said before the handshake: {answer:02x?}");
+        assert!(
+            answer.is_empty(),
+            "nothing is said before the handshake: {answer:02x?}"
+        );
     }
     check_good_peer(&contact, &mut peers).await;
 }
@@ -51,7 +59,11 @@ async fn half_open_connections_are_bounded() {
     let (_listener, mut peers, contact) = listen(2, settings(WireFamily::Eth, 5)).await;
     let mut streams = Vec::new();
     for _ in 0..4 * INBOUND_HANDSHAKES_MAX {
-        streams.push(TcpStream::connect(contact.tcp_address()).await.expect("it listens"));
+        streams.push(
+            TcpStream::connect(contact.tcp_address())
+                .await
+                .expect("it listens"),
+        );
     }
     // Those beyond the bound are closed at once, the others when their time is over.
     let mut ended = 0;
@@ -86,7 +98,14 @@ async fn a_changed_byte_ends_the_connection_with_a_reason() {
         }
     });
     let eth = || settings(WireFamily::Eth, 5);
-    let dial = PeerConnection::dial(near, key(1), key(2).public_key(), HandshakeForm::Eip8, eth(), entropy(1));
+    let dial = PeerConnection::dial(
+        near,
+        key(1),
+        key(2).public_key(),
+        HandshakeForm::Eip8,
+        eth(),
+        entropy(1),
+    );
     let accept = PeerConnection::accept(end, key(2), eth(), entropy(2));
     let (one, two) = tokio::join!(dial, accept);
     let (mut one, mut two) = (one.expect("good"), two.expect("good"));
@@ -94,7 +113,10 @@ async fn a_changed_byte_ends_the_connection_with_a_reason() {
     one.send(0, 2, &[0xc0]).expect("there is room");
     let (left, right) = tokio::join!(one.next(), two.next());
     let error = right.expect_err("a wrong MAC");
-    assert!(matches!(error, ConnectionError::Rlpx(RlpxError::Frame(_))), "{error}");
+    assert!(
+        matches!(error, ConnectionError::Rlpx(RlpxError::Frame(_))),
+        "{error}"
+    );
     let told = left.expect_err("it was told");
     assert_eq!(told.to_string(), "the peer disconnects: breach of protocol");
 }
@@ -106,13 +128,27 @@ async fn a_large_frame_uses_no_memory_before_it_comes() {
     let mut small = settings(WireFamily::Eth, 4);
     small.message_bytes_max = 1 << 16;
     let (near, far) = tokio::io::duplex(1 << 16);
-    let dial = PeerConnection::dial(near, key(1), key(2).public_key(), HandshakeForm::Eip8, large(), entropy(1));
+    let dial = PeerConnection::dial(
+        near,
+        key(1),
+        key(2).public_key(),
+        HandshakeForm::Eip8,
+        large(),
+        entropy(1),
+    );
     let accept = PeerConnection::accept(far, key(2), small, entropy(2));
     let (one, two) = tokio::join!(dial, accept);
     let (mut one, mut two) = (one.expect("good"), two.expect("good"));
     one.send(0, 2, &vec![7; 12 << 20]).expect("there is room");
     let (_, right) = tokio::join!(one.next(), two.next());
     let error = right.expect_err("too large");
-    assert!(matches!(error, ConnectionError::Rlpx(RlpxError::Frame(_))), "{error}");
-    assert!(one.backlog() > 11 << 20, "the body was not read: {} bytes wait", one.backlog());
+    assert!(
+        matches!(error, ConnectionError::Rlpx(RlpxError::Frame(_))),
+        "{error}"
+    );
+    assert!(
+        one.backlog() > 11 << 20,
+        "the body was not read: {} bytes wait",
+        one.backlog()
+    );
 }

@@ -41,15 +41,26 @@ async fn status_and_headers_in_all_combinations() {
                     assert_eq!(peer.peer().id, key(1).public_key());
                     serve_headers(peer, family, 1000).await;
                 });
-                let stream = TcpStream::connect(contact.tcp_address()).await.expect("it listens");
-                let mut connection =
-                    PeerConnection::dial(stream, key(1), contact.id, form, settings(family, own), entropy(1))
-                        .await
-                        .expect("a good handshake");
+                let stream = TcpStream::connect(contact.tcp_address())
+                    .await
+                    .expect("it listens");
+                let mut connection = PeerConnection::dial(
+                    stream,
+                    key(1),
+                    contact.id,
+                    form,
+                    settings(family, own),
+                    entropy(1),
+                )
+                .await
+                .expect("a good handshake");
                 assert_eq!(connection.peer().id, contact.id);
                 assert_eq!(connection.peer().is_compressed, own.min(other) == 5);
                 let protocol = protocol(&connection, family);
-                assert_eq!(protocol.version(), if family == WireFamily::Eth { 68 } else { 63 });
+                assert_eq!(
+                    protocol.version(),
+                    if family == WireFamily::Eth { 68 } else { 63 }
+                );
                 let own_status = status(protocol);
                 assert_eq!(exchange(&mut connection, protocol, &own_status).await, own_status);
                 let request = HeadersRequest {
@@ -81,7 +92,10 @@ async fn the_reason_for_the_end_arrives() {
     peer.disconnect(DisconnectReason::TooManyPeers).await;
     let error = connection.next().await.expect_err("it ended");
     let reason = DisconnectReason::TooManyPeers;
-    assert!(matches!(error, ConnectionError::Rlpx(RlpxError::Disconnected(got)) if got == reason), "{error}");
+    assert!(
+        matches!(error, ConnectionError::Rlpx(RlpxError::Disconnected(got)) if got == reason),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -91,14 +105,24 @@ async fn other_families_and_keys_are_refused() {
     let error = dialled.err().expect("no shared capability").to_string();
     let text = "no shared capability: got eth/63 eth/64 eth/65 eth/66 eth/67 eth/68, expected mc/62 mc/63";
     // The other side may say so first.
-    assert!(error == text || error == "the peer disconnects: no shared capability", "{error}");
+    assert!(
+        error == text || error == "the peer disconnects: no shared capability",
+        "{error}"
+    );
     let wrong = network::NodeContact {
         id: key(3).public_key(),
         ..contact
     };
-    assert!(sockets::dial(&wrong, key(1), settings(WireFamily::Eth, 5), entropy(1)).await.is_err());
+    assert!(
+        sockets::dial(&wrong, key(1), settings(WireFamily::Eth, 5), entropy(1))
+            .await
+            .is_err()
+    );
     let own = sockets::dial(&contact, key(2), settings(WireFamily::Eth, 5), entropy(1)).await;
-    assert!(matches!(own.err(), Some(ConnectionError::Rlpx(RlpxError::SelfConnection))));
+    assert!(matches!(
+        own.err(),
+        Some(ConnectionError::Rlpx(RlpxError::SelfConnection))
+    ));
 }
 
 #[tokio::test]

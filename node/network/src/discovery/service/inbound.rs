@@ -21,7 +21,9 @@ impl Discovery {
         let ReadPacket { id, hash, packet, .. } = read;
         let has_proven = self.bonds.has_proven(&id, from.ip(), now.elapsed);
         match packet {
-            DiscoveryPacket::Ping { from: sender, tail, .. } => {
+            DiscoveryPacket::Ping {
+                from: sender, tail, ..
+            } => {
                 let contact = NodeContact {
                     id,
                     ip: from.ip(),
@@ -31,7 +33,10 @@ impl Discovery {
                 self.take_ping(contact, hash, tail, now);
             }
             DiscoveryPacket::Pong { ping_hash, tail, .. } => self.take_pong(id, from, ping_hash, tail, now),
-            DiscoveryPacket::FindNode { target, brothers_only } if has_proven => {
+            DiscoveryPacket::FindNode {
+                target,
+                brothers_only,
+            } if has_proven => {
                 self.answer_find(&target, brothers_only, from, now);
             }
             DiscoveryPacket::Neighbors { nodes } => self.take_neighbors(&id, from.ip(), nodes),
@@ -44,7 +49,8 @@ impl Discovery {
                 self.send(from, &answer, now);
             }
             DiscoveryPacket::EnrResponse { request_hash, record } => {
-                let is_asked = |awaited: &Awaited| matches!(awaited, Awaited::Record { hash } if *hash == request_hash);
+                let is_asked =
+                    |awaited: &Awaited| matches!(awaited, Awaited::Record { hash } if *hash == request_hash);
                 let record = NodeRecord::decode(&record);
                 if let (Some(_), Ok(record)) = (self.take_pending(&id, is_asked), record)
                     && record.id() == id
@@ -66,7 +72,8 @@ impl Discovery {
                 self.send(from, &DiscoveryPacket::FindValueReply { key, value }, now);
             }
             DiscoveryPacket::FindValueReply { key, value } => {
-                let is_asked = |awaited: &Awaited| matches!(awaited, Awaited::Values { key: asked } if *asked == key);
+                let is_asked =
+                    |awaited: &Awaited| matches!(awaited, Awaited::Values { key: asked } if *asked == key);
                 if self.take_pending(&id, is_asked).is_some() {
                     let nodes = enodes(&value);
                     self.actions.push(DiscoveryAction::Values { key, nodes });
@@ -122,16 +129,22 @@ impl Discovery {
         }
     }
 
-    pub(super) fn take_pong(&mut self, id: B512, from: SocketAddr, ping_hash: B256, tail: PacketTail, now: Moment) {
-        let is_asked = |awaited: &Awaited| {
-            matches!(awaited, Awaited::Pong { hash, to, .. } if *hash == ping_hash && to.ip() == from.ip())
-        };
+    pub(super) fn take_pong(
+        &mut self,
+        id: B512,
+        from: SocketAddr,
+        ping_hash: B256,
+        tail: PacketTail,
+        now: Moment,
+    ) {
+        let is_asked = |awaited: &Awaited| matches!(awaited, Awaited::Pong { hash, to, .. } if *hash == ping_hash && to.ip() == from.ip());
         let Some(Awaited::Pong { contact, .. }) = self.take_pending(&id, is_asked) else {
             return;
         };
         let is_new = self.bonds.touch(id, from.ip(), now.elapsed).answered(now.elapsed);
         let kind = self.take_tail(&id, tail);
-        let is_refused = kind == ContactKind::Alien || (self.settings.is_strict && kind != ContactKind::Brother);
+        let is_refused =
+            kind == ContactKind::Alien || (self.settings.is_strict && kind != ContactKind::Brother);
         if !is_refused {
             self.add_to_table(contact, now.elapsed);
             if is_new {
@@ -156,10 +169,15 @@ impl Discovery {
 
     /// Asks for the node's record if it has a newer one than this node knows.
     fn ask_for_new_record(&mut self, contact: &NodeContact, tail: PacketTail, now: Moment) {
-        let known = self.bonds.get(&contact.id).map_or(0, |state| state.record_sequence);
-        let is_asked =
-            |pending: &PendingAnswer| pending.id == contact.id && matches!(pending.awaited, Awaited::Record { .. });
-        if tail.record_sequence.is_some_and(|sequence| sequence > known) && !self.pending.iter().any(is_asked) {
+        let known = self
+            .bonds
+            .get(&contact.id)
+            .map_or(0, |state| state.record_sequence);
+        let is_asked = |pending: &PendingAnswer| {
+            pending.id == contact.id && matches!(pending.awaited, Awaited::Record { .. })
+        };
+        if tail.record_sequence.is_some_and(|sequence| sequence > known) && !self.pending.iter().any(is_asked)
+        {
             self.ask_for_record(contact.id, contact.udp_address(), now);
         }
     }
@@ -215,8 +233,9 @@ impl Discovery {
     }
 
     pub(super) fn take_neighbors(&mut self, id: &B512, from: IpAddr, nodes: Vec<NodeContact>) {
-        let is_asked =
-            |pending: &&mut PendingAnswer| pending.id == *id && matches!(pending.awaited, Awaited::Neighbors { .. });
+        let is_asked = |pending: &&mut PendingAnswer| {
+            pending.id == *id && matches!(pending.awaited, Awaited::Neighbors { .. })
+        };
         let Some(PendingAnswer {
             awaited: Awaited::Neighbors { lookup, received },
             ..
@@ -229,10 +248,18 @@ impl Discovery {
         let is_usable = |node: &NodeContact| {
             node.udp > RESERVED_PORTS
                 && address::may_tell(from, node.ip)
-                && self.settings.ranges.as_ref().is_none_or(|ranges| ranges.contains(node.ip))
+                && self
+                    .settings
+                    .ranges
+                    .as_ref()
+                    .is_none_or(|ranges| ranges.contains(node.ip))
                 && self.bonds.kind(&node.id) != ContactKind::Alien
         };
-        let usable: Vec<_> = nodes.into_iter().take(BUCKET_NODES_MAX).filter(is_usable).collect();
+        let usable: Vec<_> = nodes
+            .into_iter()
+            .take(BUCKET_NODES_MAX)
+            .filter(is_usable)
+            .collect();
         if let Some(search) = self.lookups.get_mut(&lookup) {
             search.add(usable);
         }
@@ -247,5 +274,8 @@ impl Discovery {
 fn enodes(value: &[u8]) -> Vec<Enode> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let parts = text.split(',').filter(|part| !part.is_empty());
-    parts.filter_map(|part| part.parse().ok()).take(VALUES_IN_ANSWER).collect()
+    parts
+        .filter_map(|part| part.parse().ok())
+        .take(VALUES_IN_ANSWER)
+        .collect()
 }

@@ -207,13 +207,17 @@ impl Discovery {
     /// The at most `count` nodes closest to `target`. With `brothers_only` other kinds do not count.
     pub fn closest(&self, target: &B512, count: usize, brothers_only: bool) -> Vec<NodeContact> {
         let is_wanted = |kind| !brothers_only || kind == ContactKind::Brother;
-        self.table.closest(&keccak256(target), count, |entry| is_wanted(entry.kind))
+        self.table
+            .closest(&keccak256(target), count, |entry| is_wanted(entry.kind))
     }
 
     /// When [`Self::on_time`] must be called.
     pub fn deadline(&self) -> Duration {
         let answers = self.pending.iter().map(|pending| pending.deadline);
-        answers.chain([self.next_refresh, self.next_check]).min().unwrap_or_default()
+        answers
+            .chain([self.next_refresh, self.next_check])
+            .min()
+            .unwrap_or_default()
     }
 
     /// Changes the address or the fork id of this node. Its record gets the next number.
@@ -287,7 +291,11 @@ impl Discovery {
         bytes: &[u8],
     ) -> Result<Vec<DiscoveryAction>, PacketError> {
         let from = SocketAddr::new(address::canonical(from.ip()), from.port());
-        let is_outside = self.settings.ranges.as_ref().is_some_and(|ranges| !ranges.contains(from.ip()));
+        let is_outside = self
+            .settings
+            .ranges
+            .as_ref()
+            .is_some_and(|ranges| !ranges.contains(from.ip()));
         if is_outside {
             return Ok(Vec::new());
         }
@@ -351,7 +359,11 @@ impl Discovery {
         let Some(target) = self.lookups.get(&lookup).map(|search| search.target) else {
             return;
         };
-        if !self.await_answer(contact.id, Awaited::Neighbors { lookup, received: 0 }, now.elapsed) {
+        if !self.await_answer(
+            contact.id,
+            Awaited::Neighbors { lookup, received: 0 },
+            now.elapsed,
+        ) {
             return self.end_query(lookup, &contact.id, false);
         }
         let find = DiscoveryPacket::FindNode {
@@ -416,7 +428,11 @@ impl Discovery {
     }
 
     fn refresh(&mut self, now: Moment) {
-        let interval = if self.is_empty() { EMPTY_REFRESH_INTERVAL } else { REFRESH_INTERVAL };
+        let interval = if self.is_empty() {
+            EMPTY_REFRESH_INTERVAL
+        } else {
+            REFRESH_INTERVAL
+        };
         self.next_refresh = now.elapsed + interval;
         if self.refresh_lookup.is_some() {
             return;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use primitives::{B512, keccak256};
 
 use super::{
-    ANSWER_TIMEOUT, Awaited, Discovery, DiscoveryAction, FAILURES_MAX, LOOKUPS_MAX, PENDING_ANSWERS_MAX, PendingAnswer,
-    SEEDS_MAX,
+    ANSWER_TIMEOUT, Awaited, Discovery, DiscoveryAction, FAILURES_MAX, LOOKUPS_MAX, PENDING_ANSWERS_MAX,
+    PendingAnswer, SEEDS_MAX,
 };
 use crate::contact::NodeContact;
 use crate::discovery::lookup::NodeLookup;
@@ -19,7 +19,11 @@ impl Discovery {
         let has_room = self.pending.len() < PENDING_ANSWERS_MAX;
         if has_room {
             let deadline = now + ANSWER_TIMEOUT;
-            self.pending.push(PendingAnswer { id, deadline, awaited });
+            self.pending.push(PendingAnswer {
+                id,
+                deadline,
+                awaited,
+            });
         }
         has_room
     }
@@ -65,7 +69,9 @@ impl Discovery {
     pub(super) fn advance(&mut self, now: Moment) {
         let numbers: Vec<_> = self.lookups.keys().copied().collect();
         for number in numbers {
-            let Some(search) = self.lookups.get_mut(&number) else { continue };
+            let Some(search) = self.lookups.get_mut(&number) else {
+                continue;
+            };
             for contact in search.next() {
                 if self.bonds.has_proven(&contact.id, contact.ip, now.elapsed) {
                     self.ask_for_nodes(number, contact, now);
@@ -88,9 +94,14 @@ impl Discovery {
     }
 
     pub(super) fn end_lookup(&mut self, number: u64) {
-        let Some(search) = self.lookups.remove(&number) else { return };
+        let Some(search) = self.lookups.remove(&number) else {
+            return;
+        };
         let nodes = search.result();
-        self.actions.push(DiscoveryAction::LookupDone { lookup: number, nodes });
+        self.actions.push(DiscoveryAction::LookupDone {
+            lookup: number,
+            nodes,
+        });
         if self.refresh_lookup == Some(number) {
             let next = self.refresh_targets.pop_front();
             self.refresh_lookup = next.and_then(|target| self.start_lookup(target));
