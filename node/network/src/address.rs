@@ -8,12 +8,12 @@ use std::str::FromStr;
 pub const RANGES_MAX: usize = 256;
 
 /// An IPv4 address that is written as an IPv6 one becomes the former.
-pub fn canonical(ip: IpAddr) -> IpAddr {
+pub const fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
 /// Whether `ip` is of this machine or of a local network.
-pub fn is_local(ip: IpAddr) -> bool {
+pub const fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),

@@ -13,7 +13,7 @@ pub struct Moment {
 
 impl Moment {
     /// The moment `duration` later.
-    pub fn after(self, duration: Duration) -> Self {
+    pub const fn after(self, duration: Duration) -> Self {
         Self {
             elapsed: self.elapsed.saturating_add(duration),
             unix: self.unix.saturating_add(duration),

@@ -65,7 +65,7 @@ impl PeerListener {
     ) -> io::Result<(Self, mpsc::Receiver<InboundPeer>)> {
         let address = listener.local_addr()?;
         let (peers, receiver) = mpsc::channel(WAITING_PEERS_MAX);
-        let acceptor = Acceptor {
+        let acceptor = InboundAcceptor {
             key,
             settings,
             guard: Arc::new(Mutex::new(guard)),
@@ -88,7 +88,7 @@ impl Drop for PeerListener {
     }
 }
 
-struct Acceptor {
+struct InboundAcceptor {
     key: SecretKey,
     settings: RlpxSettings,
     guard: Arc<Mutex<InboundGuard>>,
@@ -105,7 +105,7 @@ impl Drop for AdmittedHandshake {
     }
 }
 
-impl Acceptor {
+impl InboundAcceptor {
     async fn run(mut self, listener: TcpListener) {
         let clock = SystemClock::start();
         while !self.peers.is_closed() {

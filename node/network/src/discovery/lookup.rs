@@ -174,7 +174,7 @@ mod tests {
             }
         }
         assert!(asked < 100, "{asked} of 499 nodes were asked");
-        let mut closest = all.clone();
+        let mut closest = all;
         closest.sort_by_key(|contact| contact.hash() ^ keccak256(target));
         let result = lookup.result();
         assert_eq!(result[..8], closest[..8]);

@@ -130,7 +130,7 @@ fn messages(protocol: WireProtocol, seed: u64) -> Vec<PeerMessage> {
     if protocol.has_application_chains() {
         let message = ApplicationChainMessage {
             request_id: Bytes::from_static(b"id-1"),
-            is_request: seed % 2 == 0,
+            is_request: seed.is_multiple_of(2),
             content: Bytes::from_static(b"block"),
             ..ApplicationChainMessage::default()
         };

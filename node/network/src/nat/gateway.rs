@@ -1,4 +1,4 @@
-//! One interface to routers with UPnP, with NAT-PMP, and to an address that is given.
+//! One interface to routers with `UPnP`, with NAT-PMP, and to an address that is given.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -78,7 +78,7 @@ impl NatGateway for FixedAddress {
     }
 }
 
-/// A router with UPnP.
+/// A router with `UPnP`.
 pub(super) struct UpnpGateway {
     gateway: Gateway<Tokio>,
     /// The address of this machine that the router sees.

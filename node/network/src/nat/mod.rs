@@ -28,7 +28,7 @@ pub enum NatOption {
     Any,
     /// There is none.
     None,
-    /// A router with UPnP.
+    /// A router with `UPnP`.
     Upnp,
     /// A router with NAT-PMP.
     Pmp,

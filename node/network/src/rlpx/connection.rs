@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::handshake::HandshakeForm;
-use super::hello::DisconnectReason;
+use super::hello::RlpxDisconnect;
 use super::session::{RlpxError, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, SendError, WRITE_TIMEOUT};
 use crate::entropy::Entropy;
 use crate::moment::SystemClock;
@@ -115,6 +115,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             timer: timer.as_mut(),
         };
         parts.next().await?;
+        // The other side waits for the Hello, even if the caller does nothing for a while.
+        parts.flush().await?;
         let peer = session
             .peer()
             .expect("the first event says that the peer is known")
@@ -173,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     }
 
     /// Ends the connection and tells the other side why.
-    pub async fn disconnect(mut self, reason: DisconnectReason) {
+    pub async fn disconnect(mut self, reason: RlpxDisconnect) {
         self.session.disconnect(reason);
         self.parts().close().await;
     }
@@ -208,6 +210,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
             self.close().await;
         }
         result
+    }
+
+    /// Writes all that waits to be sent.
+    async fn flush(&mut self) -> Result<(), ConnectionError> {
+        let late = |_| ConnectionError::WriteTimeout;
+        let write = poll_fn(|context| self.poll_write(context));
+        Ok(timeout(WRITE_TIMEOUT, write).await.map_err(late)??)
     }
 
     async fn close(&mut self) {

@@ -213,9 +213,8 @@ mod tests {
         codec.read_body(body, size).map(<[u8]>::to_vec)
     }
 
-    /// The ciphertext of the frame in go-ethereum's test `TestRLPXFrameFake`
-    /// (https://github.com/ethereum/go-ethereum, p2p/rlpx_test.go): code 8, body [1, 2, 3, 4].
-    /// That test replaces the MACs.
+    /// The ciphertext of the frame in the test `TestRLPXFrameFake` of go-ethereum: code 8, body
+    /// [1, 2, 3, 4]. That test replaces the MACs.
     #[test]
     fn the_published_frame_is_written() {
         let key = keccak256([]).0;

@@ -111,7 +111,7 @@ impl Encodable for CapabilityItem<'_> {
 
 /// Why a connection ends, as the other side is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DisconnectReason {
+pub enum RlpxDisconnect {
     /// Requested.
     Requested,
     /// The network failed.
@@ -142,7 +142,7 @@ pub enum DisconnectReason {
     Other(u8),
 }
 
-impl DisconnectReason {
+impl RlpxDisconnect {
     /// Its number on the wire.
     pub const fn code(self) -> u8 {
         match self {
@@ -199,7 +199,7 @@ impl DisconnectReason {
     }
 }
 
-impl fmt::Display for DisconnectReason {
+impl fmt::Display for RlpxDisconnect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Requested => "requested",
@@ -243,20 +243,14 @@ mod tests {
     #[test]
     fn reasons_have_numbers() {
         for code in 0..=u8::MAX {
-            let reason = DisconnectReason::from_code(code);
+            let reason = RlpxDisconnect::from_code(code);
             assert_eq!(reason.code(), code);
-            assert_eq!(DisconnectReason::decode(&reason.encode()), Some(reason));
+            assert_eq!(RlpxDisconnect::decode(&reason.encode()), Some(reason));
         }
-        assert_eq!(
-            DisconnectReason::decode(&[4]),
-            Some(DisconnectReason::TooManyPeers)
-        );
-        assert_eq!(
-            DisconnectReason::decode(&[0x80]),
-            Some(DisconnectReason::Requested)
-        );
+        assert_eq!(RlpxDisconnect::decode(&[4]), Some(RlpxDisconnect::TooManyPeers));
+        assert_eq!(RlpxDisconnect::decode(&[0x80]), Some(RlpxDisconnect::Requested));
         for junk in [&[][..], &[0xc0], &[0x82, 1, 1], &[0xf9]] {
-            assert_eq!(DisconnectReason::decode(junk), None, "{junk:02x?}");
+            assert_eq!(RlpxDisconnect::decode(junk), None, "{junk:02x?}");
         }
     }
 

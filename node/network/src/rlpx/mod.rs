@@ -1,4 +1,4 @@
-//! RLPx: the encrypted connection between two nodes.
+//! `RLPx`: the encrypted connection between two nodes.
 //!
 //! [`RlpxSession`] is the protocol without a socket. [`PeerConnection`] runs it over a stream.
 //! Knows neither blocks nor what the capabilities mean. Source: docs/p2p.md, 1.
@@ -19,7 +19,7 @@ pub use ecies::EciesError;
 pub use frame::FrameError;
 pub use handshake::{HANDSHAKE_BYTES_MAX, HandshakeError, HandshakeForm};
 pub use hello::{
-    CAPABILITIES_MAX, CAPABILITY_CODE_BASE, Capability, DisconnectReason, HELLO_BYTES_MAX, Hello,
+    CAPABILITIES_MAX, CAPABILITY_CODE_BASE, Capability, HELLO_BYTES_MAX, Hello, RlpxDisconnect,
     SNAPPY_VERSION,
 };
 pub use session::{

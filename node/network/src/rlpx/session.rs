@@ -15,8 +15,8 @@ use super::capability::{OfferedCapability, SharedCapability, shared_capabilities
 use super::frame::{FRAME_BYTES_LIMIT, FrameCodec, FrameError, HEADER_BYTES, body_bytes};
 use super::handshake::{HandshakeError, HandshakeForm, Initiator, Recipient, SessionSecrets};
 use super::hello::{
-    CAPABILITY_CODE_BASE, Capability, DISCONNECT_CODE, DisconnectReason, HELLO_BYTES_MAX, HELLO_CODE, Hello,
-    PING_CODE, PONG_CODE, SNAPPY_VERSION,
+    CAPABILITY_CODE_BASE, Capability, DISCONNECT_CODE, HELLO_BYTES_MAX, HELLO_CODE, Hello, PING_CODE,
+    PONG_CODE, RlpxDisconnect, SNAPPY_VERSION,
 };
 use crate::entropy::Entropy;
 
@@ -106,9 +106,9 @@ pub enum RlpxError {
     #[error("node id in Hello: got {got}, expected {expected}")]
     UnexpectedIdentity {
         /// The id in the Hello.
-        got: B512,
+        got: Box<B512>,
         /// The proven id.
-        expected: B512,
+        expected: Box<B512>,
     },
     /// The other side is this node.
     #[error("the other side has this node's own key")]
@@ -152,10 +152,10 @@ pub enum RlpxError {
     Timeout(&'static str),
     /// The other side ended the connection.
     #[error("the peer disconnects: {0}")]
-    Disconnected(DisconnectReason),
+    Disconnected(RlpxDisconnect),
     /// This side has ended the connection.
     #[error("the connection is closed: {0}")]
-    Closed(DisconnectReason),
+    Closed(RlpxDisconnect),
 }
 
 /// Why a message is not sent.
@@ -194,7 +194,7 @@ enum Phase {
     /// The handshake is done, the Hello is sent.
     Greeting(Box<FrameCodec>, B512),
     Open(Box<FrameCodec>),
-    Closed(DisconnectReason),
+    Closed(RlpxDisconnect),
 }
 
 /// A connection without its socket.
@@ -371,7 +371,7 @@ impl RlpxSession {
     }
 
     /// Ends the connection. A Disconnect is sent if the handshake is done.
-    pub fn disconnect(&mut self, reason: DisconnectReason) {
+    pub fn disconnect(&mut self, reason: RlpxDisconnect) {
         if matches!(self.phase, Phase::Greeting(..) | Phase::Open(_)) {
             // A Disconnect has a few bytes, so it can be written.
             let _ = self.write(DISCONNECT_CODE, &reason.encode());
@@ -465,7 +465,7 @@ impl RlpxSession {
         };
         let hello = Hello::decode(payload).map_err(RlpxError::Hello)?;
         if hello.id != expected {
-            let got = hello.id;
+            let (got, expected) = (Box::new(hello.id), Box::new(expected));
             return Err(RlpxError::UnexpectedIdentity { got, expected });
         }
         let shared = shared_capabilities(&self.settings.capabilities, &hello.capabilities);
@@ -486,7 +486,7 @@ impl RlpxSession {
             hello,
             shared,
         });
-        let closed = Phase::Closed(DisconnectReason::Requested);
+        let closed = Phase::Closed(RlpxDisconnect::Requested);
         if let Phase::Greeting(codec, _) = mem::replace(&mut self.phase, closed) {
             self.phase = Phase::Open(codec);
         }
@@ -605,7 +605,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 const MESSAGE_BYTES_LIMIT: usize = FRAME_BYTES_LIMIT / 7 * 6 - 64;
 
 fn disconnected(payload: &[u8]) -> RlpxError {
-    let reason = DisconnectReason::decode(payload).unwrap_or(DisconnectReason::Requested);
+    let reason = RlpxDisconnect::decode(payload).unwrap_or(RlpxDisconnect::Requested);
     RlpxError::Disconnected(reason)
 }
 
@@ -627,7 +627,7 @@ pub(super) fn decompress(code: u64, payload: &[u8], bound: usize) -> Result<Vec<
 
 impl RlpxError {
     /// What the other side is told.
-    pub const fn reason(&self) -> DisconnectReason {
+    pub const fn reason(&self) -> RlpxDisconnect {
         match self {
             Self::Handshake(_)
             | Self::Frame(_)
@@ -636,11 +636,11 @@ impl RlpxError {
             | Self::Hello(_)
             | Self::UnknownCode { .. }
             | Self::MessageSize { .. }
-            | Self::Compression { .. } => DisconnectReason::ProtocolBreach,
-            Self::UnexpectedIdentity { .. } => DisconnectReason::UnexpectedIdentity,
-            Self::SelfConnection => DisconnectReason::SelfConnection,
-            Self::NoSharedCapability { .. } => DisconnectReason::Useless,
-            Self::Timeout(_) => DisconnectReason::Timeout,
+            | Self::Compression { .. } => RlpxDisconnect::ProtocolBreach,
+            Self::UnexpectedIdentity { .. } => RlpxDisconnect::UnexpectedIdentity,
+            Self::SelfConnection => RlpxDisconnect::SelfConnection,
+            Self::NoSharedCapability { .. } => RlpxDisconnect::Useless,
+            Self::Timeout(_) => RlpxDisconnect::Timeout,
             Self::Disconnected(reason) | Self::Closed(reason) => *reason,
         }
     }

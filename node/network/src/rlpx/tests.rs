@@ -165,11 +165,11 @@ fn without_a_shared_capability_both_end() {
     assert_eq!(text, "no shared capability: got mc/63, expected eth/63 abc/1");
     carry(&mut pair.dialler, &mut pair.listener);
     let error = pair.listen().expect_err("nothing is shared");
-    assert_eq!(error.reason(), DisconnectReason::Useless);
+    assert_eq!(error.reason(), RlpxDisconnect::Useless);
     let mut told = Pair::new(HandshakeForm::Eip8, settings(5), settings(5)).open();
-    told.dialler.disconnect(DisconnectReason::TooManyPeers);
+    told.dialler.disconnect(RlpxDisconnect::TooManyPeers);
     carry(&mut told.dialler, &mut told.listener);
-    let reason = DisconnectReason::TooManyPeers;
+    let reason = RlpxDisconnect::TooManyPeers;
     assert_eq!(told.listen(), Err(RlpxError::Disconnected(reason)));
     assert_eq!(told.listen(), Err(RlpxError::Closed(reason)));
     assert_eq!(told.dial(), Err(RlpxError::Closed(reason)));
@@ -240,7 +240,7 @@ fn large_and_wrong_messages_end_the_connection() {
         pair.listener.receive(&bytes);
         let error = pair.listen().expect_err("a wrong MAC");
         assert_eq!(error, RlpxError::Frame(FrameError::BodyMac));
-        assert_eq!(error.reason(), DisconnectReason::ProtocolBreach);
+        assert_eq!(error.reason(), RlpxDisconnect::ProtocolBreach);
     }
     // The header already says that the body is too large, so no byte of the body is awaited.
     let small = RlpxSettings {

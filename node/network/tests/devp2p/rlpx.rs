@@ -8,7 +8,7 @@ use chain::spec::{ChainFamily, EthereumForks};
 use e2e::clients::javascript;
 use network::entropy::Entropy;
 use network::messages::{HeadersRequest, HeadersStart, PeerMessage, PeerStatus, WireFamily, WireProtocol};
-use network::rlpx::{ConnectionError, DisconnectReason, PeerConnection, RlpxSettings};
+use network::rlpx::{ConnectionError, PeerConnection, RlpxDisconnect, RlpxSettings};
 use network::{NodeContact, fork_filter, sockets};
 use primitives::{B256, Header, SecretKey, U256, b256, hex};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ async fn talk(mut peer: PeerConnection<TcpStream>, protocol: WireProtocol) -> Re
         }
     }
     // This also writes what is queued.
-    peer.disconnect(DisconnectReason::Quitting).await;
+    peer.disconnect(RlpxDisconnect::Quitting).await;
     Ok(())
 }
 

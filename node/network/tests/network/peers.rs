@@ -3,7 +3,7 @@
 
 use network::entropy::Entropy;
 use network::messages::{HeadersRequest, HeadersStart, PeerMessage, WireFamily};
-use network::rlpx::{ConnectionError, DisconnectReason, HandshakeForm, PeerConnection, RlpxError};
+use network::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxDisconnect, RlpxError};
 use network::sockets;
 use primitives::Header;
 use tokio::net::TcpStream;
@@ -76,7 +76,7 @@ async fn status_and_headers_in_all_combinations() {
                     panic!("headers")
                 };
                 assert_eq!((got, headers.len()), (id, 1000));
-                connection.disconnect(DisconnectReason::Quitting).await;
+                connection.disconnect(RlpxDisconnect::Quitting).await;
                 serve.await.expect("it served");
             }
         }
@@ -89,9 +89,9 @@ async fn the_reason_for_the_end_arrives() {
     let dialled = sockets::dial(&contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
     let mut connection = dialled.expect("a good handshake");
     let (peer, _) = peers.recv().await.expect("a peer");
-    peer.disconnect(DisconnectReason::TooManyPeers).await;
+    peer.disconnect(RlpxDisconnect::TooManyPeers).await;
     let error = connection.next().await.expect_err("it ended");
-    let reason = DisconnectReason::TooManyPeers;
+    let reason = RlpxDisconnect::TooManyPeers;
     assert!(
         matches!(error, ConnectionError::Rlpx(RlpxError::Disconnected(got)) if got == reason),
         "{error}"

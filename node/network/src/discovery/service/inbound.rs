@@ -61,10 +61,10 @@ impl Discovery {
                     self.actions.push(DiscoveryAction::Record(Box::new(record)));
                 }
             }
-            DiscoveryPacket::Store { key, .. } if has_proven => {
-                if self.values.put(key, id, from, now.elapsed) {
-                    self.send(from, &DiscoveryPacket::StoreReply, now);
-                }
+            DiscoveryPacket::Store { key, .. }
+                if has_proven && self.values.put(key, id, from, now.elapsed) =>
+            {
+                self.send(from, &DiscoveryPacket::StoreReply, now);
             }
             DiscoveryPacket::FindValue { key } if has_proven => {
                 let value = self.values.get(&key, now.elapsed, &mut self.entropy);
@@ -85,7 +85,7 @@ impl Discovery {
     }
 
     /// Whether one more PING of an unproven address is answered in this second.
-    pub(super) fn has_allowance(&mut self, now: Moment) -> bool {
+    pub(super) const fn has_allowance(&mut self, now: Moment) -> bool {
         let second = now.elapsed.as_secs();
         if self.unproven_second != second {
             self.unproven_second = second;

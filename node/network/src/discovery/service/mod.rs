@@ -204,7 +204,8 @@ impl Discovery {
         self.table.entries().map(|entry| (entry.contact, entry.kind))
     }
 
-    /// The at most `count` nodes closest to `target`. With `brothers_only` other kinds do not count.
+    /// The at most `count` nodes closest to `target`. With `brothers_only` other kinds do not
+    /// count.
     pub fn closest(&self, target: &B512, count: usize, brothers_only: bool) -> Vec<NodeContact> {
         let is_wanted = |kind| !brothers_only || kind == ContactKind::Brother;
         self.table
@@ -309,7 +310,7 @@ impl Discovery {
         Ok(self.take_actions())
     }
 
-    fn own_tail(&self) -> PacketTail {
+    const fn own_tail(&self) -> PacketTail {
         match self.settings.dialect {
             DiscoveryDialect::Ethereum => PacketTail {
                 record_sequence: Some(self.record.sequence()),
