@@ -209,6 +209,8 @@ pub struct RlpxSession {
     /// Size of the body whose header was read.
     body: Option<usize>,
     output: Vec<u8>,
+    /// Bytes at the front of `output` that were sent.
+    sent: usize,
     /// When the phase or the last frame began to count.
     since: Duration,
     next_ping: Duration,
@@ -255,6 +257,7 @@ impl RlpxSession {
             used: 0,
             body: None,
             output: Vec::new(),
+            sent: 0,
             since: now,
             next_ping: now,
         }
@@ -276,21 +279,27 @@ impl RlpxSession {
 
     /// The bytes to send, in order.
     pub fn output(&self) -> &[u8] {
-        &self.output
+        &self.output[self.sent..]
     }
 
     /// Removes the first `count` bytes of [`Self::output`], which were sent.
     pub fn sent(&mut self, count: usize) {
-        self.output.drain(..count.min(self.output.len()));
-        if self.output.is_empty() {
+        self.sent = (self.sent + count).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
             // The memory of a large message is not kept.
             self.output.shrink_to(OUTPUT_BYTES_PAUSE);
+        } else if self.sent * 2 > self.output.len() && self.sent > OUTPUT_BYTES_PAUSE {
+            // Moving the rest costs less than what was sent.
+            self.output.drain(..self.sent);
+            self.sent = 0;
         }
     }
 
     /// Whether so much waits to be sent that the caller should not read.
     pub const fn is_paused(&self) -> bool {
-        self.output.len() > OUTPUT_BYTES_PAUSE
+        self.output.len() - self.sent > OUTPUT_BYTES_PAUSE
     }
 
     /// The time at which [`Self::on_time`] must be called.
@@ -360,7 +369,7 @@ impl RlpxSession {
         if got > bound {
             return Err(SendError::Size { got, bound });
         }
-        let got = self.output.len() + payload.len();
+        let got = self.output().len() + payload.len();
         if got > OUTPUT_BYTES_MAX {
             return Err(SendError::Backlog { got });
         }
