@@ -14,7 +14,7 @@ use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
 use store::{BlockReads, Source, StateReads, Store, TableId};
 
-use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, sign, stored_rows, unsigned};
+use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, stored_rows, unsigned};
 
 /// A chain with rows in every table, and blocks that can be imported next.
 struct Scene {
