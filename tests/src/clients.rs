@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::binary::target_directory;
 use crate::wait::note;
 
-/// Longest time for one script.
-const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest time for one script. The longest one waits for some 75 blocks, one a second.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(240);
 /// File in the folder of a language. It has the list of what is installed.
 const MARK: &str = "installed";
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use primitives::{B256, Bloom, Header, Receipt, Transaction};
+use primitives::{B256, Bloom, Header, Transaction};
 use store::{Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
@@ -12,12 +12,6 @@ use crate::evm::execute::{Executed, Executor};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, HeadState, StateUpdate};
 use crate::trie::ordered_root;
-
-/// What applying a block has given.
-pub(super) struct AppliedBlock {
-    pub(super) receipts: Vec<Receipt>,
-    pub(super) times: ExecutionTimes,
-}
 
 /// How long the execution of a block took.
 #[derive(Clone, Copy)]
@@ -38,7 +32,7 @@ struct ExecutedBlock {
 
 impl Importer {
     /// Executes a block, compares the outcome with the block's header and makes the block the
-    /// head.
+    /// head. Returns how long the execution took.
     ///
     /// `parent` is the block's parent and must be the head of `tables`.
     ///
@@ -51,7 +45,7 @@ impl Importer {
         session: &mut StateSession<'_>,
         parent: &Header,
         block: &mut CheckedBlock,
-    ) -> Result<AppliedBlock, ImportError> {
+    ) -> Result<ExecutionTimes, ImportError> {
         let state = session.begin_block(parent, &block.record.header.parent_hash);
         let source = session.source(tables);
         let ExecutedBlock {
@@ -62,10 +56,7 @@ impl Importer {
         compare_with_header(&self.spec, &block.record.header, &outcome, update.root)?;
         block.record.executed = true;
         write_head_block(tables, session, block, &outcome, update)?;
-        Ok(AppliedBlock {
-            receipts: outcome.receipts,
-            times,
-        })
+        Ok(times)
     }
 }
 
@@ -162,25 +153,15 @@ fn write_head_block(
     update: StateUpdate,
 ) -> Result<(), StoreError> {
     let (number, hash) = (block.record.header.number, &block.hash);
-    write_executed_block(tables, block, &outcome.receipts)?;
+    if block.is_stored {
+        tables.put_header(hash, &block.record)?;
+    } else {
+        tables.put_block(hash, &block.record, &block.body)?;
+    }
+    tables.put_receipts(number, hash, &outcome.receipts)?;
     session.end_block(tables, block.id(), update)?;
     tables.put_notices(number, hash, &outcome.notices)?;
     tables.put_canonical(number, hash, &block.body.transactions, &outcome.receipts)
-}
-
-/// Writes the rows that an executed block has whether it is canonical or not: header, body and
-/// receipts.
-pub(super) fn write_executed_block(
-    tables: &mut Tables<'_>,
-    block: &CheckedBlock,
-    receipts: &[Receipt],
-) -> Result<(), StoreError> {
-    if block.is_stored {
-        tables.put_header(&block.hash, &block.record)?;
-    } else {
-        tables.put_block(&block.hash, &block.record, &block.body)?;
-    }
-    tables.put_receipts(block.record.header.number, &block.hash, receipts)
 }
 
 /// The receipts root of an executed block.
