@@ -61,15 +61,15 @@ const PACKAGES: [Knowledge; 11] = [
         unnamed: &["std::net"],
     },
     Knowledge {
-        package: "scs_service",
-        folder: "node/scs_service",
-        without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
-        unnamed: &[],
-    },
-    Knowledge {
         package: "network",
         folder: "node/network",
         without: &["redb", "revm", "rpc", "miner", "clap", "hyper", "warp"],
+        unnamed: &[],
+    },
+    Knowledge {
+        package: "scs_service",
+        folder: "node/scs_service",
+        without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
         unnamed: &[],
     },
     Knowledge {

@@ -94,38 +94,6 @@ fn genesis_files() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Messages between VNODE and SCS: a handshake, a broadcast, a ping.
-fn push_messages() -> Vec<Vec<u8>> {
-    use prost::Message;
-    use scs_service::message::payload::{Handshake, encode_head};
-    let field = |hex: &str| bytes::Bytes::from(primitives::hex::decode(hex).expect("hex"));
-    let handshake = ScsPushMsg {
-        requestid: bytes::Bytes::from_static(b"hello"),
-        timestamp: field("0000000000000001"),
-        requestflag: true,
-        r#type: field("00000004"),
-        status: field("00000000"),
-        scsid: bytes::Bytes::from_static(b"0x1111111111111111111111111111111111111111"),
-        msghash: Handshake::default().encode(),
-        ..ScsPushMsg::default()
-    };
-    let broadcast = ScsPushMsg {
-        r#type: field("00000002"),
-        status: field("00000040"),
-        subchainid: field(&format!("94{}", "22".repeat(20))),
-        sender: field(&"33".repeat(20)),
-        receiver: field(&"44".repeat(20)),
-        ..handshake.clone()
-    };
-    let ping = ScsPushMsg {
-        r#type: field("00000005"),
-        msghash: encode_head(300),
-        ..ScsPushMsg::default()
-    };
-    let messages = [handshake, broadcast, ping];
-    messages.iter().map(Message::encode_to_vec).collect()
-}
-
 fn hellos() -> Vec<Vec<u8>> {
     let capability = |name: &str, version| Capability {
         name: name.to_owned(),
@@ -221,12 +189,39 @@ fn node_records() -> Vec<Vec<u8>> {
     vec![record.encode(), record.to_string().into_bytes()]
 }
 
-proptest! {
-    #[test]
-    fn push_message(bytes in damaged(push_messages())) {
-        targets::push_message(&bytes);
-    }
+/// Messages between VNODE and SCS: a handshake, a broadcast, a ping.
+fn push_messages() -> Vec<Vec<u8>> {
+    use prost::Message;
+    use scs_service::message::payload::{Handshake, encode_head};
+    let field = |hex: &str| bytes::Bytes::from(primitives::hex::decode(hex).expect("hex"));
+    let handshake = ScsPushMsg {
+        requestid: bytes::Bytes::from_static(b"hello"),
+        timestamp: field("0000000000000001"),
+        requestflag: true,
+        r#type: field("00000004"),
+        status: field("00000000"),
+        scsid: bytes::Bytes::from_static(b"0x1111111111111111111111111111111111111111"),
+        msghash: Handshake::default().encode(),
+        ..ScsPushMsg::default()
+    };
+    let broadcast = ScsPushMsg {
+        r#type: field("00000002"),
+        status: field("00000040"),
+        subchainid: field(&format!("94{}", "22".repeat(20))),
+        sender: field(&"33".repeat(20)),
+        receiver: field(&"44".repeat(20)),
+        ..handshake.clone()
+    };
+    let ping = ScsPushMsg {
+        r#type: field("00000005"),
+        msghash: encode_head(300),
+        ..ScsPushMsg::default()
+    };
+    let messages = [handshake, broadcast, ping];
+    messages.iter().map(Message::encode_to_vec).collect()
+}
 
+proptest! {
     #[test]
     fn connections(bytes in damaged(hellos())) {
         targets::connection(&bytes);
@@ -250,6 +245,11 @@ proptest! {
     #[test]
     fn node_records_of_others(bytes in damaged(node_records())) {
         targets::node_record(&bytes);
+    }
+
+    #[test]
+    fn push_message(bytes in damaged(push_messages())) {
+        targets::push_message(&bytes);
     }
 
     #[test]
