@@ -30,12 +30,16 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// The most bytes that wait to be sent. A message that would exceed them is not taken.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
-/// While more bytes than this wait to be sent, nothing is read.
-pub const OUTPUT_BYTES_PAUSE: usize = 1 << 20;
+/// While more bytes than this wait to be sent, Pings are not answered. Reading goes on: if both
+/// sides stopped reading until they had sent, neither would ever go on.
+pub const UNANSWERED_PINGS_FROM: usize = 1 << 20;
 /// Largest message on Ethereum's networks.
 pub const ETH_MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest message on the public network.
 pub const MC_MESSAGE_BYTES_MAX: usize = 10 << 20;
+
+/// Memory for bytes to send that is kept between messages.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What this node says in its Hello, and what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,17 +293,12 @@ impl RlpxSession {
             self.output.clear();
             self.sent = 0;
             // The memory of a large message is not kept.
-            self.output.shrink_to(OUTPUT_BYTES_PAUSE);
-        } else if self.sent * 2 > self.output.len() && self.sent > OUTPUT_BYTES_PAUSE {
+            self.output.shrink_to(KEPT_BYTES);
+        } else if self.sent * 2 > self.output.len() && self.sent > KEPT_BYTES {
             // Moving the rest costs less than what was sent.
             self.output.drain(..self.sent);
             self.sent = 0;
         }
-    }
-
-    /// Whether so much waits to be sent that the caller should not read.
-    pub const fn is_paused(&self) -> bool {
-        self.output.len() - self.sent > OUTPUT_BYTES_PAUSE
     }
 
     /// The time at which [`Self::on_time`] must be called.
@@ -519,7 +518,9 @@ impl RlpxSession {
                     let read = plain.ok().filter(|_| is_compressed);
                     return Err(disconnected(read.as_ref().unwrap_or(&payload)));
                 }
-                PING_CODE => self.write(PONG_CODE, &[0xc0])?,
+                PING_CODE if self.output().len() <= UNANSWERED_PINGS_FROM => {
+                    self.write(PONG_CODE, &[0xc0])?
+                }
                 _ => {}
             }
             return Ok(None);
