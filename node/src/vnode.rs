@@ -309,6 +309,7 @@ fn open_chain(
                 .config(spec, directory, accounts, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
+            states: options.state.unwrap_or_default(),
         },
     )?;
     let next = chain.view()?.head_number() + 1;

@@ -26,11 +26,14 @@ pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chain::import::StateRetention;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
+
+use values::parse_states;
 
 /// Default of `--port`.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
@@ -63,6 +66,10 @@ pub struct VnodeOptions {
     /// [default: ~/.moac; ~/.moac/testnet and ~/.moac/devnet for the test and the dev network]
     #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
+    /// Which past states are kept: archive for all, or recent[:BLOCKS] for those after the newest
+    /// BLOCKS blocks (100000), which are pruned by and by [default: archive]
+    #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]
+    pub state: Option<StateRetention>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,

@@ -85,6 +85,7 @@ mod batch;
 mod block_list;
 mod blocks;
 mod codec;
+mod compression;
 mod database;
 mod error;
 mod guard;
@@ -122,7 +123,8 @@ pub use open::{
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{
-    AccountChange, AccountRecord, AccountVersion, NewestChanges, SlotChange, StateChanges, StateReads,
+    AccountChange, AccountRecord, AccountVersion, HorizonReads, NewestChanges, SlotChange, StateChanges,
+    StateHorizon, StateReads,
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

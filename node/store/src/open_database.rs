@@ -220,6 +220,17 @@ impl OpenDatabase {
         self.end_checkpoint(monitor, &mut log, sequence)
     }
 
+    /// Moves the pages of the database to the front of the file, and makes the file shorter.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database or the log fails. Nothing is lost then.
+    pub(crate) fn compact(mut self, monitor: &CallMonitor) -> Result<(), StoreError> {
+        self.checkpoint(monitor)?;
+        monitor.run_transaction(|| self.database.compact())?;
+        // Writes which pages are free, so that the next opening reads no whole file.
+        commit_durably(monitor, self.begin_write(monitor)?)
+    }
+
     fn end_checkpoint(
         &self,
         monitor: &CallMonitor,

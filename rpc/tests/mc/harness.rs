@@ -144,6 +144,7 @@ impl Net {
             },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
+            states: chain::import::StateRetention::Archive,
         };
         let chain = Chain::open(store, config).expect("a new chain");
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));

@@ -15,6 +15,7 @@ mod hostile;
 mod hostile_pool;
 mod logs;
 mod offline;
+mod old_blocks;
 mod options;
 mod start;
 mod stop;

@@ -8,11 +8,12 @@
 //! more work than the head. If a block of the branch turns out invalid then, the head stays.
 
 use primitives::B256;
-use store::{BlockReads, StoreError, TableId, Tables};
+use store::{BlockReads, HorizonReads, StoreError, TableId, Tables};
 
 use super::block::{CheckedBlock, CurrentHead, read_header, required_row};
 use super::state_session::{CachedHeadState, StateSession};
 use super::{BlockId, ImportError, Imported, Importer};
+use crate::state::StateNotKept;
 
 /// The way from the canonical chain to a block. It has no blocks of its own if the block is
 /// canonical.
@@ -70,6 +71,13 @@ impl Importer {
         }
         let branch = find_branch(tables, &parent_hash)?;
         self.refuse_invalid_branch(&branch)?;
+        let horizon = tables.state_horizon()?.block;
+        if branch.ancestor < horizon {
+            return Err(ImportError::StateNotKept(StateNotKept {
+                got: branch.ancestor,
+                expected: horizon,
+            }));
+        }
         // The cached state is the head's, so it is of use to a child of the head only.
         let cached = (parent_hash == head.hash)
             .then(|| self.head_state.take())
@@ -79,7 +87,7 @@ impl Importer {
         self.apply_block(tables, &mut session, &reorg.head, block)?;
         if reorg.reverted.is_empty() {
             // After a reorganization the readers of the blocks that were taken back come first.
-            self.move_old_blocks(tables, 1)?;
+            self.upkeep(tables, 1)?;
         }
         let mut applied = reorg.applied;
         applied.push(block.id());

@@ -15,7 +15,7 @@
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
-//! | 8. old blocks move into the blocks file | `move_old_blocks` | `old_blocks` |
+//! | 8. old blocks move into their file, old states go | `upkeep` | `upkeep` |
 //! | 9. the transaction is committed | `write_and_commit`, `attempt_run` | `fork_choice`, `run` |
 //!
 //! Two callers take these steps:
@@ -39,18 +39,18 @@ mod error;
 pub(crate) mod failed_executions;
 mod fork_choice;
 mod linked_blocks;
-mod old_blocks;
 mod reorg;
 mod run;
 mod state_session;
 pub mod stream_import;
+mod upkeep;
 mod validate;
 
 pub(crate) use apply::receipts_root;
 pub use block::PreparedBlock;
 pub use error::ImportError;
-pub use old_blocks::OldBlocks;
 pub use run::RunCost;
+pub use upkeep::{OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;
 
@@ -101,6 +101,7 @@ pub struct Importer {
     failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
     old_blocks: OldBlocks,
+    states: StateRetention,
 }
 
 impl Importer {
@@ -113,6 +114,7 @@ impl Importer {
             failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
             old_blocks: OldBlocks::default(),
+            states: StateRetention::default(),
         }
     }
 

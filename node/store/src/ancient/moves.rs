@@ -2,10 +2,11 @@
 
 use primitives::B256;
 
-use super::record::{PartEncoder, ROW_BYTES_MAX};
+use super::record::PartEncoder;
 use super::{AncientPlace, BlockPart, INDEX, RECORDS_START, last_place, place_of, read_part};
 use crate::blocks::BlockReads;
 use crate::codec::block_key;
+use crate::compression::CONTENT_BYTES_MAX;
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -78,7 +79,7 @@ impl Tables<'_> {
         };
         for (part, len) in BlockPart::ALL.into_iter().zip(&mut place.lens) {
             let encoded = self.with(part.table(), &key, |row| {
-                let fits = row.len() <= ROW_BYTES_MAX;
+                let fits = row.len() <= CONTENT_BYTES_MAX;
                 fits.then(|| encoder.encode(number, part, &hash, row, records))
             })?;
             let Some(encoded) = encoded.ok_or_else(|| missing(part.table(), &key))? else {

@@ -150,13 +150,14 @@ tables! {
         may_wait: true,
     }
 
-    /// What each canonical block changed in the state, with the values before it. Past states are
+    /// What each canonical block above the horizon changed in the state, with the values before it. Past states are
     /// read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
+                compressed if that makes them shorter",
         put_by: "put_state",
-        removed_by: "revert_state",
+        removed_by: "revert_state, prune_states",
         is_state: false,
         may_wait: false,
     }
@@ -177,8 +178,18 @@ tables! {
               then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
-        removed_by: "put_trie_node",
+        removed_by: "put_trie_node, sweep_dead_storages",
         is_state: true,
+        may_wait: false,
+    }
+
+    /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
+    DeadStorage = "dead_storage" {
+        key: "address (20), incarnation (4)",
+        value: "0: the trie nodes are to be removed; 1: also the slots and their older changes (1)",
+        put_by: "note_dead_tries, prune_states",
+        removed_by: "sweep_dead_storages, revive_storage",
+        is_state: false,
         may_wait: false,
     }
 
