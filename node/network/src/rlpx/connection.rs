@@ -14,9 +14,10 @@ use primitives::{B512, SecretKey};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::error::{RlpxError, SendError};
 use super::handshake::HandshakeForm;
 use super::hello::RlpxDisconnect;
-use super::session::{RlpxError, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, SendError, WRITE_TIMEOUT};
+use super::session::{RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, WRITE_TIMEOUT};
 use crate::entropy::Entropy;
 use crate::moment::SystemClock;
 
