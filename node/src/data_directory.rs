@@ -364,7 +364,7 @@ fn network_with_genesis(
     for spec in [ChainSpec::dev(), ChainSpec::main(), ChainSpec::test()] {
         if genesis_hash(&spec) == genesis {
             let record = SpecRecord::Network {
-                name: spec.name.clone(),
+                name: spec.name,
                 genesis_file: None,
                 file_hash: None,
                 create2_per_word_block: None,

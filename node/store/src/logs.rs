@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
+use crate::ancient::{BlockPart, with_part};
 use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
@@ -57,7 +58,9 @@ pub trait LogReads: Source {
         visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StoreError> {
         let key = block_key(number, hash);
-        let scanned = self.with(TableId::BlockToReceipts, &key, |row| walk_logs(row, visit))?;
+        let scanned = with_part(self, BlockPart::Receipts, number, hash, |row| {
+            walk_logs(row, visit)
+        })?;
         scanned
             .transpose()
             .map(|found| found.is_some())
@@ -127,8 +130,7 @@ fn read_body<T>(
     read: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> Result<T, StoreError> {
     let key = block_key(number, hash);
-    source
-        .with(TableId::BlockToBody, &key, read)?
+    with_part(source, BlockPart::Body, number, hash, read)?
         .unwrap_or_else(|| Err("row is missing".to_owned()))
         .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
 }

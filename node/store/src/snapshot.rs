@@ -10,9 +10,11 @@ use primitives::B256;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
+use crate::ancient::{AncientFile, AncientReaders};
 use crate::blocks::{BlockReads, HeaderRecord};
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
+use crate::state::HorizonReads;
 use crate::tables::{ByteSlice, TABLE_COUNT, TableId, meta_key};
 
 /// A consistent, read-only view of one commit. A table is opened when it is first read.
@@ -21,8 +23,12 @@ pub struct Snapshot {
     // dropped before their transaction.
     tables: [OnceLock<ReadOnlyTable<ByteSlice, ByteSlice>>; TABLE_COUNT],
     head: OnceLock<Option<HeadBlock>>,
+    oldest_state: OnceLock<u64>,
     transaction: redb::ReadTransaction,
     monitor: Arc<CallMonitor>,
+    ancient: Arc<AncientFile>,
+    /// Keeps the old blocks that the snapshot names in the file.
+    _readers: AncientReaders,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -54,10 +60,19 @@ pub struct TableStats {
 }
 
 impl Snapshot {
-    pub(crate) fn new(transaction: redb::ReadTransaction, monitor: Arc<CallMonitor>) -> Self {
+    /// `readers` were taken from `ancient` before `transaction` began.
+    pub(crate) fn new(
+        transaction: redb::ReadTransaction,
+        monitor: Arc<CallMonitor>,
+        ancient: Arc<AncientFile>,
+        readers: AncientReaders,
+    ) -> Self {
         Self {
+            ancient,
+            _readers: readers,
             tables: Default::default(),
             head: OnceLock::new(),
+            oldest_state: OnceLock::new(),
             transaction,
             monitor,
         }
@@ -100,6 +115,18 @@ impl Snapshot {
         Ok(self.head.get_or_init(|| head).clone())
     }
 
+    /// The oldest block whose state can be read. Read from the tables once, then kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    pub fn oldest_state(&self) -> Result<u64, StoreError> {
+        if let Some(oldest) = self.oldest_state.get() {
+            return Ok(*oldest);
+        }
+        let oldest = self.state_horizon()?.block;
+        Ok(*self.oldest_state.get_or_init(|| oldest))
+    }
+
     /// Sizes of all tables, in the order of [`TableId::ALL`].
     ///
     /// # Errors
@@ -122,10 +149,6 @@ impl Snapshot {
 }
 
 impl Source for Snapshot {
-    fn state_snapshot(&self) -> Option<&Self> {
-        Some(self)
-    }
-
     fn with<R>(
         &self,
         table: TableId,
@@ -152,5 +175,9 @@ impl Source for Snapshot {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         rows::scan(&self.monitor, self.table(table)?, low, visit)
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        &self.ancient
     }
 }

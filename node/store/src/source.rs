@@ -5,7 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::{Snapshot, StoreError, TableId};
+use crate::ancient::AncientFile;
+use crate::{StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.
 pub trait Source {
@@ -45,18 +46,15 @@ pub trait Source {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
+    /// The file with the old blocks that the rows name.
+    fn ancient_file(&self) -> &AncientFile;
+
     /// A copy of the value under `key`; `None` if there is no such row.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
-    }
-
-    /// The snapshot that rows of the state are read from; `None` if they are read from open tables.
-    /// Several threads may read a snapshot.
-    fn state_snapshot(&self) -> Option<&Snapshot> {
-        None
     }
 }
 
@@ -90,8 +88,8 @@ impl<S: Source> Source for std::sync::Arc<S> {
         (**self).scan(table, low, visit)
     }
 
-    fn state_snapshot(&self) -> Option<&Snapshot> {
-        (**self).state_snapshot()
+    fn ancient_file(&self) -> &AncientFile {
+        (**self).ancient_file()
     }
 }
 

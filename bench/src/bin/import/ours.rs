@@ -75,7 +75,10 @@ pub(crate) fn prepared(workload: &Workload) -> Result<(Took, ImportCosts), Failu
     let directory = workload.directory()?;
     let importer = Importer::new(open(directory.path())?, workload.spec.clone(), SealCheck::Off);
     let view = importer.store().snapshot()?;
-    let prepare = |block: &Block| Arc::new(importer.prepare(&view, block.clone()));
+    let prepare = |block: &Block| {
+        let parent = block.header.number.checked_sub(1);
+        Arc::new(importer.prepare(&view, block.clone(), parent))
+    };
     let mut blocks: VecDeque<_> = workload.blocks.iter().map(prepare).collect();
     drop(view);
     let mut costs = ImportCosts::default();

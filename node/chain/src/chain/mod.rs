@@ -39,7 +39,7 @@ use store::{Store, StoreError};
 
 use crate::clock::unix_now;
 use crate::genesis::ensure_genesis;
-use crate::import::{BlockId, Imported, Importer};
+use crate::import::{BlockId, Imported, Importer, StateRetention};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
@@ -89,6 +89,8 @@ pub struct ChainConfig {
     pub beneficiary: Address,
     /// Extra data of blocks made here.
     pub extra_data: Bytes,
+    /// Which past states are kept.
+    pub states: StateRetention,
 }
 
 /// What handles and threads of a chain share.
@@ -179,6 +181,7 @@ impl Chain {
     /// [`ChainOpenError`] if the store holds another chain or fails.
     pub fn open(store: Store, config: ChainConfig) -> Result<Self, ChainOpenError> {
         let set_head_importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
+        let set_head_importer = set_head_importer.keeping(config.states);
         let importer = set_head_importer.clone();
         let jobs = WriterJobs {
             import: Box::new(move |block, now| importer.import(block, Some(now))),

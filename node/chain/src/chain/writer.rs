@@ -281,6 +281,7 @@ mod tests {
             pool: PoolConfig::default(),
             beneficiary: Address::repeat_byte(1),
             extra_data: Bytes::new(),
+            states: crate::import::StateRetention::Archive,
         };
         Chain::start(store, config, jobs).unwrap()
     }

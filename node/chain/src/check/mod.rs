@@ -17,8 +17,11 @@ pub use fault::CheckFault;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::catch_panic;
-use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
+use primitives::{Address, catch_panic};
+use store::{
+    AncientReads, AncientRow, BlockReads, HorizonReads, Snapshot, Source, StateHorizon, StateReads, Store,
+    StoreError, TableId, meta_key,
+};
 
 use crate::genesis::{genesis_header, read_record};
 use crate::parallel::for_each_in_order;
@@ -96,6 +99,7 @@ pub fn check_store(
 ) -> Result<CheckSummary, CheckError> {
     let view = store.snapshot()?;
     let mut check = StoreCheck {
+        horizon: view.state_horizon()?,
         view: &view,
         spec,
         stop,
@@ -106,6 +110,7 @@ pub fn check_store(
     check.genesis();
     let counts = check.blocks(store, head)?;
     check.row_counts(head, &counts);
+    check.dead_storages(head);
     notices::check(&mut check)?;
     changes::check(&mut check, &counts.changes)?;
     check.log_index(head, counts.log_entries);
@@ -128,6 +133,8 @@ pub fn check_store(
 /// A running check.
 struct StoreCheck<'a> {
     view: &'a Snapshot,
+    /// Which states are kept.
+    horizon: StateHorizon,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
@@ -246,11 +253,11 @@ impl StoreCheck<'_> {
             .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
         let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
-        let (spec, stop) = (self.spec, self.stop);
+        let (spec, stop, horizon) = (self.spec, self.stop, self.horizon);
         let tasks = tasks.take_while(|_| !stop.load(Ordering::Acquire));
         let work = |task: BlockTask| {
             let view = store.snapshot()?;
-            Ok::<_, StoreError>(blocks::check(&view, spec, head, &task))
+            Ok::<_, StoreError>(blocks::check(&view, spec, (head, horizon), &task))
         };
         let mut figures = BlockCounts::default();
         for_each_in_order(tasks, work, |result| {
@@ -316,13 +323,17 @@ impl StoreCheck<'_> {
             Err(error) => return self.faults(vec![error.into()]),
         };
         let stored = counts.blocks + counts.side_blocks;
+        let ancient = self.ancient(head);
         let expected = [
             (TableId::NumberToHash, head + 1),
             (TableId::HashToNumber, stored),
             (TableId::BlockToHeader, stored),
-            (TableId::BlockToBody, stored),
-            (TableId::BlockToReceipts, counts.executed),
-            (TableId::BlockToChanges, head + 1),
+            (TableId::BlockToBody, stored - ancient),
+            (TableId::BlockToReceipts, counts.executed.saturating_sub(ancient)),
+            (
+                TableId::BlockToChanges,
+                (head + 1).saturating_sub(self.horizon.first_changes),
+            ),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;
@@ -333,6 +344,52 @@ impl StoreCheck<'_> {
             })
         });
         self.faults(faults.collect());
+    }
+}
+
+impl StoreCheck<'_> {
+    /// Checks the index of the blocks file: no gaps, no records that overlap, no block above the
+    /// head. What the records contain is checked with the blocks. Returns how many blocks it names.
+    fn ancient(&mut self, head: u64) -> u64 {
+        let (view, mut count, mut faults) = (self.view, 0, Vec::new());
+        let scanned = guarded("number_to_ancient", || {
+            view.scan_ancient(|row| match row {
+                Ok(AncientRow { number, .. }) if number <= head => count += 1,
+                Ok(AncientRow { number, .. }) => faults.push(CheckFault::row(
+                    TableId::NumberToAncient,
+                    &number.to_be_bytes(),
+                    format!("it is above the head, which is block {head}"),
+                )),
+                Err(error) => faults.push(error.into()),
+            })
+        });
+        faults.extend(scanned.err());
+        self.faults(faults);
+        count
+    }
+}
+
+impl StoreCheck<'_> {
+    /// Checks that storages whose rows are to be removed are of earlier incarnations.
+    fn dead_storages(&mut self, head: u64) {
+        let (view, mut faults) = (self.view, Vec::new());
+        let scanned = guarded("dead_storage", || {
+            view.scan(TableId::DeadStorage, &[], |key, row| {
+                let dead = key.split_last_chunk::<4>().and_then(|(address, incarnation)| {
+                    let address = <[u8; 20]>::try_from(address).ok()?;
+                    let now = view.account_at(&Address::from(address), head).ok()?;
+                    let is_dead = u32::from_be_bytes(*incarnation) < now.incarnation;
+                    (is_dead && matches!(row, [0 | 1])).then_some(())
+                });
+                if dead.is_none() {
+                    let reason = "it is of no storage that was destroyed, or its value is not 0 or 1";
+                    faults.push(CheckFault::row(TableId::DeadStorage, key, reason));
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        faults.extend(scanned.err());
+        self.faults(faults);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use primitives::{B256, Bloom, Header, Receipt, Transaction};
-use store::{Source, StoreError, Tables};
+use primitives::{B256, Bloom, Header, Transaction};
+use store::{Snapshot, Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
 use super::state_session::StateSession;
@@ -16,12 +16,6 @@ use crate::trie::ordered_root;
 
 /// With fewer receipts a thread costs more than their root.
 const RECEIPTS_FOR_A_THREAD: usize = 32;
-
-/// What applying a block has given.
-pub(super) struct AppliedBlock {
-    pub(super) receipts: Vec<Receipt>,
-    pub(super) times: ExecutionTimes,
-}
 
 /// How long the execution of a block took.
 #[derive(Clone, Copy)]
@@ -43,7 +37,7 @@ struct ExecutedBlock {
 
 impl Importer {
     /// Executes a block, compares the outcome with the block's header and makes the block the
-    /// head.
+    /// head. Returns how long the execution took.
     ///
     /// `parent` is the block's parent and must be the head of `tables`.
     ///
@@ -56,10 +50,10 @@ impl Importer {
         session: &mut StateSession<'_>,
         parent: &Header,
         block: &mut CheckedBlock,
-    ) -> Result<AppliedBlock, ImportError> {
+    ) -> Result<ExecutionTimes, ImportError> {
         let state = session.begin_block(parent, &block.record.header.parent_hash);
         let source = session.source(tables);
-        let executed = execute_block(&self.spec, &source, state, parent, block)?;
+        let executed = execute_block(&self.spec, (&source, session.committed()), state, parent, block)?;
         compare_with_header(&block.record.header, &executed)?;
         let ExecutedBlock {
             outcome,
@@ -69,24 +63,22 @@ impl Importer {
         } = executed;
         block.record.executed = true;
         write_head_block(tables, session, block, &outcome, update)?;
-        Ok(AppliedBlock {
-            receipts: outcome.receipts,
-            times,
-        })
+        Ok(times)
     }
 }
 
 /// Executes a block on `state`, which is the state after `parent`. `source` has the state that
-/// is not in memory.
+/// is not in memory. If that state is read from a snapshot, this is `committed`.
 fn execute_block(
     spec: &ChainSpec,
-    source: &impl Source,
+    (source, committed): (&impl Source, Option<&Snapshot>),
     state: HeadState,
     parent: &Header,
     block: &CheckedBlock,
 ) -> Result<ExecutedBlock, ImportError> {
     let started = Instant::now();
     let mut state = BlockState::over(source, parent.number, state);
+    state.set_shared_nodes(committed);
     let mut executor = Executor::new(spec, &block.record.header, &mut state);
     executor.begin()?;
     let refused = |index, transaction: &Transaction, error| ImportError::Transaction {
@@ -177,25 +169,15 @@ fn write_head_block(
     update: StateUpdate,
 ) -> Result<(), StoreError> {
     let (number, hash) = (block.record.header.number, &block.hash);
-    write_executed_block(tables, block, &outcome.receipts)?;
+    if block.is_stored {
+        tables.put_header(hash, &block.record)?;
+    } else {
+        tables.put_block(hash, &block.record, &block.body)?;
+    }
+    tables.put_receipts(number, hash, &outcome.receipts)?;
     session.end_block(tables, block.id(), update)?;
     tables.put_notices(number, hash, &outcome.notices)?;
     tables.put_canonical(number, hash, &block.body.transactions, &outcome.receipts)
-}
-
-/// Writes the rows that an executed block has whether it is canonical or not: header, body and
-/// receipts.
-pub(super) fn write_executed_block(
-    tables: &mut Tables<'_>,
-    block: &CheckedBlock,
-    receipts: &[Receipt],
-) -> Result<(), StoreError> {
-    if block.is_stored {
-        tables.put_header(&block.hash, &block.record)?;
-    } else {
-        tables.put_block(&block.hash, &block.record, &block.body)?;
-    }
-    tables.put_receipts(block.record.header.number, &block.hash, receipts)
 }
 
 /// The receipts root of an executed block.

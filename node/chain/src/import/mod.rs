@@ -10,11 +10,12 @@
 //! | 2. the header follows the rules, given its parent | `check_header` | [`crate::rules`] |
 //! | 3. the proof-of-work seal is right | `check_seal` | [`crate::rules::seal`] |
 //! | 4. body and header agree; the senders are known | `check_body` | [`crate::rules::body`] |
-//! | 5. the block's place is found | `execute_in_place` | `fork_choice` |
+//! | 5. the block's place is found | `place` | `fork_choice` |
 //! | 5. its parent becomes the head of a transaction | `make_parent_head` | `reorg` |
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
+//! | 8. old blocks move into their file, old states go | `upkeep` | `upkeep` |
 //! | 9. the transaction is committed | `write_and_commit`, `attempt_run` | `fork_choice`, `run` |
 //!
 //! Two callers take these steps:
@@ -28,27 +29,28 @@
 //! callers differ: where state is read, and when trie nodes are written.
 //!
 //! All roots are computed again and compared, no matter who made the block. A block that becomes
-//! the head is written in one write transaction. Of a side block only header, body and receipts are
-//! written; its other rows follow if its branch becomes the canonical chain. A side block of a deep
-//! fork is stored without being executed ([`SIDE_EXECUTION_DEPTH`]). If a step fails, the
-//! transaction is dropped, so nothing of it is stored.
+//! the head is written in one write transaction. Of a side block only header and body are written:
+//! it is executed, and its other rows follow, when its branch becomes the canonical chain. If a
+//! step fails, the transaction is dropped, so nothing of it is stored.
 
 mod apply;
 mod block;
 mod error;
 pub(crate) mod failed_executions;
 mod fork_choice;
+mod linked_blocks;
 mod reorg;
 mod run;
 mod state_session;
 pub mod stream_import;
+mod upkeep;
 mod validate;
 
 pub(crate) use apply::receipts_root;
 pub use block::PreparedBlock;
 pub use error::ImportError;
-pub use fork_choice::SIDE_EXECUTION_DEPTH;
 pub use run::RunCost;
+pub use upkeep::{OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;
 
@@ -60,6 +62,7 @@ use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
 use failed_executions::FailedExecutionCache;
+use linked_blocks::follows;
 use state_session::HeadStateCache;
 
 /// Number and hash of a block.
@@ -76,7 +79,7 @@ pub struct BlockId {
 pub enum Imported {
     /// The block was in the store already. Nothing changed.
     Known,
-    /// The block is stored as a side block. The head did not change.
+    /// The block is stored as a side block, without being executed. The head did not change.
     Side,
     /// The block is the new head.
     Head {
@@ -97,6 +100,8 @@ pub struct Importer {
     seals: SealCheck,
     failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
+    old_blocks: OldBlocks,
+    states: StateRetention,
 }
 
 impl Importer {
@@ -108,6 +113,8 @@ impl Importer {
             seals,
             failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
+            old_blocks: OldBlocks::default(),
+            states: StateRetention::default(),
         }
     }
 
@@ -133,11 +140,17 @@ impl Importer {
     pub fn import(&self, block: &Block, now: Option<u64>) -> Result<Imported, ImportError> {
         let candidate = CandidateBlock::unchecked(block);
         let view = self.store.snapshot()?;
+        self.refuse_known_invalid(&candidate.hash)?;
         if view.block_number(&candidate.hash)?.is_some() {
             return Ok(Imported::Known);
         }
-        self.refuse_known_invalid(&candidate.hash)?;
         let parent = read_parent(&view, block)?;
+        let parent_id = BlockId {
+            number: parent.header.number,
+            hash: block.header.parent_hash,
+        };
+        self.refuse_known_invalid(&parent_id.hash)
+            .map_err(|error| error.in_branch(&parent_id))?;
         let checked = self.check_block(&view, &parent, &candidate, now)?;
         drop(view);
         self.write_and_commit(checked)
@@ -146,13 +159,20 @@ impl Importer {
     /// Checks the parts of a block that do not depend on its parent: the seal and, if the block
     /// has no uncles, the body.
     ///
+    /// `parent` is the number of the parent, if the caller knows it; otherwise it is looked up in
+    /// `view`. Nothing is checked unless the block's number follows it, because a light cache is
+    /// made for any number.
+    ///
     /// Any number of threads may do this at the same time. `view` may be any snapshot of the
-    /// store. A part that fails here is not marked as checked; the import checks it again and
-    /// reports the error.
-    pub fn prepare(&self, view: &impl BlockReads, block: Block) -> PreparedBlock {
+    /// store. A part that was not checked, or fails here, is not marked as checked; the import
+    /// checks it and reports the error.
+    pub fn prepare(&self, view: &impl BlockReads, block: Block, parent: Option<u64>) -> PreparedBlock {
         let hash = block.hash();
-        self.seals.prepare_ahead(&self.spec, block.header.number);
-        let seal_is_right = self.seals.check_seal(&self.spec, &block.header).is_ok();
+        let parent = parent.or_else(|| view.block_number(&block.header.parent_hash).ok().flatten());
+        let seal_is_right = follows(&block.header, parent) && {
+            self.seals.prepare_ahead(&self.spec, block.header.number);
+            self.seals.check_seal(&self.spec, &block.header).is_ok()
+        };
         let senders = (seal_is_right && block.uncles.is_empty())
             .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
             .flatten();

@@ -1,13 +1,13 @@
 //! Changing the canonical chain: taking blocks back, and applying those of a side branch.
 
 use primitives::Header;
-use store::{BlockReads, Tables};
+use store::{BlockReads, HorizonReads, Tables};
 
 use super::block::{CheckedBlock, CurrentHead, read_body, read_header};
 use super::fork_choice::BranchFromChain;
 use super::state_session::StateSession;
 use super::{BlockId, ImportError, Importer};
-use crate::state::revert_block;
+use crate::state::{StateNotKept, revert_block};
 
 /// How the canonical chain of a write transaction was changed.
 pub(super) struct Reorganization {
@@ -82,6 +82,13 @@ impl Importer {
         let batch = self.store.batch()?;
         let reverted = batch.write(|tables| {
             let head = CurrentHead::read(tables)?.record.header;
+            let horizon = tables.state_horizon()?.block;
+            if number < horizon {
+                return Err(ImportError::StateNotKept(StateNotKept {
+                    got: number,
+                    expected: horizon,
+                }));
+            }
             let reorg = self.revert_to(tables, head, number)?;
             tables.delete_blocks_above(number)?;
             Ok::<_, ImportError>(reorg.reverted)

@@ -109,6 +109,10 @@ impl Importer {
             let blocks_done = Instant::now();
             cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
+            if !session.is_poisoned() {
+                // After the trie nodes, of which it may remove some.
+                self.upkeep(tables, valid.len() as u64)?;
+            }
             Ok::<_, StoreError>(blocks_done)
         })?;
         if session.is_poisoned() && !valid.is_empty() {
@@ -151,9 +155,9 @@ impl Importer {
             self.apply_block(tables, session, &head.record.header, &mut block)
         });
         match applied.map_err(ImportError::into_store_error) {
-            Ok(applied) => {
-                cost.execute += applied.times.execute;
-                cost.roots += applied.times.roots;
+            Ok(times) => {
+                cost.execute += times.execute;
+                cost.roots += times.roots;
                 Ok(RunStep::Extended)
             }
             Err(Some(error)) => Err(error),

@@ -18,6 +18,7 @@ use primitives::{B256, Block, DecodeError};
 use store::{BlockReads, StoreError};
 
 use crate::clock::unix_now;
+use crate::import::linked_blocks::LinkedBlocks;
 use crate::import::{ImportError, Imported, Importer, PreparedBlock};
 use crate::parallel::for_each_in_order;
 use crate::stream::{BlockStream, BlockStreamError, RawBlock};
@@ -120,6 +121,7 @@ pub fn import_stream(
     let reader = ChunkReader {
         importer: importer.clone(),
         stream: BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input)),
+        linked: LinkedBlocks::default(),
     };
     // The thread is not scoped: a pipe that gives nothing would delay the end of the import.
     std::thread::Builder::new()
@@ -306,6 +308,8 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
 struct ChunkReader {
     importer: Importer,
     stream: BlockStream<BufReader<Box<dyn Read + Send>>>,
+    /// The blocks that were read and whose numbers follow those of their parents.
+    linked: LinkedBlocks,
 }
 
 impl ChunkReader {
@@ -380,7 +384,13 @@ impl ChunkReader {
                 continue;
             }
             bytes += block.rlp.len();
-            chunk.blocks.push(block);
+            let parent_hash = &block.header.parent_hash;
+            let parent = match self.linked.number(parent_hash) {
+                Some(number) => Some(number),
+                None => view.block_number(parent_hash)?,
+            };
+            self.linked.extend(block.hash, &block.header, parent);
+            chunk.blocks.push((block, parent));
             if self.stream.input().buffer().is_empty() {
                 // The next block may take long to come. Those that are here need not wait for it.
                 break;
@@ -392,8 +402,9 @@ impl ChunkReader {
 
 /// The blocks of a chunk before they are decoded and checked.
 struct RawChunk {
-    /// The blocks that the store does not have.
-    blocks: Vec<RawBlock>,
+    /// The blocks that the store does not have, each with the number of its parent if that is
+    /// known.
+    blocks: Vec<(RawBlock, Option<u64>)>,
     /// How many blocks were left out because the store has them.
     known: u64,
     after: AfterChunk,
@@ -401,11 +412,14 @@ struct RawChunk {
 
 /// Decodes and checks blocks on all processors. Returns the blocks before the first error, and
 /// that error.
-fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>, Option<StreamImportError>) {
+fn prepare_blocks(
+    importer: &Importer,
+    raw: &[(RawBlock, Option<u64>)],
+) -> (Vec<PreparedBlock>, Option<StreamImportError>) {
     let mut blocks = Vec::with_capacity(raw.len());
     let result = for_each_in_order(
         raw,
-        |raw| prepare_block(importer, raw),
+        |(raw, parent)| prepare_block(importer, raw, *parent),
         |prepared| {
             blocks.push(prepared?);
             Ok(())
@@ -414,10 +428,14 @@ fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>,
     (blocks, result.err())
 }
 
-fn prepare_block(importer: &Importer, raw: &RawBlock) -> Result<PreparedBlock, StreamImportError> {
+fn prepare_block(
+    importer: &Importer,
+    raw: &RawBlock,
+    parent: Option<u64>,
+) -> Result<PreparedBlock, StreamImportError> {
     let view = importer.store().snapshot()?;
     match raw.decode(importer.spec().tx_rules()) {
-        Ok(block) => Ok(importer.prepare(&view, block)),
+        Ok(block) => Ok(importer.prepare(&view, block, parent)),
         Err(error) => Err(StreamImportError::Body {
             number: raw.header.number,
             hash: raw.hash,

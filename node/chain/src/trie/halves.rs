@@ -125,7 +125,7 @@ mod tests {
     use store::{Store, Tables};
 
     use super::*;
-    use crate::trie::NodeRows;
+    use crate::trie::{NodeRows, ShareableNodes};
 
     fn write(tables: &mut Tables<'_>, rows: NodeRows) -> Result<(), StoreError> {
         for (path, node) in rows {
@@ -159,7 +159,11 @@ mod tests {
                 let entries = entries(number, fan);
                 assert!(entries.len() >= KEYS_MIN);
                 let snapshot = store.snapshot().unwrap();
-                halved.set_sorted(&snapshot, &entries).unwrap();
+                let nodes = ShareableNodes {
+                    source: &*snapshot,
+                    snapshot: Some(&snapshot),
+                };
+                halved.set_sorted(&nodes, &entries).unwrap();
                 for (key, value) in &entries {
                     plain.insert(&snapshot, key, value).unwrap();
                 }

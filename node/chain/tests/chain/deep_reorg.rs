@@ -16,7 +16,7 @@ use chain::genesis::ensure_genesis;
 use chain::import::{Imported, Importer};
 use chain::rules::seal::SealCheck;
 use primitives::{B256, Block};
-use store::{BlockReads, FILE_NAME, Store, StoreOptions};
+use store::{BLOCKS_FILE_NAME, BlockReads, FILE_NAME, Store, StoreOptions};
 
 use crate::common::{Maker, Plan, rows};
 use crate::random_forks::{Act, assert_as_fresh, spec, transactions};
@@ -240,7 +240,7 @@ fn a_kill_in_the_middle_leaves_one_branch_or_the_other() {
     } = prepare(DEPTH);
     let before = rows(&open(directory.path()));
     let copy = |to: &Path| {
-        for name in [FILE_NAME, LAST] {
+        for name in [FILE_NAME, BLOCKS_FILE_NAME, LAST] {
             std::fs::copy(directory.path().join(name), to.join(name)).expect("copied");
         }
     };

@@ -2,7 +2,7 @@
 //! every row of every table as it was.
 
 use chain::evm::execute::TransactionError;
-use chain::import::{BlockId, ImportError, Imported, SIDE_EXECUTION_DEPTH};
+use chain::import::{BlockId, ImportError, Imported};
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
@@ -416,47 +416,11 @@ fn known_side_and_heavier() {
 }
 
 #[test]
-fn an_invalid_side_block_is_refused_at_once_on_a_shallow_fork() {
+fn a_branch_is_executed_when_it_becomes_the_heavier_one() {
+    const LENGTH: usize = 12;
     let mut maker = Maker::new(ChainSpec::dev());
-    let node = Node::new(&maker.spec);
-    node.take(&maker.line(maker.genesis, 3, 1));
-    let mut bad = maker.block(maker.genesis, Plan::marked(2));
-    bad.header.state_root.0[5] ^= 1;
-    let before = node.rows();
-    assert_is!(node.import(&bad), Err(ImportError::StateRoot { .. }));
-    assert_is!(node.import(&bad), Err(ImportError::KnownInvalid { .. }));
-    assert!(before == node.rows());
-}
-
-#[test]
-fn a_fork_is_shallow_if_neither_side_is_long() {
-    let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small");
-    let check = |main: usize, branch: usize, is_shallow: bool| {
-        let mut maker = Maker::new(ChainSpec::dev());
-        let node = Node::new(&maker.spec);
-        node.take(&maker.line(maker.genesis, main, 1));
-        let mut branch = maker.line(maker.genesis, branch, 2);
-        let mut bad = branch.pop().expect("a block");
-        node.take(&branch);
-        bad.header.state_root.0[5] ^= 1;
-        match node.import(&bad) {
-            Err(ImportError::StateRoot { .. }) => assert!(is_shallow, "{main}"),
-            Ok(Imported::Side) => assert!(!is_shallow, "{main}"),
-            other => panic!("{other:?}"),
-        }
-    };
-    check(deep, 1, true);
-    // The branch is as long as the chain and not heavier.
-    check(deep, deep, true);
-    check(deep + 1, 1, false);
-}
-
-#[test]
-fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
-    let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small") + 1;
-    let mut maker = Maker::new(ChainSpec::dev());
-    let main = maker.line(maker.genesis, deep, 1);
-    let branch = maker.line(maker.genesis, deep + 1, 2);
+    let main = maker.line(maker.genesis, LENGTH, 1);
+    let branch = maker.line(maker.genesis, LENGTH + 1, 2);
     let node = Node::new(&maker.spec);
     node.take(&main);
     // The same branch with a wrong state root in its middle. Later blocks have the new parent
@@ -466,14 +430,12 @@ fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
     for index in 10..altered.len() {
         altered[index].header.parent_hash = altered[index - 1].hash();
     }
-    for block in &altered[..deep] {
+    for block in &altered[..LENGTH] {
         assert_eq!(node.import(block).expect("not executed yet"), Imported::Side);
     }
-    let before = node.rows();
     let refused = |block: &Block| {
         let error = node.import(block).expect_err("a branch with an invalid block");
-        assert!(before == node.rows());
-        assert_eq!(node.head(), main[deep - 1].hash());
+        assert_eq!(node.head(), main[LENGTH - 1].hash());
         match error {
             ImportError::Branch {
                 number: 10,
@@ -483,22 +445,27 @@ fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
             other => panic!("{other} is not about block 10"),
         }
     };
-    assert_is!(refused(&altered[deep]), ImportError::StateRoot { .. });
+    assert_is!(refused(&altered[LENGTH]), ImportError::StateRoot { .. });
     // From then on the invalid block is not executed again for any block of its branch.
-    assert_is!(refused(&altered[deep]), ImportError::KnownInvalid { .. });
-    let mut other = altered[deep].clone();
+    let after = node.rows();
+    assert_is!(node.import(&altered[9]), Err(ImportError::KnownInvalid { .. }));
+    let mut other = altered[10].clone();
     other.header.extra_data = vec![7].into();
     let error = refused(&other);
     assert!(
         error.to_string().contains("refused before: state root: got"),
         "{error}"
     );
+    assert!(after == node.rows());
     // The valid branch becomes the canonical chain.
-    for block in &branch[..deep] {
+    for block in &branch[..LENGTH] {
         node.import(block).expect("valid");
     }
-    assert_eq!(node.import(&branch[deep]).expect("heavier"), head(&main, &branch));
-    let next = maker.line(branch[deep].hash(), 1, 5);
+    assert_eq!(
+        node.import(&branch[LENGTH]).expect("heavier"),
+        head(&main, &branch)
+    );
+    let next = maker.line(branch[LENGTH].hash(), 1, 5);
     assert_eq!(node.import(&next[0]).expect("valid"), head(&[], &next));
 }
 

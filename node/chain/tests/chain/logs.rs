@@ -277,14 +277,23 @@ fn topic(value: u8) -> LogQuery {
 
 #[test]
 fn logs_of_a_side_block_are_in_no_range() {
-    let (maker, node, blocks) = scene();
-    let view = view(&node, &maker);
-    let count = |query: &LogQuery| {
-        let search = view.logs(0..=u64::MAX, query, LogLimits::default());
-        let logs: Result<Vec<_>, _> = search.expect("any range").collect();
-        logs.expect("a sound store").len()
+    let (mut maker, node, blocks) = scene();
+    let counts = |view: &View| {
+        [1, 2, 3].map(|value| {
+            let query = topic(value);
+            let search = view.logs(0..=u64::MAX, &query, LogLimits::default());
+            let logs: Result<Vec<_>, _> = search.expect("any range").collect();
+            logs.expect("a sound store").len()
+        })
     };
-    assert_eq!((count(&topic(1)), count(&topic(2)), count(&topic(3))), (4, 2, 0));
+    let before = view(&node, &maker);
+    assert_eq!(counts(&before), [4, 2, 0]);
+    let side = before.block_logs(block_id(&blocks[2]), &topic(3)).expect("read");
+    assert_eq!(side, None, "the side block was not executed");
+    // The side block becomes canonical, and the second block becomes a side block.
+    node.take(&maker.line(blocks[2].hash(), 1, 9));
+    let view = view(&node, &maker);
+    assert_eq!(counts(&view), [2, 0, 2]);
     let side = view
         .block_logs(block_id(&blocks[2]), &topic(3))
         .expect("read")

@@ -427,7 +427,7 @@ fn only_canonical_blocks_have_notices() {
         assert_sound(&node.store, &maker.spec);
     };
     check(&a, 1, &b);
-    // The side blocks are executed, but their notices are not stored.
+    // The notices of side blocks are not stored.
     node.take(&b[..2]);
     check(&a, 1, &b);
     assert!(matches!(

@@ -41,7 +41,12 @@ fn a_run_ends_after_a_block_that_has_read_much() {
     let (maker, blocks) = chain();
     let node = Node::new(&maker.spec);
     let view = node.store.snapshot().expect("snapshot");
-    let prepare = |block: &Block| Arc::new(node.importer.prepare(&view, block.clone()));
+    let prepare = |block: &Block| {
+        Arc::new(
+            node.importer
+                .prepare(&view, block.clone(), Some(block.header.number - 1)),
+        )
+    };
     let mut waiting: VecDeque<_> = blocks.iter().map(prepare).collect();
     drop(view);
     let mut run = || {

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chain::ChainSpec;
 use chain::import::ImportError;
 use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_stream};
+use chain::rules::HeaderError;
+use chain::rules::seal::SealCheck;
+use ethash::LightCaches;
 use primitives::Block;
 
 use crate::common::{Maker, Node, Plan, account, sign, unsigned};
@@ -275,4 +278,44 @@ fn a_stop_does_not_wait_for_the_stream() {
     assert_eq!(last.blocks + rest.blocks, 300);
     let transactions: usize = blocks[1..].iter().map(|block| block.transactions.len()).sum();
     assert_eq!(last.transactions + rest.transactions, transactions as u64);
+}
+
+#[test]
+fn headers_of_far_epochs_make_no_light_cache() {
+    let caches = LightCaches::with_sizes(1024, 32 * 1024);
+    let (maker, blocks) = chain(1);
+    let epochs: Vec<u32> = (1..40).map(|index| index * 50).collect();
+    // The first builds on block 0, each other one on the one before. No number follows.
+    let mut parent = blocks[0].hash();
+    let far: Vec<Block> = epochs
+        .iter()
+        .map(|epoch| {
+            let mut block = blocks[1].clone();
+            block.header.number = u64::from(*epoch) * 30_000;
+            block.header.parent_hash = parent;
+            parent = block.hash();
+            block
+        })
+        .collect();
+    // In the second stream the last header of an epoch and the first of the next one follow each
+    // other, but they build on no stored block.
+    let mut pairs = far.clone();
+    for pair in pairs.chunks_exact_mut(2) {
+        pair[0].header.number = pair[1].header.number - 1;
+        pair[1].header.parent_hash = pair[0].hash();
+    }
+    for stream in [&far, &pairs] {
+        let node = Node::with_seals(&maker.spec, SealCheck::Ethash(caches.clone()));
+        let (done, result) = import(&node, encode(stream));
+        let error = result.expect_err("not of this chain");
+        assert!(
+            matches!(&error, StreamImportError::Refused { error, .. }
+                if matches!(**error, ImportError::Header(HeaderError::Number { .. }))),
+            "{error}"
+        );
+        assert_eq!(done.blocks, 0);
+        let made = |epoch: &u32| caches.get_ready(ethash::Epoch::ethash(*epoch)).is_some();
+        let near = epochs.iter().flat_map(|epoch| [epoch - 1, *epoch, epoch + 1]);
+        assert_eq!(near.filter(made).count(), 0);
+    }
 }

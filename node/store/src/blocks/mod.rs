@@ -4,6 +4,7 @@
 //! blocks are canonical. Receipts are stored without blooms, which are computed from the logs. The
 //! row encodings are in [`encoding`].
 
+mod dead_branches;
 mod encoding;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,8 @@ use std::ops::ControlFlow;
 
 use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
 
+use crate::ancient::{BlockPart, with_part};
+use crate::canonical::canonical_hash;
 use crate::codec::block_key;
 use crate::source::Source;
 use crate::tables::meta_key;
@@ -89,11 +92,7 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
-        let key = number.to_be_bytes();
-        self.with(TableId::NumberToHash, &key, |row| {
-            fixed::<32>(TableId::NumberToHash, &key, row).map(B256::from)
-        })?
-        .transpose()
+        canonical_hash(self, number)
     }
 
     /// Number of the block `hash`, canonical or not; `None` if it is not stored.
@@ -135,10 +134,9 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn body(&self, number: u64, hash: &B256, rules: TxRules) -> Result<Option<BlockBody>, StoreError> {
-        let key = block_key(number, hash);
-        self.with(TableId::BlockToBody, &key, |row| decode_body(row, rules))?
+        with_part(self, BlockPart::Body, number, hash, |row| decode_body(row, rules))?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &block_key(number, hash), reason))
     }
 
     /// Receipts of the block `number` with `hash`; `None` if it was not executed.
@@ -146,10 +144,9 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn receipts(&self, number: u64, hash: &B256) -> Result<Option<Vec<Receipt>>, StoreError> {
-        let key = block_key(number, hash);
-        self.with(TableId::BlockToReceipts, &key, decode_receipts)?
+        with_part(self, BlockPart::Receipts, number, hash, decode_receipts)?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &block_key(number, hash), reason))
     }
 
     /// Where the transaction `hash` may be: one of these places, if a canonical block has it.
@@ -256,7 +253,7 @@ impl Tables<'_> {
     }
 
     /// Undoes [`Tables::put_canonical`] for the head block. Its parent becomes the head. The block
-    /// stays stored as a side block.
+    /// stays stored as a side block, with rows for the parts that were in the blocks file.
     ///
     /// # Errors
     /// [`StoreError`] when a read or write fails, or when the block's receipts or its part of the
@@ -266,6 +263,7 @@ impl Tables<'_> {
         header: &Header,
         transactions: &[Transaction],
     ) -> Result<(), StoreError> {
+        self.take_from_file(header.number, &header.hash())?;
         self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
         for (_, hash) in position_hashes(header.number, transactions) {
             self.change_positions(&hash, |positions| {
@@ -295,19 +293,27 @@ impl Tables<'_> {
             keys.push(key.to_vec());
             ControlFlow::Continue(())
         })?;
-        for key in keys {
-            for table in [
-                TableId::BlockToHeader,
-                TableId::BlockToBody,
-                TableId::BlockToReceipts,
-            ] {
-                self.delete(table, &key)?;
-            }
-            if let Some(hash) = key.get(8..) {
-                self.delete(TableId::HashToNumber, hash)?;
-            }
+        keys.into_iter().try_for_each(|key| self.delete_rows_of(&key))
+    }
+
+    /// Removes a side block.
+    pub(crate) fn delete_block(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
+        self.delete_rows_of(&block_key(number, hash))
+    }
+
+    /// Removes the rows of the side block with this key.
+    fn delete_rows_of(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        for table in [
+            TableId::BlockToHeader,
+            TableId::BlockToBody,
+            TableId::BlockToReceipts,
+        ] {
+            self.delete(table, key)?;
         }
-        Ok(())
+        match key.get(8..) {
+            Some(hash) => self.delete(TableId::HashToNumber, hash),
+            None => Ok(()),
+        }
     }
 
     /// Changes the row of positions of a transaction. A row without positions is removed.

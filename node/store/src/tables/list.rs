@@ -35,7 +35,7 @@ tables! {
         key: "block hash (32)",
         value: "block number (8)",
         put_by: "put_block",
-        removed_by: "delete_blocks_above",
+        removed_by: "delete_blocks_above, move_to_file",
         is_state: false,
         may_wait: true,
     }
@@ -55,27 +55,41 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
         put_by: "put_block, put_header",
-        removed_by: "delete_blocks_above",
+        removed_by: "delete_blocks_above, move_to_file",
         is_state: false,
         may_wait: false,
     }
 
-    /// Body of every stored block, with the recovered senders of its transactions.
+    /// Body of every stored block that is not in the blocks file, with the recovered senders of its
+    /// transactions.
     BlockToBody = "block_to_body" {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
-        put_by: "put_block",
-        removed_by: "delete_blocks_above",
+        put_by: "put_block, delete_canonical",
+        removed_by: "delete_blocks_above, move_to_file",
         is_state: false,
         may_wait: false,
     }
 
-    /// Receipts of every executed block, canonical or not. Blooms are computed from the logs.
+    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms
+    /// are computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
-        put_by: "put_receipts",
-        removed_by: "delete_blocks_above",
+        put_by: "put_receipts, delete_canonical",
+        removed_by: "delete_blocks_above, move_to_file",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks
+    /// have no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have
+    /// no gaps.
+    NumberToAncient = "number_to_ancient" {
+        key: "block number (8)",
+        value: "offset of the record, bytes of the body and bytes of the receipts, in LEB128",
+        put_by: "move_to_file",
+        removed_by: "delete_canonical",
         is_state: false,
         may_wait: false,
     }
@@ -138,13 +152,14 @@ tables! {
         may_wait: true,
     }
 
-    /// What each canonical block changed in the state, with the values before it. Past states are
-    /// read from it, and a reorganization takes the block back with it.
+    /// What each canonical block above the horizon changed in the state, with the values before it.
+    /// Past states are read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
+                compressed if that makes them shorter",
         put_by: "put_state",
-        removed_by: "revert_state",
+        removed_by: "revert_state, prune_states",
         is_state: false,
         may_wait: false,
     }
@@ -165,8 +180,18 @@ tables! {
               then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
-        removed_by: "put_trie_node",
+        removed_by: "put_trie_node, sweep_dead_storages",
         is_state: true,
+        may_wait: false,
+    }
+
+    /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
+    DeadStorage = "dead_storage" {
+        key: "address (20), incarnation (4)",
+        value: "0: the trie nodes are to be removed; 1: also the slots and their older changes (1)",
+        put_by: "note_dead_tries, prune_states",
+        removed_by: "sweep_dead_storages, revive_storage",
+        is_state: false,
         may_wait: false,
     }
 

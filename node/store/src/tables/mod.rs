@@ -9,14 +9,13 @@ use redb::TableDefinition;
 
 /// The version of the table layout. It rises with every change that older code could misread.
 /// A file with another version is refused.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
 
 /// The one table that is not in the list, with one row: id of the database and sequence of the last
 /// batch. Every batch writes it, so it tells which records of the write-ahead log a database has.
-/// Databases of older programs do not have it.
 pub(crate) const LOG_POSITION: TableDefinition<'static, (), (u64, u64)> =
     TableDefinition::new("write_ahead_log");
 
@@ -130,6 +129,10 @@ pub mod meta_key {
     /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
     /// and `vnode` where an older directory lacks it.
     pub const SPEC: &[u8] = b"chain_spec";
+    /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how
+    /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
+    /// it.
+    pub const STATE_HORIZON: &[u8] = b"state_horizon";
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.
     pub const NOTICE_ROWS: &[u8] = b"notice_rows";
@@ -167,6 +170,7 @@ mod tests {
             "block_to_header",
             "block_to_body",
             "block_to_receipts",
+            "number_to_ancient",
             "block_to_notices",
             "transaction_to_position",
             "account",
@@ -175,6 +179,7 @@ mod tests {
             "block_to_changes",
             "hash_to_code",
             "path_to_trie_node",
+            "dead_storage",
             "log_key_to_blocks",
         ];
         assert_eq!(names, expected);
@@ -200,11 +205,13 @@ mod tests {
         for table in [BlockToHeader, BlockToBody, BlockToReceipts, BlockToNotices] {
             check(table, block);
         }
+        check(NumberToAncient, size_of::<u64>());
         check(TransactionToPosition, POSITION_KEY_BYTES);
         check(Account, address.len());
         check(Storage, slot_key(&address, 0, &U256::ZERO).len());
         check(BlockToChanges, size_of::<u64>());
         check(HashToCode, hash.len());
+        check(DeadStorage, size_of::<[u8; 24]>());
         check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());
     }
 
