@@ -328,7 +328,7 @@ fn read_timestamp(bytes: &[u8]) -> Result<Option<u64>, MessageError> {
     }
 }
 
-fn at_most(
+const fn at_most(
     field: &'static str,
     bytes: &[u8],
     max: usize,

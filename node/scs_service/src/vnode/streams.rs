@@ -36,10 +36,10 @@ impl StreamSlot {
     /// Gives the stream to an SCS. The one that had it before loses it.
     fn put(&self, registration: ScsRegistration) {
         let state = &mut *self.state.lock();
-        if let SlotState::Open(slot) = state {
-            if slot.replace(registration).is_none() {
-                self.connection.add_registered();
-            }
+        if let SlotState::Open(slot) = state
+            && slot.replace(registration).is_none()
+        {
+            self.connection.add_registered();
         }
     }
 
