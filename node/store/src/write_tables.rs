@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use redb::{Table, WriteTransaction};
 
-use crate::ancient::{AncientBatch, AncientFile};
+use crate::blocks_file::{AncientBatch, AncientFile};
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};

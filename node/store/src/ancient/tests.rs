@@ -299,7 +299,7 @@ fn a_file_that_does_not_fit_to_its_database_is_refused() {
     check(Some(&empty), &["is cut off", "got 4096 bytes"]);
     check(Some(&[0; 100_000]), &["header is damaged"]);
     let mut foreign = whole.clone();
-    foreign[..24].copy_from_slice(&super::file::header(5));
+    foreign[..24].copy_from_slice(&crate::blocks_file::header(5));
     check(
         Some(&foreign),
         &["id of the database: got 0000000000000005, expected"],
