@@ -23,6 +23,10 @@ use primitives::{Block, Header, Log, Receipt, ReceiptForm, SecretKey, Transactio
 use rpc::logs_filter::LogFilter;
 use rpc::server::stream::ValueStream;
 use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc};
+use scs_service::message::message_hash;
+use scs_service::message::payload::encode_text;
+use scs_service::proto::ScsPushMsg;
+use scs_service::{ScsId, ScsMessage};
 use serde_json::Value;
 
 /// Every answer to a request is a JSON-RPC response or an array of them.
@@ -147,6 +151,30 @@ pub(crate) fn transaction(bytes: &[u8]) {
         if let Ok(transaction) = Transaction::decode_stored(bytes, rules) {
             assert_eq!(transaction.encode(), bytes);
         }
+    }
+}
+
+/// A pushed message is refused, or its meaning is encoded to a message with the same meaning.
+pub(crate) fn push_message(bytes: &[u8]) {
+    use scs_service::message::payload::{Handshake, decode_head, decode_text};
+    let Ok(wire) = <ScsPushMsg as prost::Message>::decode(bytes) else {
+        return;
+    };
+    assert_eq!(wire.compact(), wire);
+    let _ = (
+        decode_head(&wire.msghash),
+        message_hash(&wire),
+        ScsId::from_wire(&wire.scsid),
+    );
+    if let Ok(text) = decode_text(&wire.msghash) {
+        assert_eq!(decode_text(&encode_text(&text)), Ok(text));
+    }
+    if let Ok(handshake) = Handshake::decode(&wire.msghash) {
+        assert_eq!(handshake.encode(), wire.msghash);
+    }
+    if let Ok(message) = ScsMessage::decode(&wire) {
+        let _ = message.route();
+        assert_eq!(ScsMessage::decode(&message.encode()), Ok(message));
     }
 }
 

@@ -54,8 +54,8 @@ impl View {
         })
     }
 
-    /// Whoever reads a past state calls this first: the other reads do not notice that a state is not
-    /// kept.
+    /// Whoever reads a past state calls this first: the other reads do not notice that a state is
+    /// not kept.
     ///
     /// # Errors
     /// [`StateNotKept`] if the state after block `number` is not kept any more.

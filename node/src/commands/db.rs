@@ -1,5 +1,5 @@
-//! `vnode db check` looks for faults in the database; `vnode db stats` shows its size; `vnode db prune`
-//! removes past states; `vnode db compact` makes the file smaller.
+//! `vnode db check` looks for faults in the database; `vnode db stats` shows its size; `vnode db
+//! prune` removes past states; `vnode db compact` makes the file smaller.
 
 use std::time::Instant;
 

@@ -10,16 +10,19 @@
 //! | where a running node is reached | `endpoint` |
 //! | limits of the JSON-RPC servers | `limits` |
 //! | the transaction pool | `txpool` |
+//! | the service for SCS servers | `scs` |
 
 mod command;
 mod endpoint;
 mod limits;
+mod scs;
 mod txpool;
 mod values;
 
 pub use command::{AccountCommand, DbCommand, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use limits::{LimitOptions, Seconds};
+pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
 pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
 
@@ -212,6 +215,9 @@ pub struct VnodeOptions {
     /// [default: vnodeconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub vnodeconfig: Option<PathBuf>,
+    /// The service for SCS servers.
+    #[command(flatten)]
+    pub scs: ScsOptions,
     /// File with the node's own key, 64 hex digits [default: nodekey in the data directory]
     #[arg(long, value_name = "FILE")]
     pub nodekey: Option<PathBuf>,

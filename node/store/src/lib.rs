@@ -74,8 +74,8 @@
 //! # Code
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
-//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`], [`LogReads`],
-//! [`LogIndexReads`] and [`AncientReads`].
+//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`],
+//! [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
@@ -84,6 +84,7 @@ mod ancient;
 mod batch;
 mod block_list;
 mod blocks;
+mod canonical;
 mod codec;
 mod compression;
 mod database;

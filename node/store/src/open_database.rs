@@ -65,8 +65,8 @@ impl Drop for OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// A database without a log: every commit is a durable one of redb. Its old blocks are in memory,
-    /// so nothing may be moved unless the database is in memory, too.
+    /// A database without a log: every commit is a durable one of redb. Its old blocks are in
+    /// memory, so nothing may be moved unless the database is in memory, too.
     pub(crate) fn without_log(database: Database) -> Self {
         Self {
             latest: Mutex::new(None),

@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 10] = [
+const PACKAGES: [Knowledge; 11] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -64,6 +64,12 @@ const PACKAGES: [Knowledge; 10] = [
         package: "network",
         folder: "node/network",
         without: &["redb", "revm", "rpc", "miner", "clap", "hyper", "warp"],
+        unnamed: &[],
+    },
+    Knowledge {
+        package: "scs_service",
+        folder: "node/scs_service",
+        without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
         unnamed: &[],
     },
     Knowledge {

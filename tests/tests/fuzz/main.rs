@@ -16,6 +16,7 @@ use primitives::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use scs_service::proto::ScsPushMsg;
 
 /// One of `samples` with a few bytes changed, inserted or removed; sometimes random bytes.
 fn damaged(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
@@ -188,6 +189,38 @@ fn node_records() -> Vec<Vec<u8>> {
     vec![record.encode(), record.to_string().into_bytes()]
 }
 
+/// Messages between VNODE and SCS: a handshake, a broadcast, a ping.
+fn push_messages() -> Vec<Vec<u8>> {
+    use prost::Message;
+    use scs_service::message::payload::{Handshake, encode_head};
+    let field = |hex: &str| bytes::Bytes::from(primitives::hex::decode(hex).expect("hex"));
+    let handshake = ScsPushMsg {
+        requestid: bytes::Bytes::from_static(b"hello"),
+        timestamp: field("0000000000000001"),
+        requestflag: true,
+        r#type: field("00000004"),
+        status: field("00000000"),
+        scsid: bytes::Bytes::from_static(b"0x1111111111111111111111111111111111111111"),
+        msghash: Handshake::default().encode(),
+        ..ScsPushMsg::default()
+    };
+    let broadcast = ScsPushMsg {
+        r#type: field("00000002"),
+        status: field("00000040"),
+        subchainid: field(&format!("94{}", "22".repeat(20))),
+        sender: field(&"33".repeat(20)),
+        receiver: field(&"44".repeat(20)),
+        ..handshake.clone()
+    };
+    let ping = ScsPushMsg {
+        r#type: field("00000005"),
+        msghash: encode_head(300),
+        ..ScsPushMsg::default()
+    };
+    let messages = [handshake, broadcast, ping];
+    messages.iter().map(Message::encode_to_vec).collect()
+}
+
 proptest! {
     #[test]
     fn connections(bytes in damaged(hellos())) {
@@ -212,6 +245,11 @@ proptest! {
     #[test]
     fn node_records_of_others(bytes in damaged(node_records())) {
         targets::node_record(&bytes);
+    }
+
+    #[test]
+    fn push_message(bytes in damaged(push_messages())) {
+        targets::push_message(&bytes);
     }
 
     #[test]
@@ -261,4 +299,8 @@ fn samples_are_valid() {
     let messages = peer_messages();
     let read = |bytes: &&Vec<u8>| PeerMessage::decode(eth66, bytes[1].into(), &bytes[2..]).is_ok();
     assert!(messages.iter().filter(|bytes| bytes[0] == 4).filter(read).count() == 7);
+    for bytes in push_messages() {
+        let message = <ScsPushMsg as prost::Message>::decode(&bytes[..]).expect("a message");
+        scs_service::ScsMessage::decode(&message).expect("its meaning");
+    }
 }

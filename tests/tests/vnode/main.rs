@@ -17,6 +17,7 @@ mod logs;
 mod offline;
 mod old_blocks;
 mod options;
+mod scs_service;
 mod start;
 mod stop;
 mod transactions;

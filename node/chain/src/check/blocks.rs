@@ -407,8 +407,8 @@ impl BlockCheck<'_> {
     }
 }
 
-/// Whether the changes of block `number` are in all rows of accounts and slots. Without a horizon all
-/// are; otherwise those above it.
+/// Whether the changes of block `number` are in all rows of accounts and slots. Without a horizon
+/// all are; otherwise those above it.
 pub(super) const fn is_counted(horizon: &StateHorizon, number: u64) -> bool {
     number > horizon.block || horizon.first_changes == 0
 }

@@ -331,8 +331,8 @@ impl Tables<'_> {
         self.put(table, key, &encode_row(has_older, &blocks, before))
     }
 
-    /// Removes the older rows of an account or a slot that list no block above `number`. Notes in its
-    /// row if none are left.
+    /// Removes the older rows of an account or a slot that list no block above `number`. Notes in
+    /// its row if none are left.
     pub(super) fn delete_older(&mut self, table: TableId, key: &[u8], number: u64) -> Result<(), StoreError> {
         let prefix = history_prefix(table, key);
         loop {

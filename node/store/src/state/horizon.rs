@@ -80,8 +80,8 @@ impl<S: Source> HorizonReads for S {}
 
 impl Tables<'_> {
     /// Moves the horizon up to block `target`, which is not above the head, and removes what only
-    /// older states need. Looks at `keys_max` accounts and slots at most, and always at one. Returns
-    /// `true` when nothing is left to do.
+    /// older states need. Looks at `keys_max` accounts and slots at most, and always at one.
+    /// Returns `true` when nothing is left to do.
     ///
     /// # Errors
     /// [`StoreError`] when a read or write fails or a row is corrupt.

@@ -60,7 +60,8 @@ tables! {
         may_wait: false,
     }
 
-    /// Body of every stored block that is not in the blocks file, with the recovered senders of its transactions.
+    /// Body of every stored block that is not in the blocks file, with the recovered senders of its
+    /// transactions.
     BlockToBody = "block_to_body" {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
@@ -70,8 +71,8 @@ tables! {
         may_wait: false,
     }
 
-    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms are
-    /// computed from the logs.
+    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms
+    /// are computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
@@ -81,8 +82,9 @@ tables! {
         may_wait: false,
     }
 
-    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks have
-    /// no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have no gaps.
+    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks
+    /// have no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have
+    /// no gaps.
     NumberToAncient = "number_to_ancient" {
         key: "block number (8)",
         value: "offset of the record, bytes of the body and bytes of the receipts, in LEB128",
@@ -150,8 +152,8 @@ tables! {
         may_wait: true,
     }
 
-    /// What each canonical block above the horizon changed in the state, with the values before it. Past states are
-    /// read from it, and a reorganization takes the block back with it.
+    /// What each canonical block above the horizon changed in the state, with the values before it.
+    /// Past states are read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
         value: "accounts and slots with the values before the block, as `state::changes` encodes them, \

@@ -129,8 +129,9 @@ pub mod meta_key {
     /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
     /// and `vnode` where an older directory lacks it.
     pub const SPEC: &[u8] = b"chain_spec";
-    /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how much
-    /// of that list was looked at (8). Absent while all states are kept. `prune_states` writes it.
+    /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how
+    /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
+    /// it.
     pub const STATE_HORIZON: &[u8] = b"state_horizon";
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.

@@ -1,4 +1,5 @@
-//! Removes side blocks at heights that move into the blocks file, unless their branch goes on above.
+//! Removes side blocks at heights that move into the blocks file, unless their branch goes on
+//! above.
 //!
 //! A branch that has blocks above the moved heights may still become the canonical chain, so all of
 //! its blocks stay. They are removed when the heights of its last blocks move.
@@ -7,7 +8,7 @@ use std::ops::ControlFlow;
 
 use primitives::B256;
 
-use crate::blocks::{BlockReads, HeaderRecord};
+use super::{BlockReads, HeaderRecord};
 use crate::codec::block_key;
 use crate::source::Source;
 use crate::write_tables::Tables;
@@ -22,7 +23,7 @@ struct SideBlock {
 impl Tables<'_> {
     /// Removes the side blocks with the numbers `first` to `last` that no stored block above `last`
     /// builds on, and the blocks below them that only they built on.
-    pub(super) fn delete_dead_branches(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
+    pub(crate) fn delete_dead_branches(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
         let Some(above) = last.checked_add(1) else {
             return Ok(());
         };
