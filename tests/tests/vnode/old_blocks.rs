@@ -13,9 +13,9 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use e2e::process::EndSignal;
 use e2e::{Launch, to_quantity};
-use primitives::{Address, B256, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
+use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use serde_json::{Value, json};
-use store::{AncientReads, BLOCKS_FILE_NAME, Store, StoreError, StoreOptions, TableId, Tables};
+use store::{AncientReads, BLOCKS_FILE_NAME, Store, StoreOptions, TableId};
 use tempfile::TempDir;
 
 use crate::offline::{assert_contains, run_failing, run_ok, text};

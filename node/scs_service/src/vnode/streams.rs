@@ -17,7 +17,7 @@ use super::service::ServiceState;
 use crate::message::payload::{
     CHAIN_ID_ERROR, Handshake, INVALID_ID, NOT_INITIALIZED, PING_REPLY, SHAKE_REPLY, encode_text,
 };
-use crate::message::{MessageError, MessageKind, ScsId, ScsMessage, message_hash};
+use crate::message::{MessageKind, ScsId, ScsMessage, ScsMessageError, message_hash};
 use crate::proto::ScsPushMsg;
 use crate::wire::metered::StreamMeter;
 
@@ -207,6 +207,6 @@ impl StreamReader {
 }
 
 /// The status for a malformed message.
-pub(super) fn refusal(error: MessageError) -> Status {
+pub(super) fn refusal(error: ScsMessageError) -> Status {
     Status::invalid_argument(error.to_string())
 }
