@@ -2,8 +2,9 @@
 //!
 //! A block that no reorganization is likely to reach needs no rows that can change. So the bodies
 //! and receipts of old canonical blocks are moved to the file `chain.blocks`
-//! ([`crate::blocks_file`]), some blocks at a time ([`moves`]). [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says
-//! where they are. It has the numbers from 0 to that of the last moved block, without gaps.
+//! ([`crate::blocks_file`]), some blocks at a time ([`moves`]).
+//! [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says where they are. It has the
+//! numbers from 0 to that of the last moved block, without gaps.
 //!
 //! A move appends to the file, syncs it, and then writes the index rows in the same batch in which
 //! the moved rows are removed. So the index is the truth after a crash: what it names is on the
