@@ -65,8 +65,8 @@
 //! # Code
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
-//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`], [`LogReads`]
-//! and [`LogIndexReads`].
+//! the traits built on it read types: [`BlockReads`], [`HeaderReads`], [`StateReads`],
+//! [`NoticeReads`], [`LogReads`] and [`LogIndexReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
@@ -78,6 +78,7 @@ mod codec;
 mod database;
 mod error;
 mod guard;
+mod headers;
 mod log_index;
 mod log_key;
 mod logs;
@@ -100,6 +101,7 @@ pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
+pub use headers::{BareHeader, HeaderReads, OpenReorganization, SideBlock};
 pub use log_index::LogIndexReads;
 pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};

@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redb::{Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Database, Durability, ReadTransaction, ReadableDatabase, TableHandle, WriteTransaction};
 
 use crate::StoreError;
 use crate::monitor::CallMonitor;
@@ -104,6 +104,7 @@ impl OpenDatabase {
             Some(position) => position,
             None => begin_position(&database, monitor)?,
         };
+        make_missing_tables(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
             return Ok(Self::without_log(database));
         };
@@ -295,6 +296,27 @@ fn begin_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosit
     write_position(monitor, &transaction, position)?;
     commit_durably(monitor, transaction)?;
     Ok(position)
+}
+
+/// Makes the tables that a database of an older program lacks, durably, and lists its side blocks.
+fn make_missing_tables(database: &Database, monitor: &CallMonitor) -> Result<(), StoreError> {
+    let missing = || -> Result<_, redb::Error> {
+        let found: Vec<_> = database.begin_read()?.list_tables()?.collect();
+        let is_missing = |table: &TableId| found.iter().all(|one| one.name() != table.name());
+        Ok(TableId::ALL.into_iter().filter(is_missing).collect::<Vec<_>>())
+    };
+    let missing = monitor.run(missing)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let transaction = monitor.run_transaction(|| database.begin_write())?;
+    let (failed, unlogged) = (Cell::new(false), RefCell::new(RowChanges::none()));
+    let mut tables = Tables::open(&transaction, &unlogged, monitor, &failed)?;
+    if missing.contains(&TableId::SideBlockList) {
+        tables.list_all_side_blocks()?;
+    }
+    drop(tables);
+    commit_durably(monitor, transaction)
 }
 
 /// Writes the row with the position.

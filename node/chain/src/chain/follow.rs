@@ -104,7 +104,7 @@ impl ChainInner {
     /// Lets everything follow an import.
     pub(super) fn follow_import(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
         match imported {
-            Imported::Known => {}
+            Imported::Known | Imported::Later => {}
             Imported::Side => {
                 let head = self.store.snapshot()?.head()?.map_or(0, |(number, _)| number);
                 if may_be_uncle(block.header.number, head) {
@@ -365,6 +365,7 @@ mod tests {
             let config = ChainConfig {
                 spec: spec.clone(),
                 seals: SealCheck::Off,
+                forks: crate::import::ForkLimits::default(),
                 pool: PoolConfig::default(),
                 beneficiary: Address::repeat_byte(1),
                 extra_data: Default::default(),
@@ -387,6 +388,8 @@ mod tests {
                     setter.set_head(number)?;
                     Err(ImportError::Store(failure()))
                 }),
+                clock: Box::new(|| u64::MAX),
+                ..WriterJobs::of(&importer)
             };
             let chain = Chain::start(store, config, jobs).unwrap();
             let heads = chain.subscribe();
