@@ -34,8 +34,8 @@ pub fn receiver(index: u64) -> Address {
     Address::from_word(keccak256([b"receiver".as_slice(), &index.to_be_bytes()].concat()))
 }
 
-/// The receiver of the transaction `index`, of so many `accounts`. The receivers look random but are
-/// the same in every run.
+/// The receiver of the transaction `index`, of so many `accounts`. The receivers look random but
+/// are the same in every run.
 pub fn receiver_of(index: u64, accounts: u64) -> Address {
     receiver(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % accounts.max(1))
 }

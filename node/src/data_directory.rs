@@ -2,7 +2,8 @@
 //!
 //! A directory with a chain has a record of its network. Options may name the same network; options
 //! that contradict the record are refused. In an empty directory the chain of the network that the
-//! options name is started.
+//! options name is started. The accounts of block 0 are read for that only: a record has their
+//! root, and the hash of the genesis file it was made from.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +14,7 @@ use chain::ChainSpec;
 use chain::genesis::record::{RecordError, SpecRecord};
 use chain::genesis::{GenesisError, checked_genesis_header, genesis_header, initialise, read_record};
 use primitives::B256;
-use store::{BlockReads, Snapshot, Store, StoreError, StoreOptions, TableId, meta_key};
+use store::{BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId, meta_key};
 
 use crate::options::{Network, OptionsError, VnodeOptions};
 
@@ -153,26 +154,28 @@ struct ChainNetwork {
 impl DataDirectory {
     /// Opens the directory that the options name, and starts a chain if `purpose` allows it.
     pub(crate) fn open(options: &VnodeOptions, purpose: OpenPurpose) -> Result<Self, DataDirectoryError> {
-        let requested = requested_network(options)?;
         let path = options.data_directory()?;
+        let mut requested = None;
         if !path.join(store::FILE_NAME).exists() {
+            requested = requested_network(options)?;
             // If no chain can be started, this fails before any file is created.
-            network_to_start(requested.as_ref(), purpose, &path)?;
+            check_network_to_start(requested.as_ref(), purpose, &path)?;
         }
         let (path, store) = open_store(options, &path)?;
         let view = store.snapshot()?;
+        if requested.is_none() && !is_recorded_file(&view, options)? {
+            requested = requested_network(options)?;
+        }
         let mut network = match network_of_chain(&view, purpose, requested.as_ref(), &path)? {
             Some(network) => {
-                if purpose == OpenPurpose::Run && read_record(&view)?.is_none() {
-                    write_record(&store, &network.record)?;
+                if purpose == OpenPurpose::Run {
+                    write_short_record(&store, &view, &network.record)?;
                 }
                 network
             }
             None => {
-                let mut network = network_to_start(requested.as_ref(), purpose, &path)?;
-                let initialised = initialise(&store, &network.spec, &network.record)?;
-                network.spec.genesis_hash = Some(initialised.hash);
-                network
+                check_network_to_start(requested.as_ref(), purpose, &path)?;
+                start_network(&store, requested, &path)?
             }
         };
         drop(view);
@@ -182,15 +185,44 @@ impl DataDirectory {
         Ok(Self {
             path,
             store,
-            dev: network.record == SpecRecord::dev(),
+            dev: is_dev(&network.record),
             spec: Arc::new(network.spec),
         })
     }
 }
 
-/// Writes the record of the network into a directory that has none.
-fn write_record(store: &Store, record: &SpecRecord) -> Result<(), DataDirectoryError> {
-    let row = record.encode().map_err(GenesisError::from)?;
+/// Whether this is the record of the development network.
+fn is_dev(record: &SpecRecord) -> bool {
+    record.network_name() == Some(Network::Dev.name())
+}
+
+/// Whether the genesis file that the options name is the one that the record was made from. Then
+/// the options name the network of the record, and the file need not be understood.
+fn is_recorded_file(view: &Snapshot, options: &VnodeOptions) -> Result<bool, DataDirectoryError> {
+    let Some(file) = &options.genesis else {
+        return Ok(false);
+    };
+    let network = options.network()?.map(Network::name);
+    let Ok(Some(record)) = read_record(view) else {
+        return Ok(false);
+    };
+    let fits = network.is_none() || network == record.network_name();
+    Ok(fits && record.is_of_file(read_text(file)?.as_bytes()))
+}
+
+/// Writes the record of the network into a directory that has none, or that has one with the
+/// accounts of block 0.
+fn write_short_record(store: &Store, view: &Snapshot, record: &SpecRecord) -> Result<(), DataDirectoryError> {
+    let genesis = view.canonical_hash(0)?;
+    let header = genesis.map(|hash| view.header(0, &hash)).transpose()?.flatten();
+    let Some(header) = header else { return Ok(()) };
+    let short = record.clone().without_accounts(header.header.state_root);
+    let row = short
+        .and_then(|record| record.encode())
+        .map_err(GenesisError::from)?;
+    if view.get(TableId::Meta, meta_key::SPEC)?.as_ref() == Some(&row) {
+        return Ok(());
+    }
     let batch = store.batch()?;
     batch.write(|tables| tables.put(TableId::Meta, meta_key::SPEC, &row))?;
     Ok(batch.commit()?)
@@ -218,28 +250,44 @@ pub(crate) fn open_store(
     Ok((path, store))
 }
 
-/// The network whose chain can be started in an empty directory.
+/// Checks that the chain of the requested network can be started in an empty directory.
 ///
 /// # Errors
 /// [`DataDirectoryError::NoChain`] if `purpose` needs an existing chain, or no complete network is
 /// requested.
-fn network_to_start(
+fn check_network_to_start(
     requested: Option<&RequestedNetwork>,
     purpose: OpenPurpose,
+    path: &Path,
+) -> Result<(), DataDirectoryError> {
+    let no_chain = || DataDirectoryError::NoChain {
+        path: path.to_owned(),
+    };
+    let requested = requested.filter(|_| purpose == OpenPurpose::Run);
+    let RequestedNetwork { record, spec, .. } = requested.ok_or_else(no_chain)?;
+    checked_genesis_header(spec)?;
+    record.as_ref().map(|_| ()).ok_or_else(no_chain)
+}
+
+/// Starts the chain of the requested network in an empty store.
+fn start_network(
+    store: &Store,
+    requested: Option<RequestedNetwork>,
     path: &Path,
 ) -> Result<ChainNetwork, DataDirectoryError> {
     let no_chain = || DataDirectoryError::NoChain {
         path: path.to_owned(),
     };
-    if purpose != OpenPurpose::Run {
-        return Err(no_chain());
+    let RequestedNetwork { record, mut spec, .. } = requested.ok_or_else(no_chain)?;
+    let record = record.ok_or_else(no_chain)?;
+    let initialised = initialise(store, &spec, &record)?;
+    spec.genesis_hash = Some(initialised.hash);
+    if !is_dev(&record) {
+        // The store has the accounts. Those of the development network are shown at every start.
+        spec.genesis.alloc.clear();
+        spec.genesis.state_root = Some(initialised.state_root);
     }
-    let RequestedNetwork { record, spec, .. } = requested.ok_or_else(no_chain)?;
-    checked_genesis_header(spec)?;
-    Ok(ChainNetwork {
-        record: record.clone().ok_or_else(no_chain)?,
-        spec: spec.clone(),
-    })
+    Ok(ChainNetwork { record, spec })
 }
 
 /// The network of the chain in the directory, compared with the requested one. `None` if the
@@ -272,10 +320,10 @@ fn network_of_chain(
         path: path.to_owned(),
         got,
     })?;
-    if network.record == SpecRecord::dev() {
+    if is_dev(&network.record) {
         // This record has only the name, and another version may have another block 0 for that
         // name.
-        network.spec.genesis_hash = Some(genesis_header(&network.spec)?.hash());
+        network.spec.genesis_hash = Some(genesis_header(&network.spec).hash());
     }
     if purpose != OpenPurpose::Check {
         let expected = network.spec.genesis_hash.unwrap_or(got);
@@ -287,7 +335,7 @@ fn network_of_chain(
         network.spec.genesis_hash = Some(got);
     }
     if let Some(requested) = requested {
-        check_request(requested, &network.spec, got, path)?;
+        check_request(requested, &network, got, path)?;
     }
     Ok(Some(network))
 }
@@ -308,18 +356,20 @@ fn network_with_genesis(
         spec,
         ..
     }) = requested
-        && genesis_hash(spec)? == genesis
+        && genesis_hash(spec) == genesis
     {
         let (record, spec) = (record.clone(), spec.clone());
         return Ok(Some(ChainNetwork { record, spec }));
     }
     for spec in [ChainSpec::dev(), ChainSpec::main(), ChainSpec::test()] {
-        if genesis_hash(&spec)? == genesis {
+        if genesis_hash(&spec) == genesis {
             let record = SpecRecord::Network {
-                name: spec.name.clone(),
+                name: spec.name,
                 genesis_file: None,
+                file_hash: None,
+                create2_per_word_block: None,
             };
-            return Ok(Some(ChainNetwork { record, spec }));
+            return Ok(Some(recorded_network(record)?));
         }
     }
     Ok(None)
@@ -328,11 +378,11 @@ fn network_with_genesis(
 /// Refuses a requested network whose block 0 or rules differ from those of the directory.
 fn check_request(
     requested: &RequestedNetwork,
-    spec: &ChainSpec,
+    ChainNetwork { record, spec }: &ChainNetwork,
     expected: B256,
     path: &Path,
 ) -> Result<(), DataDirectoryError> {
-    let got = genesis_hash(&requested.spec)?;
+    let got = genesis_hash(&requested.spec);
     if got != expected {
         return Err(DataDirectoryError::OtherNetwork {
             option: requested.option.as_str().into(),
@@ -341,6 +391,11 @@ fn check_request(
             name: spec.name.as_str().into(),
             expected,
         });
+    }
+    if is_dev(record) && requested.record.as_ref().is_some_and(is_dev) {
+        // The rules of a development network are those of its record, whatever this program gives
+        // to new ones.
+        return Ok(());
     }
     match requested.spec.differs_from(spec) {
         None => Ok(()),
@@ -354,11 +409,8 @@ fn check_request(
 }
 
 /// Hash of block 0 of a network.
-fn genesis_hash(spec: &ChainSpec) -> Result<B256, StoreError> {
-    match spec.genesis_hash {
-        Some(hash) => Ok(hash),
-        None => Ok(genesis_header(spec)?.hash()),
-    }
+fn genesis_hash(spec: &ChainSpec) -> B256 {
+    spec.genesis_hash.unwrap_or_else(|| genesis_header(spec).hash())
 }
 
 /// The network that the options name, if any.
@@ -384,14 +436,8 @@ pub(crate) fn read_genesis(
     let genesis_file = read_text(path)?;
     let stem = path.file_stem().unwrap_or(path.as_os_str());
     let record = match network {
-        Some(network) => SpecRecord::Network {
-            name: network.name().to_owned(),
-            genesis_file: Some(genesis_file.clone()),
-        },
-        None => SpecRecord::File {
-            name: stem.to_string_lossy().into_owned(),
-            genesis_file: genesis_file.clone(),
-        },
+        Some(network) => SpecRecord::network(network.name(), &genesis_file),
+        None => SpecRecord::file(&stem.to_string_lossy(), &genesis_file),
     };
     let file = record.spec().map_err(|error| DataDirectoryError::GenesisFile {
         path: path.to_owned(),
@@ -401,12 +447,9 @@ pub(crate) fn read_genesis(
         tracing::warn!(key, file = %path.display(), "unknown key ignored");
     }
     let (record, spec) = match network {
-        None => match public_network_of(&file.spec, path)? {
+        None => match public_network_of(&file.spec, path) {
             Some(public) => {
-                let record = SpecRecord::Network {
-                    name: public.name.clone(),
-                    genesis_file: Some(genesis_file),
-                };
+                let record = SpecRecord::network(&public.name, &genesis_file);
                 let spec = ChainSpec {
                     genesis: file.spec.genesis,
                     ..public
@@ -427,8 +470,8 @@ pub(crate) fn read_genesis(
 /// The public network that has the block 0 and the rules of `spec`, which was read from `path`.
 ///
 /// Warns if the block 0 is that of a public network and the rules are not.
-fn public_network_of(spec: &ChainSpec, path: &Path) -> Result<Option<ChainSpec>, StoreError> {
-    let hash = genesis_header(spec)?.hash();
+fn public_network_of(spec: &ChainSpec, path: &Path) -> Option<ChainSpec> {
+    let hash = genesis_header(spec).hash();
     for public in [ChainSpec::main(), ChainSpec::test()] {
         if public.genesis_hash != Some(hash) {
             continue;
@@ -439,7 +482,7 @@ fn public_network_of(spec: &ChainSpec, path: &Path) -> Result<Option<ChainSpec>,
             spec.chain_id_changes.clone_from(&public.chain_id_changes);
         }
         match spec.differs_from(&public) {
-            None => return Ok(Some(public)),
+            None => return Some(public),
             Some(first) => tracing::warn!(
                 file = %path.display(),
                 "block 0 is that of the network {}, but the rules differ from block {first} on; the rules of the file are used",
@@ -447,7 +490,7 @@ fn public_network_of(spec: &ChainSpec, path: &Path) -> Result<Option<ChainSpec>,
             ),
         }
     }
-    Ok(None)
+    None
 }
 
 fn read_text(path: &Path) -> Result<String, DataDirectoryError> {

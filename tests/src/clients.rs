@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::binary::target_directory;
 use crate::wait::note;
 
-/// Longest time for one script.
-const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest time for one script. The longest one waits for some 75 blocks, one a second.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(240);
 /// File in the folder of a language. It has the list of what is installed.
 const MARK: &str = "installed";
 
@@ -207,6 +207,22 @@ impl Clients {
             note(&format!("{script}: {line}"));
         }
         serde_json::from_str(last).unwrap_or_else(|error| panic!("{script} ended with {last:?}: {error}"))
+    }
+}
+
+impl Clients {
+    /// Starts a script that reads requests from its standard input and writes answers to its
+    /// standard output.
+    ///
+    /// # Errors
+    /// If the interpreter does not start.
+    pub fn start(&self, script: &str) -> std::io::Result<Child> {
+        Command::new(&self.program)
+            .arg(script)
+            .current_dir(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 client: one connection that is kept open, one request at a time.
 //!
-//! It reads only bodies with a length, as the node sends them: no chunks, no TLS.
+//! It reads bodies with a length, as the node sends them, and bodies in chunks, as other nodes do.
+//! It knows no TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const LINE_LEN_MAX: u64 = 8192;
 /// Most header lines.
 const LINES_MAX: usize = 64;
+/// Longest body in chunks, in bytes.
+const CHUNKED_LEN_MAX: usize = 256 << 20;
 
 /// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,24 +94,55 @@ fn read_answer(connection: &mut impl BufRead) -> io::Result<(HttpAnswer, bool)> 
         .and_then(|rest| rest.get(..3))
         .and_then(|code| code.parse().ok());
     let code = code.ok_or_else(|| invalid(format!("got {status:?}, expected a status line")))?;
-    let (mut length, mut keep) = (None, true);
+    let (mut length, mut chunked, mut keep) = (None, false, true);
     for _ in 0..LINES_MAX {
         let header = line(connection)?;
         if header.is_empty() {
-            let length = length.ok_or_else(|| invalid("the answer has no length"))?;
-            let mut body = vec![0; length];
-            connection.read_exact(&mut body)?;
+            let body = if chunked {
+                read_chunks(connection)?
+            } else {
+                let length = length.ok_or_else(|| invalid("the answer has no length"))?;
+                let mut body = vec![0; length];
+                connection.read_exact(&mut body)?;
+                body
+            };
             let body = String::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
             return Ok((HttpAnswer { status: code, body }, keep));
         }
         let (name, value) = header.split_once(':').unwrap_or((&header, ""));
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().ok(),
+            "transfer-encoding" => chunked = value.trim().eq_ignore_ascii_case("chunked"),
             "connection" => keep = !value.trim().eq_ignore_ascii_case("close"),
             _ => {}
         }
     }
     Err(invalid("too many header lines"))
+}
+
+/// Reads a body in chunks, with the lines after it.
+fn read_chunks(connection: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let size = line(connection)?;
+        let digits = size.split(';').next().unwrap_or_default().trim();
+        let size = usize::from_str_radix(digits, 16)
+            .map_err(|_| invalid(format!("got {digits:?}, expected the length of a chunk")))?;
+        if size == 0 {
+            // Lines of a trailer, then an empty line.
+            while !line(connection)?.is_empty() {}
+            return Ok(body);
+        }
+        if size > CHUNKED_LEN_MAX - body.len() {
+            return Err(invalid("the body is too long"));
+        }
+        let start = body.len();
+        body.resize(start + size, 0);
+        connection.read_exact(&mut body[start..])?;
+        if !line(connection)?.is_empty() {
+            return Err(invalid("a chunk is longer than it says"));
+        }
+    }
 }
 
 fn line(connection: &mut impl BufRead) -> io::Result<String> {
@@ -151,6 +185,13 @@ mod tests {
         );
         check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}", None);
         check("HTTP/1.1 200 OK\r\n\r\n{}", None);
+        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        check(
+            &format!("{chunked}3;x=y\r\n{{\"a\r\n1\r\n}}\r\n0\r\nx: y\r\n\r\nrest"),
+            Some((200, "{\"a}", true)),
+        );
+        check(&format!("{chunked}2\r\n{{}}x\r\n0\r\n\r\n"), None);
+        check(&format!("{chunked}zz\r\n"), None);
         check("nonsense\r\n\r\n", None);
         check("", None);
     }

@@ -14,7 +14,7 @@
 //! | hash of a nonce | [`hashimoto`], [`hash_full`], [`LightCache::hash`] |
 //! | search over a full dataset | [`FullDataset::search`] |
 //! | seal check | [`verify_seal`] |
-//! | Keccak-256 of many inputs | [`keccak256_many`] |
+//! | Keccak-256 of many inputs, of one long input | [`keccak256_many`], [`keccak256_long`] |
 //!
 //! Words are little-endian 32-bit numbers. An *item* is 128 bytes of the dataset, a *row* is 64
 //! bytes of the light cache. `pow_nonce` is the nonce as a number; its big-endian bytes are the
@@ -38,6 +38,7 @@ mod full_dataset;
 mod hashimoto;
 mod huge_pages;
 mod keccak;
+mod keccak_long;
 mod keccak_many;
 mod light_cache;
 mod seal;
@@ -59,6 +60,7 @@ pub use full_dataset::{FullDataset, hash_full};
 pub use hashimoto::{PowHash, hashimoto, seed512};
 pub use huge_pages::advise_huge_pages;
 pub use keccak::{ROUND_CONSTANTS as KECCAK_ROUND_CONSTANTS, keccak256, keccak512};
+pub use keccak_long::keccak256_long;
 pub use keccak_many::keccak256_many;
 pub use light_cache::{CacheError, LightCache};
 pub use seal::{GotExpected, SealError, boundary, final_hash, meets_boundary, verify_seal};

@@ -366,6 +366,7 @@ impl View {
             cfg.tx_chain_id_check = false;
         })
         .with_inspector(inspector);
+        evm.ctx.chain.create2.refuses_large_memory = true;
         let transaction = TxEnv {
             caller,
             gas_limit: gas,

@@ -1,7 +1,7 @@
 //! `vnode db check` looks for faults in the database; `vnode db stats` shows its size.
 
 use chain::check::{CheckEvent, CheckSummary, check_store};
-use store::{BlockReads, FILE_NAME, LOG_FILE_NAME};
+use store::{AncientReads, BLOCKS_FILE_NAME, BlockReads, FILE_NAME, LOG_FILE_NAME};
 
 use super::error::CommandError;
 use super::progress::{CommandProgress, ProgressUnits};
@@ -79,12 +79,14 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
     let bytes: u64 = tables.iter().map(|table| table.stored_bytes).sum();
     let pages: u64 = tables.iter().map(|table| table.page_bytes).sum();
     print_line(&format!("{:<24} {rows:>14} {bytes:>18} {pages:>18}", "all"));
-    for file in [store.path().to_owned(), path.join(LOG_FILE_NAME)] {
+    let beside = [LOG_FILE_NAME, BLOCKS_FILE_NAME].map(|name| path.join(name));
+    for file in std::iter::once(store.path().to_owned()).chain(beside) {
         match std::fs::metadata(&file) {
             Ok(metadata) => print_line(&format!("file {} of {} bytes", file.display(), metadata.len())),
             Err(source) => return Err(CommandError::Read { path: file, source }),
         }
     }
+    print_line(&format!("{} blocks in {BLOCKS_FILE_NAME}", view.ancient_count()?));
     match view.head()? {
         Some((number, hash)) => print_line(&format!("head block {number} {hash}")),
         None => print_line("no chain"),

@@ -62,6 +62,7 @@ fn moac() -> ChainSpec {
         precompiles: Some(0),
         classic_transactions: Some(0),
         bomb_defused: Some(0),
+        create2_by_word: None,
     };
     ChainSpec {
         family: ChainFamily::Moac(all),

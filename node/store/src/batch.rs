@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use redb::WriteTransaction;
 
 use crate::StoreError;
+use crate::ancient::AncientBatch;
 use crate::database::WritePermit;
 use crate::monitor::CallMonitor;
 use crate::open_database::write_position;
@@ -22,6 +23,8 @@ pub struct WriteBatch {
     transaction: RefCell<Option<WriteTransaction>>,
     /// What was written, for the write-ahead log.
     changes: RefCell<RowChanges>,
+    /// What was appended to the file of old blocks.
+    ancient: AncientBatch,
     /// Whether something failed. Then the writes may be incomplete and are never committed.
     failed: Cell<bool>,
     // Declared last: the permit is given back after the transaction has ended.
@@ -35,8 +38,9 @@ impl std::fmt::Debug for WriteBatch {
 }
 
 impl WriteBatch {
-    pub(crate) fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
+    pub(crate) fn new(transaction: WriteTransaction, ancient: AncientBatch, permit: WritePermit) -> Self {
         Self {
+            ancient,
             transaction: RefCell::new(Some(transaction)),
             changes: RefCell::new(permit.no_changes()),
             failed: Cell::new(false),
@@ -56,7 +60,13 @@ impl WriteBatch {
     ) -> Result<T, E> {
         let borrowed = self.transaction.borrow();
         let transaction = borrowed.as_ref().ok_or_else(|| self.failed_error())?;
-        let mut tables = Tables::open(transaction, &self.changes, self.monitor(), &self.failed)?;
+        let mut tables = Tables::open(
+            transaction,
+            &self.changes,
+            &self.ancient,
+            self.monitor(),
+            &self.failed,
+        )?;
         match catch_unwind(AssertUnwindSafe(|| work(&mut tables))) {
             Ok(result) => {
                 let value = result?;
@@ -136,9 +146,12 @@ impl WriteBatch {
             self.end();
         }
         match self.transaction.borrow_mut().take() {
-            Some(transaction) => self
-                .permit
-                .commit(transaction, self.changes.replace(RowChanges::none())),
+            Some(transaction) => {
+                let changes = self.changes.replace(RowChanges::none());
+                self.permit.commit(transaction, changes)?;
+                self.ancient.committed();
+                Ok(())
+            }
             None => Err(self.failed_error()),
         }
     }

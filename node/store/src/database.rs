@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use redb::{Database, WriteTransaction};
 
 use crate::StoreError;
+use crate::ancient::AncientBatch;
 use crate::guard::guarded;
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
@@ -175,8 +176,14 @@ impl SharedDatabase {
     }
 
     /// Begins a write transaction on the open database.
-    pub(crate) fn begin_write(&self, _permit: &WritePermit) -> Result<WriteTransaction, StoreError> {
-        self.with_open(|open| open.begin_write(&self.monitor))
+    pub(crate) fn begin_write(
+        &self,
+        _permit: &WritePermit,
+    ) -> Result<(WriteTransaction, AncientBatch), StoreError> {
+        self.with_open(|open| {
+            let transaction = open.begin_write(&self.monitor)?;
+            Ok((transaction, AncientBatch::new(open.ancient().clone())))
+        })
     }
 
     /// The snapshot of the last commit, made by the first who asks after that commit.
@@ -188,8 +195,11 @@ impl SharedDatabase {
             if let Some(latest) = &*latest {
                 return Ok(Arc::clone(latest));
             }
+            let ancient = open.ancient().clone();
+            let readers = ancient.readers();
             let transaction = open.begin_read(&self.monitor)?;
-            let snapshot = Arc::new(Snapshot::new(transaction, self.monitor.clone()));
+            let snapshot = Snapshot::new(transaction, self.monitor.clone(), ancient, readers);
+            let snapshot = Arc::new(snapshot);
             *latest = Some(Arc::clone(&snapshot));
             Ok(snapshot)
         })

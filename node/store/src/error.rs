@@ -52,14 +52,13 @@ pub enum StoreError {
         expected: u64,
     },
     /// There was a database before, and now there is none.
-    #[error("{} is gone, but there was a database before: put it back, or remove {} and {} too and import the chain again", path.display(), lock_file.display(), log.display())]
+    #[error("{} is gone, but there was a database before: put it back, or remove {}, {} and {} too and import the chain again", path.display(), beside[0].display(), beside[1].display(), beside[2].display())]
     Missing {
         /// The database file.
         path: PathBuf,
-        /// The lock file, which says that there was a database.
-        lock_file: PathBuf,
-        /// The write-ahead log of that database.
-        log: PathBuf,
+        /// The lock file, which says that there was a database, its write-ahead log, and its file
+        /// with old blocks.
+        beside: Box<[PathBuf; 3]>,
     },
     /// There was a write-ahead log before, and now there is none.
     #[error("{} is gone, and the last blocks may be in it: put it back, or remove {} to go on with the blocks of the database", path.display(), lock_file.display())]
@@ -68,6 +67,12 @@ pub enum StoreError {
         path: PathBuf,
         /// The lock file, which says that there was a log.
         lock_file: PathBuf,
+    },
+    /// There was a file with old blocks before, and now there is none.
+    #[error("{} is gone, and old blocks are in it: put it back: {RESTORE}", path.display())]
+    MissingBlocks {
+        /// The blocks file.
+        path: PathBuf,
     },
     /// The file cannot be opened or created.
     #[error("cannot open {}: {source}", path.display())]
@@ -163,6 +168,7 @@ impl StoreError {
                 | Self::Truncated { .. }
                 | Self::Missing { .. }
                 | Self::MissingLog { .. }
+                | Self::MissingBlocks { .. }
                 | Self::DamagedAtOpening { .. }
                 | Self::Open { .. }
         )
@@ -223,8 +229,8 @@ impl StoreError {
         }
     }
 
-    /// The write-ahead log at `path` is damaged or does not fit to its database.
-    pub(crate) fn damaged_log(path: &Path, what: String) -> Self {
+    /// The file at `path`, which is beside the database, is damaged or does not fit to it.
+    pub(crate) fn damaged_beside(path: &Path, what: String) -> Self {
         Self::DamagedAtOpening {
             path: path.to_owned(),
             what,

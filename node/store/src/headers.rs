@@ -198,19 +198,51 @@ pub trait HeaderReads: BlockReads {
     /// # Errors
     /// [`StoreError`] when the read fails or a row is corrupt.
     fn side_blocks(&self) -> Result<Vec<SideBlock>, StoreError> {
-        let table = TableId::SideBlockList;
-        let (mut found, mut corrupt) = (Vec::new(), None);
-        self.scan(table, &[], |key, row| match SideBlock::decode(key, row) {
-            Ok(side) => {
-                found.push(side);
-                ControlFlow::Continue(())
+        let mut found = Vec::new();
+        self.scan_side_blocks(0, |side| {
+            found.push(side);
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// The side blocks with this number.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn side_blocks_at(&self, number: u64) -> Result<Vec<SideBlock>, StoreError> {
+        let mut found = Vec::new();
+        self.scan_side_blocks(number, |side| {
+            if side.number != number {
+                return ControlFlow::Break(());
             }
-            Err(reason) => {
-                corrupt = Some(StoreError::corrupt(table, key, reason));
-                ControlFlow::Break(())
+            found.push(side);
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with each side block from block `first` on, ascending by number, until it
+    /// breaks.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn scan_side_blocks(
+        &self,
+        first: u64,
+        mut visit: impl FnMut(SideBlock) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let (table, mut corrupt) = (TableId::SideBlockList, None);
+        self.scan(table, &first.to_be_bytes(), |key, row| {
+            match SideBlock::decode(key, row) {
+                Ok(side) => visit(side),
+                Err(reason) => {
+                    corrupt = Some(StoreError::corrupt(table, key, reason));
+                    ControlFlow::Break(())
+                }
             }
         })?;
-        corrupt.map_or(Ok(found), Err)
+        corrupt.map_or(Ok(()), Err)
     }
 
     /// Calls `visit` with each bare header and its hash, in no order.
@@ -294,39 +326,6 @@ impl Tables<'_> {
         ]
         .concat();
         self.put(TableId::SideBlockList, &block_key(header.number, hash), &row)
-    }
-
-    /// Adds all stored blocks that are not canonical to the list of side blocks.
-    ///
-    /// This reads the keys of all headers: about a second for a million blocks.
-    pub(crate) fn list_all_side_blocks(&mut self) -> Result<(), StoreError> {
-        let (table, mut sides, mut failed) = (TableId::BlockToHeader, Vec::new(), None);
-        self.scan(table, &[], |key, _| {
-            let listed = fixed::<40>(table, key, key).and_then(|key| {
-                let number = u64::from_be_bytes(std::array::from_fn(|at| key[at]));
-                let hash = B256::from_slice(&key[8..]);
-                if self.canonical_hash(number)? != Some(hash) {
-                    sides.push((number, hash));
-                }
-                Ok(())
-            });
-            match listed {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        for (number, hash) in sides {
-            if let Some(record) = self.header(number, &hash)? {
-                self.list_side_block(&record.header, &hash, record.total_difficulty)?;
-            }
-        }
-        Ok(())
     }
 
     /// Removes a side block: its header, its body, its receipts, and the row in the list.
@@ -462,29 +461,6 @@ mod tests {
         let view = store.snapshot().unwrap();
         assert_eq!(view.side_blocks().unwrap(), []);
         assert_eq!(view.known_header(&hash).unwrap(), None);
-    }
-
-    #[test]
-    fn side_blocks_of_older_programs_are_listed() {
-        let store = Store::in_memory().unwrap();
-        let [canonical, side] = [4, 5].map(|number| {
-            let (hash, header) = bare(number);
-            let record = HeaderRecord {
-                header: header.header,
-                total_difficulty: header.total_difficulty,
-                executed: false,
-            };
-            (hash, record)
-        });
-        write(&store, |tables| {
-            tables.put_block(&canonical.0, &canonical.1, &BlockBody::default())?;
-            tables.put_canonical(4, &canonical.0, &[], &[])?;
-            tables.put_block(&side.0, &side.1, &BlockBody::default())?;
-            tables.list_all_side_blocks()
-        });
-        let listed = store.snapshot().unwrap().side_blocks().unwrap();
-        assert_eq!(listed.len(), 1);
-        assert_eq!((listed[0].number, listed[0].hash), (5, side.0));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The store: a database file that holds blocks, receipts, state and indexes, and its write-ahead
-//! log.
+//! The store: a database file that holds blocks, receipts, state and indexes, its write-ahead log,
+//! and a file with old blocks.
 //!
 //! # Tables
 //!
@@ -28,6 +28,12 @@
 //!
 //! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
 //! never wait for the writer, and later commits do not change them.
+//!
+//! # Old blocks
+//!
+//! [`Tables::move_to_file`] moves bodies and receipts of old canonical blocks into a file of their
+//! own, where they are compressed (module `ancient`). Reads find them there, and a reorganization
+//! takes them back.
 //!
 //! # Past states
 //!
@@ -59,18 +65,22 @@
 //!   changes, keeps the store from being opened ([`StoreError::DamagedAtOpening`]). The log is not
 //!   changed then.
 //!
-//! The two files belong together. A copy of a data directory needs both, and is made while the node
-//! is stopped.
+//! - Every part of an old block has a checksum. What the index names was synced before. Bytes
+//!   behind it do not count.
+//!
+//! The files belong together. A copy of a data directory needs all of them, and is made while the
+//! node is stopped.
 //!
 //! # Code
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
 //! the traits built on it read types: [`BlockReads`], [`HeaderReads`], [`StateReads`],
-//! [`NoticeReads`], [`LogReads`] and [`LogIndexReads`].
+//! [`NoticeReads`], [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
 
+mod ancient;
 mod batch;
 mod block_list;
 mod blocks;
@@ -97,6 +107,7 @@ mod waiting_rows;
 mod wal;
 mod write_tables;
 
+pub use ancient::{AncientFile, AncientReads, AncientRow};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use error::StoreError;
@@ -105,9 +116,11 @@ pub use headers::{BareHeader, HeaderReads, OpenReorganization, SideBlock};
 pub use log_index::LogIndexReads;
 pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};
-pub use medium::{Medium, sync_name};
+pub use medium::{Medium, StoreMedia, sync_name};
 pub use notices::{NoticeReads, ScsNotice};
-pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions};
+pub use open::{
+    BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions,
+};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{

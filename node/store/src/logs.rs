@@ -8,6 +8,8 @@ use std::ops::ControlFlow;
 use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
+use crate::ancient::{BlockPart, with_part};
+use crate::blocks::BlockReads;
 use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
@@ -44,7 +46,7 @@ impl StoredLog<'_> {
 }
 
 /// Reads of single logs, and of the transactions that wrote them.
-pub trait LogReads: Source {
+pub trait LogReads: BlockReads {
     /// Calls `visit` with each log of a block, in order, until it breaks. Returns `false` if the
     /// receipts of the block are not stored.
     ///
@@ -57,7 +59,9 @@ pub trait LogReads: Source {
         visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StoreError> {
         let key = block_key(number, hash);
-        let scanned = self.with(TableId::BlockToReceipts, &key, |row| walk_logs(row, visit))?;
+        let scanned = with_part(self, BlockPart::Receipts, number, hash, |row| {
+            walk_logs(row, visit)
+        })?;
         scanned
             .transpose()
             .map(|found| found.is_some())
@@ -121,14 +125,13 @@ fn text(error: DecodeError) -> String {
 
 /// Calls `read` with the row of a block's body. A missing row is an error.
 fn read_body<T>(
-    source: &(impl Source + ?Sized),
+    source: &(impl BlockReads + ?Sized),
     number: u64,
     hash: &B256,
     read: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> Result<T, StoreError> {
     let key = block_key(number, hash);
-    source
-        .with(TableId::BlockToBody, &key, read)?
+    with_part(source, BlockPart::Body, number, hash, read)?
         .unwrap_or_else(|| Err("row is missing".to_owned()))
         .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
 }

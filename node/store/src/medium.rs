@@ -1,12 +1,15 @@
-//! The storage of the bytes of a database or of its write-ahead log: a file, or a substitute that a
-//! test provides.
+//! The storage of the bytes of one of a store's files: a file, memory, or a substitute that a test
+//! provides.
 //!
-//! Knows offsets and bytes; what they mean is in [`crate::pages`] and [`crate::wal`].
+//! Knows offsets and bytes; what they mean is in [`crate::pages`], [`crate::wal`] and
+//! [`crate::ancient`].
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Storage for bytes, like a file.
 pub trait Medium: Debug + Send + Sync + 'static {
@@ -51,6 +54,72 @@ pub trait Medium: Debug + Send + Sync + 'static {
 
     /// Ends the use: releases the lock that keeps other processes away.
     fn close(&self) {}
+}
+
+/// The media of a store's files.
+#[derive(Clone, Debug)]
+pub struct StoreMedia {
+    /// The database.
+    pub database: Arc<dyn Medium>,
+    /// The write-ahead log.
+    pub log: Arc<dyn Medium>,
+    /// The file with old blocks.
+    pub blocks: Arc<dyn Medium>,
+}
+
+/// A medium in memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryMedium(pub(crate) Mutex<Vec<u8>>);
+
+impl MemoryMedium {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy of the bytes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.lock().clone()
+    }
+
+    /// Offset and end of `len` bytes.
+    fn range(offset: u64, len: usize) -> io::Result<Range<usize>> {
+        let begin = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = begin.checked_add(len);
+        Ok(begin..end.ok_or(io::ErrorKind::OutOfMemory)?)
+    }
+}
+
+impl Medium for MemoryMedium {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let range = Self::range(offset, out.len())?;
+        let bytes = self.lock();
+        out.copy_from_slice(bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let range = Self::range(offset, data.len())?;
+        let mut bytes = self.lock();
+        let len = bytes.len().max(range.end);
+        bytes.resize(len, 0);
+        bytes[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        self.lock().resize(len, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Makes the name of the file at `path` survive a power failure, by syncing its folder.

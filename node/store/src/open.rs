@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::StoreError;
+use crate::ancient::{AncientFile, RECORDS_START};
 use crate::guard::guarded;
-use crate::medium::{FileMedium, Medium, sync_name};
+use crate::medium::{FileMedium, Medium, StoreMedia, sync_name};
 use crate::pages::{ChecksummedPages, PageFileError};
 use crate::wal::{LogPosition, NewRecord, WriteAheadLog};
 
@@ -50,10 +51,16 @@ pub const FILE_NAME: &str = "chain.redb";
 /// a data directory needs both.
 pub const LOG_FILE_NAME: &str = "chain.redb.wal";
 
+/// Name of the file with old blocks inside a data directory. It belongs to the database file: a copy
+/// of a data directory needs both.
+pub const BLOCKS_FILE_NAME: &str = "chain.blocks";
+
 /// Line of the lock file once a database was made.
 const DATABASE_MADE: &str = "a database was made here\n";
 /// Line of the lock file once a write-ahead log was made.
 const LOG_MADE: &str = "a write-ahead log was made here\n";
+/// Line of the lock file once a file for old blocks was made.
+const BLOCKS_MADE: &str = "a blocks file was made here\n";
 
 /// Where a database is stored.
 #[derive(Debug)]
@@ -61,12 +68,7 @@ pub(crate) enum DatabaseLocation {
     /// In a file.
     File(PathBuf),
     /// On media of the caller's.
-    Given {
-        /// The database.
-        database: Arc<dyn Medium>,
-        /// Its write-ahead log.
-        log: Arc<dyn Medium>,
-    },
+    Given(StoreMedia),
     /// In memory only.
     Memory,
 }
@@ -76,7 +78,7 @@ impl DatabaseLocation {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
-            Self::Given { .. } => Path::new("(medium)"),
+            Self::Given(_) => Path::new("(medium)"),
             Self::Memory => Path::new("(memory)"),
         }
     }
@@ -94,7 +96,7 @@ impl DatabaseLocation {
                 check_log_is_there(path)?;
                 Arc::new(file)
             }
-            Self::Given { database, .. } => database.clone(),
+            Self::Given(media) => media.database.clone(),
             Self::Memory => {
                 let backend = redb::backends::InMemoryBackend::new();
                 return Ok((start(backend, options, path)?, Arc::default()));
@@ -120,7 +122,7 @@ impl DatabaseLocation {
                 let log = path.with_file_name(LOG_FILE_NAME);
                 open_log_file(log, &lock_file_of(path), position)?
             }
-            Self::Given { log, .. } => {
+            Self::Given(StoreMedia { log, .. }) => {
                 let path = PathBuf::from("(medium) of the write-ahead log");
                 let failed = |source| StoreError::medium(&path, source);
                 if log.is_empty().map_err(failed)? {
@@ -132,6 +134,23 @@ impl DatabaseLocation {
             Self::Memory => return Ok(None),
         };
         Ok(Some(opened))
+    }
+
+    /// Opens the file with the old blocks of the database with the id `database`, and makes one if
+    /// there never was any. `end` is where its records end by the index.
+    ///
+    /// # Errors
+    /// [`StoreError::MissingBlocks`] if there was a file before, and those of
+    /// [`AncientFile::open`].
+    pub(crate) fn open_ancient(&self, database: u64, end: u64) -> Result<AncientFile, StoreError> {
+        match self {
+            Self::File(path) => open_blocks_file(path, database, end),
+            Self::Given(media) => {
+                let path = PathBuf::from("(medium) of old blocks");
+                AncientFile::open(media.blocks.clone(), path, database, end)
+            }
+            Self::Memory => Ok(AncientFile::in_memory()),
+        }
     }
 
     /// Makes a new database on an empty medium.
@@ -198,13 +217,7 @@ fn page_file_error(path: &Path, error: PageFileError) -> StoreError {
 /// Refuses a database whose log is gone although there was one.
 fn check_log_is_there(database: &Path) -> Result<(), StoreError> {
     let (path, lock_file) = (database.with_file_name(LOG_FILE_NAME), lock_file_of(database));
-    let was_made = match File::open(&lock_file) {
-        Ok(file) => has_line(&file, LOG_MADE),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    };
-    let was_made = was_made.map_err(|source| StoreError::medium(&lock_file, source))?;
-    if was_made && !exists(&path) {
+    if was_made(&lock_file, LOG_MADE)? && !exists(&path) {
         return Err(StoreError::MissingLog { path, lock_file });
     }
     Ok(())
@@ -233,6 +246,42 @@ fn open_log_file(
     // As for the database: if writing fails, the next opening does it.
     let _ = note(lock_file, LOG_MADE);
     Ok(opened)
+}
+
+/// Opens the blocks file of the database at `path`, or makes it.
+fn open_blocks_file(database_path: &Path, database: u64, end: u64) -> Result<AncientFile, StoreError> {
+    let path = database_path.with_file_name(BLOCKS_FILE_NAME);
+    let lock_file = lock_file_of(database_path);
+    let failed = |source| StoreError::medium(&path, source);
+    let opened = if exists(&path) {
+        let medium = FileMedium::open_unlocked(&path).map_err(failed)?;
+        AncientFile::open(Arc::new(medium), path.clone(), database, end)?
+    } else {
+        if end > RECORDS_START || was_made(&lock_file, BLOCKS_MADE)? {
+            return Err(StoreError::MissingBlocks { path });
+        }
+        let temporary = path.with_extension("blocks.new");
+        let medium = FileMedium::create_unlocked(&temporary)
+            .map_err(|source| StoreError::medium(&temporary, source))?;
+        let file = AncientFile::open(Arc::new(medium), path.clone(), database, end)?;
+        std::fs::rename(&temporary, &path)
+            .and_then(|()| sync_name(&path))
+            .map_err(failed)?;
+        file
+    };
+    // As for the database: if writing fails, the next opening does it.
+    let _ = note(&lock_file, BLOCKS_MADE);
+    Ok(opened)
+}
+
+/// Whether the lock file has this line. There may be no lock file.
+fn was_made(lock_file: &Path, line: &str) -> Result<bool, StoreError> {
+    let found = match File::open(lock_file) {
+        Ok(file) => has_line(&file, line),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    found.map_err(|source| StoreError::medium(lock_file, source))
 }
 
 /// The lock file of the database at `path`.
@@ -277,8 +326,15 @@ pub(crate) fn make_once(
         }
         if !exists(&path) {
             if has_line(&lock, DATABASE_MADE).map_err(failed(&lock_file))? {
-                let log = directory.join(LOG_FILE_NAME);
-                return Err(StoreError::Missing { path, lock_file, log });
+                let beside = [
+                    lock_file,
+                    directory.join(LOG_FILE_NAME),
+                    directory.join(BLOCKS_FILE_NAME),
+                ];
+                return Err(StoreError::Missing {
+                    path,
+                    beside: Box::new(beside),
+                });
             }
             // A process that died here may have left an incomplete file. It is overwritten.
             let medium = FileMedium::create(&temporary).map_err(failed(&temporary))?;
@@ -325,7 +381,7 @@ fn note(lock_file: &Path, line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Source, Store, TableId};
+    use crate::{Store, TableId};
 
     fn open(directory: &Path) -> Result<Store, StoreError> {
         Store::open(directory, &StoreOptions::default())
@@ -428,11 +484,14 @@ mod tests {
         std::fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         check_refused(directory.path(), &["is gone", "chain.redb.lock"]);
         assert!(!directory.path().join(FILE_NAME).exists());
-        // The error message tells the operator to remove the lock file and the log.
+        // The error message tells the operator to remove the lock file and the files beside.
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         let error = open(directory.path()).unwrap_err().to_string();
         assert!(error.contains("log of another database"), "{error}");
         std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
+        let error = open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("belongs to another database"), "{error}");
+        std::fs::remove_file(directory.path().join(BLOCKS_FILE_NAME)).unwrap();
         open(directory.path()).unwrap();
     }
 
@@ -448,34 +507,5 @@ mod tests {
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         open(directory.path()).unwrap();
         assert!(log.exists());
-    }
-
-    #[test]
-    fn a_directory_of_an_older_program_gets_a_log() {
-        let directory = tempfile::tempdir().unwrap();
-        drop(open(directory.path()).unwrap());
-        // What an older program leaves: no log, and no row about one.
-        std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
-        let lock_file = directory.path().join(format!("{FILE_NAME}.lock"));
-        std::fs::write(&lock_file, DATABASE_MADE).unwrap();
-        let location = DatabaseLocation::File(directory.path().join(FILE_NAME));
-        let (database, _) = location.open(&StoreOptions::default()).unwrap();
-        let mut transaction = database.begin_write().unwrap();
-        transaction.set_quick_repair(true);
-        assert!(transaction.delete_table(crate::tables::LOG_POSITION).unwrap());
-        transaction.commit().unwrap();
-        drop(database);
-        let store = open(directory.path()).unwrap();
-        let batch = store.batch().unwrap();
-        batch
-            .write(|tables| tables.put(TableId::HashToCode, b"k", b"v"))
-            .unwrap();
-        batch.commit().unwrap();
-        drop(store);
-        let text = std::fs::read_to_string(&lock_file).unwrap();
-        assert_eq!(text, format!("{DATABASE_MADE}{LOG_MADE}"));
-        let store = open(directory.path()).unwrap();
-        let view = store.snapshot().unwrap();
-        assert_eq!(view.get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
     }
 }

@@ -22,9 +22,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redb::{Database, Durability, ReadTransaction, ReadableDatabase, TableHandle, WriteTransaction};
+use redb::{Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::StoreError;
+use crate::ancient::{AncientBatch, AncientFile, RECORDS_START, indexed_end};
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
 use crate::snapshot::Snapshot;
@@ -52,11 +53,20 @@ pub(crate) struct OpenDatabase {
     written_at_checkpoint: AtomicU64,
     /// A checkpoint is due when redb has written more than this since the last one.
     written_max: u64,
+    /// The file with the old blocks.
+    ancient: Arc<AncientFile>,
     database: Database,
 }
 
+impl Drop for OpenDatabase {
+    fn drop(&mut self) {
+        self.ancient.close();
+    }
+}
+
 impl OpenDatabase {
-    /// A database without a log: every commit is a durable one of redb.
+    /// A database without a log: every commit is a durable one of redb. Its old blocks are in memory,
+    /// so nothing may be moved unless the database is in memory, too.
     pub(crate) fn without_log(database: Database) -> Self {
         Self {
             latest: Mutex::new(None),
@@ -65,6 +75,7 @@ impl OpenDatabase {
             written: Arc::default(),
             written_at_checkpoint: AtomicU64::new(0),
             written_max: 0,
+            ancient: Arc::new(AncientFile::in_memory()),
             database,
         }
     }
@@ -100,27 +111,38 @@ impl OpenDatabase {
     ) -> Result<Self, StoreError> {
         let (database, written) = location.open(options)?;
         check_schema(&database, monitor)?;
-        let position = match read_position(&database, monitor)? {
-            Some(position) => position,
-            None => begin_position(&database, monitor)?,
-        };
-        make_missing_tables(&database, monitor)?;
+        let position = read_position(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
             return Ok(Self::without_log(database));
         };
-        let open = Self {
-            log: Some(Mutex::new(log)),
-            log_bytes: options.log_bytes,
-            written,
-            // Half of the cache is what redb uses for changed pages.
-            written_max: options.cache_bytes as u64 / 2,
-            ..Self::without_log(database)
-        };
+        let mut open = Self::without_log(database);
+        open.log = Some(Mutex::new(log));
+        open.log_bytes = options.log_bytes;
+        open.written = written;
+        // Half of the cache is what redb uses for changed pages.
+        open.written_max = options.cache_bytes as u64 / 2;
         if !records.is_empty() {
             open.replay(monitor, &records)
                 .map_err(StoreError::while_opening)?;
         }
+        let end = open.ancient_end(monitor).map_err(StoreError::while_opening)?;
+        open.ancient = Arc::new(location.open_ancient(position.database, end)?);
         Ok(open)
+    }
+
+    /// Where the records of old blocks end that the database names.
+    fn ancient_end(&self, monitor: &CallMonitor) -> Result<u64, StoreError> {
+        let table = monitor.run(|| {
+            let transaction = self.database.begin_read()?;
+            let table = transaction.open_table(TableId::NumberToAncient.definition())?;
+            Ok::<_, redb::Error>(table)
+        })?;
+        rows::with_last(monitor, &table, &[], &[0xff; 9], indexed_end)?.map_or(Ok(RECORDS_START), |end| end)
+    }
+
+    /// The file with the old blocks.
+    pub(crate) const fn ancient(&self) -> &Arc<AncientFile> {
+        &self.ancient
     }
 
     /// The shared snapshot of the last commit.
@@ -248,7 +270,9 @@ fn apply(
     records: &[NewRecord],
 ) -> Result<(), StoreError> {
     let (failed, unlogged) = (Cell::new(false), RefCell::new(RowChanges::none()));
-    let mut tables = Tables::open(transaction, &unlogged, monitor, &failed)?;
+    // Rows only: what the records name in the file of old blocks is there.
+    let no_file = AncientBatch::new(Arc::new(AncientFile::in_memory()));
+    let mut tables = Tables::open(transaction, &unlogged, &no_file, monitor, &failed)?;
     for record in records {
         let bytes = log.read_changes(record)?;
         for change in row_changes(&bytes) {
@@ -276,47 +300,17 @@ fn commit_in_memory(monitor: &CallMonitor, mut transaction: WriteTransaction) ->
     })
 }
 
-/// The database's position in its log; `None` in a database that an older program made.
-fn read_position(database: &Database, monitor: &CallMonitor) -> Result<Option<LogPosition>, StoreError> {
+/// The database's position in its log.
+fn read_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
     let read = || -> Result<_, redb::Error> {
-        let table = match database.begin_read()?.open_table(LOG_POSITION) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            table => table?,
-        };
+        let table = database.begin_read()?.open_table(LOG_POSITION)?;
         let row = table.get(())?.map(|row| row.value());
         Ok(row.map(|(database, sequence)| LogPosition { database, sequence }))
     };
-    monitor.run(read)
-}
-
-/// Gives a database that an older program made an id, durably.
-fn begin_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
-    let position = LogPosition::begin();
-    let transaction = monitor.run_transaction(|| database.begin_write())?;
-    write_position(monitor, &transaction, position)?;
-    commit_durably(monitor, transaction)?;
-    Ok(position)
-}
-
-/// Makes the tables that a database of an older program lacks, durably, and lists its side blocks.
-fn make_missing_tables(database: &Database, monitor: &CallMonitor) -> Result<(), StoreError> {
-    let missing = || -> Result<_, redb::Error> {
-        let found: Vec<_> = database.begin_read()?.list_tables()?.collect();
-        let is_missing = |table: &TableId| found.iter().all(|one| one.name() != table.name());
-        Ok(TableId::ALL.into_iter().filter(is_missing).collect::<Vec<_>>())
-    };
-    let missing = monitor.run(missing)?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let transaction = monitor.run_transaction(|| database.begin_write())?;
-    let (failed, unlogged) = (Cell::new(false), RefCell::new(RowChanges::none()));
-    let mut tables = Tables::open(&transaction, &unlogged, monitor, &failed)?;
-    if missing.contains(&TableId::SideBlockList) {
-        tables.list_all_side_blocks()?;
-    }
-    drop(tables);
-    commit_durably(monitor, transaction)
+    monitor.run(read)?.ok_or_else(|| StoreError::DamagedAtOpening {
+        path: monitor.path.clone(),
+        what: "the row with its position in the write-ahead log is missing".to_owned(),
+    })
 }
 
 /// Writes the row with the position.

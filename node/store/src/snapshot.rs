@@ -10,6 +10,7 @@ use primitives::B256;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
+use crate::ancient::{AncientFile, AncientReaders};
 use crate::blocks::{BlockReads, HeaderRecord};
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
@@ -23,6 +24,9 @@ pub struct Snapshot {
     head: OnceLock<Option<HeadBlock>>,
     transaction: redb::ReadTransaction,
     monitor: Arc<CallMonitor>,
+    ancient: Arc<AncientFile>,
+    /// Keeps the old blocks that the snapshot names in the file.
+    _readers: AncientReaders,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -54,8 +58,16 @@ pub struct TableStats {
 }
 
 impl Snapshot {
-    pub(crate) fn new(transaction: redb::ReadTransaction, monitor: Arc<CallMonitor>) -> Self {
+    /// `readers` were taken from `ancient` before `transaction` began.
+    pub(crate) fn new(
+        transaction: redb::ReadTransaction,
+        monitor: Arc<CallMonitor>,
+        ancient: Arc<AncientFile>,
+        readers: AncientReaders,
+    ) -> Self {
         Self {
+            ancient,
+            _readers: readers,
             tables: Default::default(),
             head: OnceLock::new(),
             transaction,
@@ -148,5 +160,9 @@ impl Source for Snapshot {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         rows::scan(&self.monitor, self.table(table)?, low, visit)
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        &self.ancient
     }
 }

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::ancient::AncientFile;
 use crate::{StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.
@@ -45,6 +46,9 @@ pub trait Source {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
+    /// The file with the old blocks that the rows name.
+    fn ancient_file(&self) -> &AncientFile;
+
     /// A copy of the value under `key`; `None` if there is no such row.
     ///
     /// # Errors
@@ -82,6 +86,10 @@ impl<S: Source> Source for std::sync::Arc<S> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         (**self).scan(table, low, visit)
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        (**self).ancient_file()
     }
 }
 

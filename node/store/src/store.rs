@@ -12,7 +12,7 @@ use redb::Database;
 use crate::StoreError;
 use crate::batch::WriteBatch;
 use crate::database::SharedDatabase;
-use crate::medium::Medium;
+use crate::medium::StoreMedia;
 use crate::open::{CACHE_BYTES_DEFAULT, DatabaseLocation, FILE_NAME, StoreOptions, make_once};
 use crate::snapshot::Snapshot;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
@@ -55,23 +55,16 @@ impl Store {
         Self::open_at(DatabaseLocation::File(directory.join(FILE_NAME)), options)
     }
 
-    /// Opens the store whose database is on the medium `database` and whose write-ahead log is on
-    /// `log`. Makes a new one if `database` is empty.
+    /// Opens the store whose files are on `media`. Makes a new one if the medium of the database is
+    /// empty.
     ///
     /// # Errors
     /// As for [`Store::open`].
-    pub fn on_media(
-        database: Arc<dyn Medium>,
-        log: Arc<dyn Medium>,
-        options: &StoreOptions,
-    ) -> Result<Self, StoreError> {
-        let location = || DatabaseLocation::Given {
-            database: database.clone(),
-            log: log.clone(),
-        };
+    pub fn on_media(media: &StoreMedia, options: &StoreOptions) -> Result<Self, StoreError> {
+        let location = || DatabaseLocation::Given(media.clone());
         let failed = |source| StoreError::medium(location().path(), source);
-        if database.is_empty().map_err(failed)? {
-            let made = DatabaseLocation::create(database.clone(), options, location().path())?;
+        if media.database.is_empty().map_err(failed)? {
+            let made = DatabaseLocation::create(media.database.clone(), options, location().path())?;
             Self::without_log(location(), made, options).make_tables()?;
         }
         Self::open_at(location(), options)
@@ -144,8 +137,8 @@ impl Store {
     pub fn batch(&self) -> Result<WriteBatch, StoreError> {
         let permit = self.shared.wait_for_permit();
         self.shared.reopen_if_broken(&permit)?;
-        let transaction = self.shared.begin_write(&permit)?;
-        Ok(WriteBatch::new(transaction, permit))
+        let (transaction, ancient) = self.shared.begin_write(&permit)?;
+        Ok(WriteBatch::new(transaction, ancient, permit))
     }
 }
 

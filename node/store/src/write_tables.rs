@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use redb::{ReadableTableMetadata, Table, WriteTransaction};
 
+use crate::ancient::{AncientBatch, AncientFile};
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
@@ -27,6 +28,8 @@ pub struct Tables<'txn> {
     waiting: Option<WaitingRows>,
     /// What was written and removed, for the record in the write-ahead log.
     changes: &'txn RefCell<RowChanges>,
+    /// What the batch changes in the file of old blocks.
+    ancient: &'txn AncientBatch,
     monitor: &'txn CallMonitor,
     /// Set when a read or a write fails: the batch is then never committed.
     failed: &'txn Cell<bool>,
@@ -47,6 +50,7 @@ impl<'txn> Tables<'txn> {
     pub(crate) fn open(
         transaction: &'txn WriteTransaction,
         changes: &'txn RefCell<RowChanges>,
+        ancient: &'txn AncientBatch,
         monitor: &'txn CallMonitor,
         failed: &'txn Cell<bool>,
     ) -> Result<Self, StoreError> {
@@ -58,6 +62,7 @@ impl<'txn> Tables<'txn> {
             log_entries: Vec::new(),
             waiting: None,
             changes,
+            ancient,
             monitor,
             failed,
         })
@@ -66,6 +71,11 @@ impl<'txn> Tables<'txn> {
     /// From now on rows of the tables that allow it wait in memory.
     pub(crate) fn keep_waiting(&mut self) {
         self.waiting = Some(WaitingRows::default());
+    }
+
+    /// What the batch changes in the file of old blocks.
+    pub(crate) const fn ancient(&self) -> &'txn AncientBatch {
+        self.ancient
     }
 
     /// Marks the batch as failed if `result` is an error.
@@ -203,5 +213,9 @@ impl Source for Tables<'_> {
             None => rows::scan(monitor, stored, low, visit),
         };
         self.note_failure(scanned)
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        self.ancient.file()
     }
 }

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use rpc::types::data;
 use serde_json::{Value, json};
-use store::{Medium, Store, StoreOptions};
+use store::{Medium, Store, StoreMedia, StoreOptions};
 
 use crate::harness::Net;
 
-/// A disk in memory with the two files of a store. From some write on it has no space, until it
+/// A disk in memory with the files of a store. From some write on it has no space, until it
 /// gets some.
 #[derive(Debug, Default)]
 struct SmallDisk(Mutex<SmallDiskState>);
 
 #[derive(Debug, Default)]
 struct SmallDiskState {
-    files: [Vec<u8>; 2],
+    files: [Vec<u8>; 3],
     /// Number of writes, changes of the length and syncs so far.
     operations: u64,
     /// The number of the first operation without space.
@@ -87,13 +87,18 @@ impl Medium for SmallFile {
 /// whether the head was set back although an error was reported.
 fn set_back_without_space(at: u64) -> bool {
     let disk = Arc::new(SmallDisk::default());
-    let [database, log] = [0, 1].map(|index| {
+    let [database, log, blocks] = [0, 1, 2].map(|index| {
         Arc::new(SmallFile {
             disk: disk.clone(),
             index,
         })
     });
-    let store = Store::on_media(database, log, &StoreOptions::default()).expect("a good disk");
+    let media = StoreMedia {
+        database,
+        log,
+        blocks,
+    };
+    let store = Store::on_media(&media, &StoreOptions::default()).expect("a good disk");
     let net = Net::on(store);
     net.mine();
     let second = net.mine();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose names are compared.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -18,6 +18,7 @@ const FOLDERS: [&str; 11] = [
     "rpc/src",
     "rpc/inbound/src",
     "tests/src",
+    "tests/differential/src",
 ];
 
 /// The name of the type that a line declares. `None` if the line declares no type.

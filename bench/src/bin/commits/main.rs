@@ -14,8 +14,9 @@ use std::time::Instant;
 
 use bench::Failure;
 use chain::genesis::ensure_genesis;
+use chain::import::OldBlocks;
 use clap::Parser;
-use store::{BlockReads, FILE_NAME, Store, StoreOptions, TableId};
+use store::{BLOCKS_FILE_NAME, BlockReads, FILE_NAME, Store, StoreOptions, TableId};
 
 use transfers::TransferChain;
 
@@ -31,7 +32,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,8")]
     gib: Vec<u64>,
     /// Number of blocks of each kind
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 640)]
     blocks: u64,
     /// Transfers in a block that is not empty
     #[arg(long, default_value_t = 100)]
@@ -78,13 +79,23 @@ fn measure(options: &Options, path: &Path, gib: u64) -> Result<(), Failure> {
     ensure_genesis(&store, chain.spec())?;
     fill(&store, &path.join(FILE_NAME), gib << 30)?;
     for (name, transfers) in [("empty", 0), ("with transfers", options.transfers)] {
-        // The first blocks read what the others find in memory.
-        chain.import_blocks(&store, options.blocks / 10, transfers)?;
-        let before = (written_bytes()?, stored_bytes(&store)?);
+        // The first blocks read what the others find in memory. When they are old, each move of old
+        // blocks moves as many as were imported since the last one.
+        let OldBlocks { depth, step } = OldBlocks::default();
+        let first = (options.blocks / 10).max(depth + 2 * step);
+        chain.import_blocks(&store, first.next_multiple_of(step), transfers)?;
+        let before = (written_bytes()?, stored_bytes(&store, path)?);
         let mut times = chain.import_blocks(&store, options.blocks, transfers)?;
         let per_block = |bytes: u64| bytes as f64 / options.blocks as f64 / 1e3;
         let written = per_block(written_bytes()? - before.0);
-        let kept = per_block(stored_bytes(&store)? - before.1);
+        let kept = kept_bytes(&before.1, &stored_bytes(&store, path)?);
+        let by_table: Vec<_> = kept
+            .iter()
+            .map(|(name, bytes)| (*name, *bytes as f64 / options.blocks as f64 / 1e3))
+            .filter(|(_, kilobytes)| kilobytes.abs() >= 0.05)
+            .map(|(name, kilobytes)| format!("{name} {kilobytes:.1}"))
+            .collect();
+        let kept = kept.iter().map(|(_, bytes)| bytes).sum::<i64>() as f64 / options.blocks as f64 / 1e3;
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         times.sort_by(f64::total_cmp);
         let at = |part: usize| times[(times.len() - 1) * part / 100];
@@ -94,6 +105,7 @@ fn measure(options: &Options, path: &Path, gib: u64) -> Result<(), Failure> {
             at(99),
             at(100)
         );
+        println!("{:>5} kept KB: {}", "", by_table.join(", "));
     }
     drop(store);
     let started = Instant::now();
@@ -170,13 +182,26 @@ fn import_until_killed(options: &Options, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Bytes of all keys and values, without the filler.
-fn stored_bytes(store: &Store) -> Result<u64, Failure> {
+/// Bytes of the keys and values of each table, without the filler, and of the blocks file.
+fn stored_bytes(store: &Store, path: &Path) -> Result<Vec<(&'static str, u64)>, Failure> {
     let stats = store.snapshot()?.stats()?;
     let tables = stats
         .iter()
         .filter(|table| table.name != TableId::HashToCode.name());
-    Ok(tables.map(|table| table.stored_bytes).sum())
+    let mut bytes: Vec<_> = tables.map(|table| (table.name, table.stored_bytes)).collect();
+    bytes.push((
+        BLOCKS_FILE_NAME,
+        std::fs::metadata(path.join(BLOCKS_FILE_NAME))?.len(),
+    ));
+    Ok(bytes)
+}
+
+/// How many bytes more there are in each part.
+fn kept_bytes(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> Vec<(&'static str, i64)> {
+    let parts = before.iter().zip(after);
+    parts
+        .map(|((name, before), (_, after))| (*name, *after as i64 - *before as i64))
+        .collect()
 }
 
 /// Bytes that this process has given to the disk so far, whole pages of the system's cache.

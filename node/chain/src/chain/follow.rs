@@ -21,6 +21,10 @@ use crate::view::View;
 /// The most side blocks that are remembered as uncle candidates.
 const UNCLE_CANDIDATES_MAX: usize = 16;
 
+/// With the block that brings so many transactions back to the pool, a reorganization ends to bring
+/// any back. The pool has space for fewer.
+const RETURNING_MAX: usize = 65_536;
+
 /// Side blocks that may become uncles of the next block.
 #[derive(Debug, Default)]
 pub(super) struct UncleCandidates {
@@ -303,6 +307,9 @@ impl ChainInner {
         };
         let mut returning = Vec::new();
         for id in reverted.iter().rev() {
+            if returning.len() >= RETURNING_MAX {
+                break;
+            }
             let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
                 continue;
             };

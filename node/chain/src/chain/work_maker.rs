@@ -1,7 +1,6 @@
 //! The work maker: a thread that gives the work manager a new unsealed block when head, pool,
 //! uncle candidates or settings change.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -99,12 +98,10 @@ impl ChainInner {
         if now < earliest {
             return Ok(earliest - now);
         }
-        let block = self.build_block(&view, now.as_secs())?;
+        let block = self.build_block(&view, now.as_secs())?.block;
         // If the head has moved meanwhile, this work is stale, and the next round makes other work.
         if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(inputs.head)
-            && self
-                .work
-                .publish(Some(SealingWork::new(&self.spec, Arc::new(block))))
+            && self.work.publish(Some(SealingWork::new(&self.spec, block)))
         {
             *published = Some(PublishedWork {
                 inputs,

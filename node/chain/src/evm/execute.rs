@@ -111,6 +111,12 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         }
     }
 
+    /// For blocks made here: a transaction that only a large machine could execute is refused with
+    /// an error. In blocks of others it is executed.
+    pub(crate) const fn refuse_large_memory(&mut self) {
+        self.evm.ctx.chain.create2.refuses_large_memory = true;
+    }
+
     /// The spec whose rules the block is executed by.
     pub const fn spec(&self) -> &'b ChainSpec {
         self.spec

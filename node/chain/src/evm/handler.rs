@@ -6,6 +6,7 @@
 
 use std::marker::PhantomData;
 
+use revm::bytecode::Bytecode;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::context_interface::JournalTr;
@@ -13,7 +14,7 @@ use revm::context_interface::journaled_state::account::JournaledAccountTr;
 use revm::handler::{EthFrame, EvmTr, FrameInitOrResult, FrameResult, Handler, ItemOrResult, MainnetHandler};
 use revm::inspector::handler::{frame_end, frame_start};
 use revm::inspector::{Inspector, InspectorEvmTr};
-use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter::{EthInterpreter, ExtBytecode};
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
     CallInput, CallInputs, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
@@ -190,12 +191,13 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
         evm: &mut ChainEvm<DB, I>,
         mut init: FrameInit,
     ) -> Result<Option<FrameResult>, EVMError<StateError>> {
-        evm.ctx.chain.begin_frame(init.depth);
+        evm.ctx.chain.returns.begin_frame(init.depth);
         let depth = init.depth;
-        let (mut created, mut listed_call) = (None, None);
+        let (mut created, mut listed_call, mut known_code) = (None, None, None);
         let logs_before = evm.ctx.journaled_state.logs().len();
         match &mut init.frame_input {
             FrameInput::Create(inputs) => {
+                let code = self.know_init_code(evm, inputs)?;
                 if let Some(mut result) = storage_collision(evm, inputs)? {
                     if self.inspects {
                         let (context, inspector) = evm.ctx_inspector();
@@ -204,6 +206,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
                     }
                     return Ok(Some(result));
                 }
+                known_code = code;
             }
             FrameInput::Call(inputs) => {
                 redirect_delegated_transfer(evm, inputs)?;
@@ -221,6 +224,9 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
             evm.frame_init(init)?
         };
         let ItemOrResult::Result(mut result) = started else {
+            if let Some(code) = known_code {
+                evm.frame_stack.get().interpreter.bytecode = ExtBytecode::new(code);
+            }
             return Ok(None);
         };
         if result.instruction_result().is_ok() {
@@ -236,6 +242,27 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
             }
         }
         Ok(Some(result))
+    }
+
+    /// Changes a CREATE2 so that revm neither hashes nor analyses its code, and returns the code to
+    /// run. Returns `None` for other creations, for those that fail at once, and where an inspector
+    /// is to see the creation as it is.
+    fn know_init_code(
+        &self,
+        evm: &mut ChainEvm<DB, I>,
+        inputs: &mut CreateInputs,
+    ) -> Result<Option<Bytecode>, StateError> {
+        let CreateScheme::Create2 { salt } = inputs.scheme() else {
+            return Ok(None);
+        };
+        if self.inspects || creator_nonce(evm, inputs)?.is_none() {
+            return Ok(None);
+        }
+        let (hash, code) = evm.ctx.chain.create2.init_code(inputs.init_code());
+        let address = inputs.caller().create2(salt.to_be_bytes::<32>(), hash);
+        inputs.set_init_code(Bytes::new());
+        inputs.set_scheme(CreateScheme::Custom { address });
+        Ok(Some(code))
     }
 
     /// Asks the contract `list` whether `caller` may send notices. The frame that asks is of the
@@ -408,6 +435,18 @@ fn redirect_delegated_transfer<DB: StorageProbe, I>(
     Ok(())
 }
 
+/// The creator's nonce; `None` if the creation fails before the address matters.
+fn creator_nonce<DB: StorageProbe, I>(
+    evm: &mut ChainEvm<DB, I>,
+    inputs: &CreateInputs,
+) -> Result<Option<u64>, StateError> {
+    let journal = &mut evm.ctx.journaled_state;
+    let creator = &journal.load_account(inputs.caller())?.data.info;
+    let (nonce, lacks_balance) = (creator.nonce, creator.balance < inputs.value());
+    let fails = lacks_balance || nonce == u64::MAX || journal.depth() > CALL_STACK_LIMIT as usize;
+    Ok((!fails).then_some(nonce))
+}
+
 /// The result of a creation at an address that has storage: the creator's nonce grows by 1 and all
 /// gas is burned, as at an address with code.
 ///
@@ -417,12 +456,10 @@ fn storage_collision<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     inputs: &CreateInputs,
 ) -> Result<Option<FrameResult>, StateError> {
-    let journal = &mut evm.ctx.journaled_state;
-    let creator = &journal.load_account(inputs.caller())?.data.info;
-    let (nonce, lacks_balance) = (creator.nonce, creator.balance < inputs.value());
-    if lacks_balance || nonce == u64::MAX || journal.depth() > CALL_STACK_LIMIT as usize {
+    let Some(nonce) = creator_nonce(evm, inputs)? else {
         return Ok(None);
-    }
+    };
+    let journal = &mut evm.ctx.journaled_state;
     let address = inputs.created_address(nonce);
     let account = journal.load_account(address)?.data;
     let (created, occupied) = (

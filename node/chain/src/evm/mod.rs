@@ -10,9 +10,11 @@
 //! | how is one transaction run? | `handler`, `refund` |
 //! | what do precompiled contracts do? | [`precompiles`] |
 //! | which opcodes call subroutines? | `subroutines` |
+//! | what does CREATE2 cost, and what does it cost this node? | `create2` |
 //! | how does the system transaction run without gas? | `unmetered` |
 //! | when is a call stopped? | `deadline`, `quick_call` |
 
+mod create2;
 pub(crate) mod deadline;
 pub mod execute;
 pub(crate) mod handler;
@@ -22,28 +24,24 @@ pub(crate) mod refund;
 mod subroutines;
 mod unmetered;
 
-use primitives::{Address, Bytes, Header, U256};
+use primitives::{Address, Header, U256};
 use revm::Database;
 use revm::bytecode::opcode;
 use revm::context::TxEnv;
 use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
+use revm::context_interface::Host;
 use revm::context_interface::cfg::gas_params::{GasId, GasParams};
-use revm::context_interface::{CreateScheme, Host};
 use revm::handler::EthFrame;
 use revm::handler::instructions::EthInstructions;
 use revm::inspector::NoOpInspector;
 use revm::interpreter::instructions::system::copy_cost_and_memory_resize;
 use revm::interpreter::instructions::{Instruction, host};
 use revm::interpreter::interpreter::EthInterpreter;
-use revm::interpreter::interpreter_types::{
-    InputsTr, LoopControl, MemoryTr, ReturnData, RuntimeFlag, StackTr,
-};
-use revm::interpreter::{
-    CreateInputs, FrameInput, InstructionContext, InstructionExecResult, InstructionResult,
-    InterpreterAction, InterpreterTypes,
-};
+use revm::interpreter::interpreter_types::{InputsTr, MemoryTr, ReturnData, StackTr};
+use revm::interpreter::{InstructionContext, InstructionExecResult, InstructionResult, InterpreterTypes};
 use revm::primitives::hardfork::SpecId;
 
+use crate::evm::create2::{Create2Context, create2};
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
 use crate::evm::subroutines::{
     BEGINSUB, BEGINSUB_GAS, JUMPSUB, JUMPSUB_GAS, RETURNSUB, RETURNSUB_GAS, ReturnStacks, begin_sub,
@@ -64,16 +62,21 @@ const SLOAD_GAS: u64 = 200;
 const SSTORE_SET_GAS: u64 = 20_000;
 /// Gas of an SSTORE that changes a slot that was not zero.
 const SSTORE_RESET_GAS: u64 = 5000;
-/// On the public network CREATE2 expands memory without charging for it. This node refuses more
-/// than this, so that a transaction cannot exhaust the machine's memory.
-const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
 /// The key of the mark that [`mark_existing`] makes.
 const EXISTS_MARK: U256 = U256::ZERO;
 
-/// The context of the EVM: block, transaction, rules, journaled state, return addresses of
-/// subroutines.
-pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ReturnStacks>;
+/// The context of the EVM: block, transaction, rules, journaled state, and what the public
+/// network's opcodes need.
+pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, OpcodeContext>;
+
+/// What the public network's opcodes keep beside revm's context.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpcodeContext {
+    /// Return addresses of subroutines.
+    pub(crate) returns: ReturnStacks,
+    pub(crate) create2: Create2Context,
+}
 
 /// revm as this chain runs it.
 pub(crate) type ChainEvm<DB, INSP = NoOpInspector> = Evm<
@@ -180,7 +183,11 @@ fn instructions<DB: Database>(
 ) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     match rules {
-        BlockRules::Moac { fuxi, .. } => {
+        BlockRules::Moac {
+            fuxi,
+            create2_by_word,
+            ..
+        } => {
             let extcodesize = if spec.notify_scs_always_exists {
                 Instruction::new(extcodesize::<true, _, _>)
             } else {
@@ -192,7 +199,9 @@ fn instructions<DB: Database>(
             if fuxi {
                 table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
                 table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
-                table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+                if !create2_by_word {
+                    table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+                }
                 // The public node has a price for this opcode, but does not mark it as valid.
                 table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
                 table.insert_instruction(BEGINSUB, Instruction::new(begin_sub), BEGINSUB_GAS);
@@ -349,56 +358,6 @@ fn selfdestruct<IT: InterpreterTypes, DB: Database>(
         mark_existing(host, beneficiary);
     }
     result
-}
-
-/// CREATE2 for a flat 32,000 gas. Neither memory nor the hash of the code is charged.
-fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
-    context: InstructionContext<'_, H, IT>,
-) -> InstructionExecResult {
-    let InstructionContext { interpreter, host } = context;
-    if interpreter.runtime_flag.is_static() {
-        return Err(InstructionResult::StateChangeDuringStaticCall);
-    }
-    let Some([value, offset, length, salt]) = interpreter.stack.popn() else {
-        return Err(InstructionResult::StackUnderflow);
-    };
-    if !interpreter
-        .gas
-        .record_regular_cost(host.gas_params().create_cost())
-    {
-        return Err(InstructionResult::OutOfGas);
-    }
-    let mut code = Bytes::new();
-    if !length.is_zero() {
-        let (Ok(offset), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) else {
-            return Err(InstructionResult::InvalidOperandOOG);
-        };
-        let end = offset
-            .checked_add(length)
-            .filter(|end| *end <= CREATE2_MEMORY_BYTES_MAX)
-            .ok_or(InstructionResult::MemoryLimitOOG)?;
-        if end > interpreter.memory.size() {
-            let words = end.div_ceil(32);
-            interpreter.memory.resize(words * 32);
-            // This memory was not charged. A later instruction that needs more is charged for the
-            // growth beyond this size only.
-            interpreter.gas.memory_mut().words_num = words;
-        }
-        code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
-    }
-    let own = interpreter.input.target_address();
-    let gas = host
-        .gas_params()
-        .call_stipend_reduction(interpreter.gas.remaining());
-    if !interpreter.gas.record_regular_cost(gas) {
-        return Err(InstructionResult::OutOfGas);
-    }
-    let reservoir = interpreter.gas.reservoir();
-    let inputs = CreateInputs::new(own, CreateScheme::Create2 { salt }, value, code, gas, reservoir);
-    interpreter
-        .bytecode
-        .set_action(InterpreterAction::NewFrame(FrameInput::Create(Box::new(inputs))));
-    Err(InstructionResult::Suspend)
 }
 
 /// The gas that a transaction with this input pays before any code runs.

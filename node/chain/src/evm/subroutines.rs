@@ -62,7 +62,7 @@ pub(super) fn jump_sub<IT: InterpreterTypes, DB: Database>(
     let Some([target]) = interpreter.stack.popn() else {
         return Err(InstructionResult::StackUnderflow);
     };
-    let returns = host.chain.of_frame(interpreter.input.depth());
+    let returns = host.chain.returns.of_frame(interpreter.input.depth());
     if returns.len() >= RETURN_STACK_MAX {
         return Err(InstructionResult::InvalidJump);
     }
@@ -81,7 +81,7 @@ pub(super) fn return_sub<IT: InterpreterTypes, DB: Database>(
     context: InstructionContext<'_, EvmContext<DB>, IT>,
 ) -> InstructionExecResult {
     let InstructionContext { interpreter, host } = context;
-    let returns = host.chain.of_frame(interpreter.input.depth());
+    let returns = host.chain.returns.of_frame(interpreter.input.depth());
     let back = returns.pop().ok_or(InstructionResult::InvalidJump)?;
     interpreter.bytecode.absolute_jump(back);
     Ok(())

@@ -11,9 +11,12 @@
 //! rules from there at every start.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, U256, hex};
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::spec::{
@@ -59,13 +62,14 @@ pub struct GenesisFile {
 }
 
 /// Keys of the forks of the public network's family. A file with one of them is of that family.
-const MOAC_FORK_KEYS: [&str; 6] = [
+const MOAC_FORK_KEYS: [&str; 7] = [
     "panguBlock",
     "nuwaBlock",
     "fuxiBlock",
     "enableFuxiPrecompiled",
     "enableClassicTx",
     "diffBombDefuseBlock",
+    "create2PerWordBlock",
 ];
 
 /// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
@@ -90,14 +94,21 @@ impl ChainSpec {
     /// # Errors
     /// [`GenesisFileError`] for the first value that cannot be read.
     pub fn from_genesis_file(name: &str, text: &str) -> Result<GenesisFile, GenesisFileError> {
-        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| GenesisFileError::Json {
+        let json_error = |error: serde_json::Error| GenesisFileError::Json {
             line: error.line(),
             column: error.column(),
             reason: error.to_string(),
-        })?;
+        };
+        let mut raw: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(json_error)?;
+        // There may be a million accounts, so they are read one by one.
+        let alloc = raw.remove("alloc");
+        let top = raw.into_iter().map(|(key, value)| {
+            let value = serde_json::from_str(value.get()).map_err(json_error)?;
+            Ok((key, value))
+        });
         let mut top = GenesisFields {
             path: String::new(),
-            map: top,
+            map: top.collect::<Result<_, _>>()?,
         };
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
@@ -115,7 +126,7 @@ impl ChainSpec {
         } else {
             ethereum_forks(&mut config)?
         };
-        let genesis = genesis(&mut top)?;
+        let genesis = genesis(&mut top, alloc)?;
         let spec = Self {
             name: name.to_owned(),
             chain_id,
@@ -187,6 +198,8 @@ fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileErro
             "0, since the rules before Pangu are not supported",
         ));
     }
+    // The public node does not know this key, so a file without it has the public network's price.
+    let create2_by_word = config.number("create2PerWordBlock")?;
     let mut fork = |key| Ok(Some(config.number(key)?.unwrap_or(0)));
     Ok(ChainFamily::Moac(MoacForks {
         pangu: fork("panguBlock")?,
@@ -195,6 +208,7 @@ fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileErro
         precompiles: fork("enableFuxiPrecompiled")?,
         classic_transactions: fork("enableClassicTx")?,
         bomb_defused: fork("diffBombDefuseBlock")?,
+        create2_by_word,
     }))
 }
 
@@ -236,7 +250,7 @@ fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFile
     }))
 }
 
-fn genesis(top: &mut GenesisFields) -> Result<Genesis, GenesisFileError> {
+fn genesis(top: &mut GenesisFields, alloc: Option<&RawValue>) -> Result<Genesis, GenesisFileError> {
     let difficulty = top
         .uint("difficulty")?
         .ok_or_else(|| GenesisFileError::Missing("difficulty".to_owned()))?;
@@ -250,30 +264,6 @@ fn genesis(top: &mut GenesisFields) -> Result<Genesis, GenesisFileError> {
         expected: "a number of at most 8 bytes",
     })?;
     top.map.remove("number");
-    let mut alloc = BTreeMap::new();
-    let accounts = top.object("alloc")?;
-    for (text, value) in accounts.map {
-        let key = format!("alloc.{text}");
-        let address = address(&text).ok_or_else(|| GenesisFileError::Value {
-            key: key.clone(),
-            got: text.clone(),
-            expected: "an address of 20 bytes in hex",
-        })?;
-        let Value::Object(map) = value else {
-            return Err(GenesisFileError::Value {
-                key,
-                got: value.to_string(),
-                expected: "an object",
-            });
-        };
-        alloc.insert(
-            address,
-            account(GenesisFields {
-                path: format!("{key}."),
-                map,
-            })?,
-        );
-    }
     Ok(Genesis {
         difficulty,
         gas_limit,
@@ -287,8 +277,77 @@ fn genesis(top: &mut GenesisFields) -> Result<Genesis, GenesisFileError> {
         mix_hash: top.fixed::<32>("mixHash")?.map(B256::from).unwrap_or_default(),
         parent_hash: top.fixed::<32>("parentHash")?.map(B256::from).unwrap_or_default(),
         pow_nonce,
-        alloc,
+        alloc: alloc.map(accounts).transpose()?.unwrap_or_default(),
+        state_root: top.fixed::<32>("stateRoot")?.map(B256::from),
     })
+}
+
+/// Reads the accounts of block 0, one by one.
+fn accounts(raw: &RawValue) -> Result<BTreeMap<Address, GenesisAccount>, GenesisFileError> {
+    /// Collects accounts until the end or the first that is wrong.
+    struct Accounts {
+        alloc: BTreeMap<Address, GenesisAccount>,
+        error: Option<GenesisFileError>,
+    }
+    impl<'de> Visitor<'de> for &mut Accounts {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                match named_account(&key, value) {
+                    Ok((address, account)) => drop(self.alloc.insert(address, account)),
+                    Err(error) => {
+                        self.error = Some(error);
+                        return Err(A::Error::custom("an account is wrong"));
+                    }
+                }
+            }
+            Ok(())
+        }
+    }
+    let text = raw.get();
+    if text == "null" {
+        return Ok(BTreeMap::new());
+    }
+    let mut all = Accounts {
+        alloc: BTreeMap::new(),
+        error: None,
+    };
+    let read = serde_json::Deserializer::from_str(text).deserialize_map(&mut all);
+    match (read, all.error) {
+        (Ok(()), _) => Ok(all.alloc),
+        (Err(_), Some(error)) => Err(error),
+        (Err(_), None) => Err(GenesisFileError::Value {
+            key: "alloc".to_owned(),
+            got: text.to_owned(),
+            expected: "an object",
+        }),
+    }
+}
+
+/// An account of block 0 under its key in the file.
+fn named_account(text: &str, value: Value) -> Result<(Address, GenesisAccount), GenesisFileError> {
+    let key = format!("alloc.{text}");
+    let Some(address) = address(text) else {
+        return Err(GenesisFileError::Value {
+            key,
+            got: text.to_owned(),
+            expected: "an address of 20 bytes in hex",
+        });
+    };
+    let Value::Object(map) = value else {
+        return Err(GenesisFileError::Value {
+            key,
+            got: value.to_string(),
+            expected: "an object",
+        });
+    };
+    let path = format!("{key}.");
+    Ok((address, account(GenesisFields { path, map })?))
 }
 
 fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError> {
@@ -372,12 +431,13 @@ impl GenesisFields {
     }
 
     fn object(&mut self, key: &str) -> Result<Self, GenesisFileError> {
+        let map = match self.map.remove(key) {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(map)) => map,
+            Some(other) => return Err(self.wrong(key, &other, "an object")),
+        };
         let path = format!("{}{key}.", self.path);
-        let map = self.take(key, "an object", |value| value.as_object().cloned())?;
-        Ok(Self {
-            path,
-            map: map.unwrap_or_default(),
-        })
+        Ok(Self { path, map })
     }
 
     /// The paths of the keys that were not read.
@@ -468,8 +528,15 @@ mod tests {
             ];
             let at_first = all.iter().filter(|fork| **fork == Some(first)).count();
             let at_0 = all.iter().filter(|fork| **fork == Some(0)).count();
-            let expected = if first == 0 { (6, 6) } else { (1, 5) };
+            let expected = match key {
+                "panguBlock" => (6, 6),
+                // No block of the public network has this rule, so a key left out means never.
+                "create2PerWordBlock" => (0, 6),
+                _ => (1, 5),
+            };
             assert_eq!((at_first, at_0), expected, "{key}");
+            let priced_from = (key == "create2PerWordBlock").then_some(7);
+            assert_eq!(forks.create2_by_word, priced_from, "{key}");
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
         }
         // In Ethereum's family a fork that is left out is never active.

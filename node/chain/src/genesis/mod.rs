@@ -1,5 +1,6 @@
 //! Block 0: it is made from a spec, written once, and compared at each later start.
 
+mod accounts;
 pub mod file;
 pub mod record;
 
@@ -8,7 +9,6 @@ use store::{BlockBody, BlockReads, HeaderRecord, Source, Store, StoreError, Tabl
 
 use crate::genesis::record::{RecordError, SpecRecord};
 use crate::spec::{ChainSpec, Genesis};
-use crate::state::{BlockState, StateUpdate};
 
 /// Why a store cannot be used for a chain.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,16 @@ pub enum GenesisError {
         /// The network's name.
         name: String,
         /// Hash of the network's block 0.
+        expected: B256,
+    },
+    /// The genesis file names a state root that is not that of its accounts.
+    #[error("state root of the accounts of block 0 of {name}: got {got}, expected {expected}")]
+    StateRoot {
+        /// The spec's name.
+        name: String,
+        /// State root of the accounts.
+        got: B256,
+        /// The state root that the file names.
         expected: B256,
     },
     /// The genesis file gives another block 0 than the network has.
@@ -85,29 +95,32 @@ pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisEr
     if let (Some(got), Some(expected)) = (stored, spec.genesis_hash) {
         return compare(got, expected, spec);
     }
-    let (header, update) = build(spec)?;
+    let header = genesis_header(spec);
     let expected = header.hash();
     if let Some(got) = stored {
         return compare(got, expected, spec);
     }
     check_expected(spec, expected)?;
-    write(store, header, update, None)?;
+    check_accounts(spec)?;
+    write(store, spec, header, None)?;
     Ok(expected)
 }
 
 /// Initialises a store for the network that `record` describes; `spec` is the record's spec.
 ///
 /// An empty store gets block 0 and the record. A store in use must have the same block 0; its
-/// record is replaced, and so its rules may change, but only those of blocks above the head.
+/// record is replaced, and so its rules may change, but only those of blocks above the head. The
+/// stored record has the rules and the state root of block 0, but not its accounts.
 ///
 /// # Errors
 /// [`GenesisError`] if block 0 is not that of the network, or if the store holds another chain or
 /// fails. Then nothing was changed.
 pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Result<Initialised, GenesisError> {
-    let (header, update) = build(spec)?;
+    let header = genesis_header(spec);
     let (hash, state_root) = (header.hash(), header.state_root);
     check_expected(spec, hash)?;
-    let row = record.encode()?;
+    check_accounts(spec)?;
+    let row = record.clone().without_accounts(state_root)?.encode()?;
     let snapshot = store.snapshot()?;
     let stored = snapshot.canonical_hash(0)?;
     if let Some(got) = stored {
@@ -123,7 +136,7 @@ pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Resul
         batch.write(|tables| tables.put(TableId::Meta, meta_key::SPEC, &row))?;
         batch.commit()?;
     } else {
-        write(store, header, update, Some(&row))?;
+        write(store, spec, header, Some(&row))?;
     }
     Ok(Initialised {
         hash,
@@ -135,10 +148,12 @@ pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Resul
 /// The header of block 0 of `spec`, compared with the hash that the spec gives for it, if any.
 ///
 /// # Errors
-/// [`GenesisError`] if the hash differs, for example because the accounts are missing.
+/// [`GenesisError`] if the hash differs, or the accounts are missing or are not those of the state
+/// root that the spec gives.
 pub fn checked_genesis_header(spec: &ChainSpec) -> Result<Header, GenesisError> {
-    let header = genesis_header(spec)?;
+    let header = genesis_header(spec);
     check_expected(spec, header.hash())?;
+    check_accounts(spec)?;
     Ok(header)
 }
 
@@ -181,17 +196,26 @@ fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
     }
 }
 
-/// Writes block 0, and the record of its spec if there is one, in one transaction.
-fn write(
-    store: &Store,
-    header: Header,
-    update: StateUpdate,
-    record: Option<&[u8]>,
-) -> Result<(), StoreError> {
+/// Compares the accounts of block 0 with the state root that the spec gives, if it gives one.
+fn check_accounts(spec: &ChainSpec) -> Result<(), GenesisError> {
+    let Some(expected) = spec.genesis.state_root else {
+        return Ok(());
+    };
+    let got = accounts::state_root(&spec.genesis);
+    if got == expected {
+        return Ok(());
+    }
+    let name = spec.name.clone();
+    Err(GenesisError::StateRoot { name, got, expected })
+}
+
+/// Writes block 0, and the record of its spec if there is one, in one transaction. The accounts of
+/// `spec` must be those of `header`.
+fn write(store: &Store, spec: &ChainSpec, header: Header, record: Option<&[u8]>) -> Result<(), StoreError> {
     let hash = header.hash();
     let batch = store.batch()?;
     batch.write(|tables| {
-        update.write(tables, 0)?;
+        accounts::write(tables, &spec.genesis, header.state_root)?;
         let total_difficulty = header.difficulty;
         let block = HeaderRecord {
             header,
@@ -209,25 +233,14 @@ fn write(
     batch.commit()
 }
 
-/// The header of block 0 of `spec`.
-///
-/// # Errors
-/// [`StoreError`] only if the store in memory fails, which is used to compute the state root.
-pub fn genesis_header(spec: &ChainSpec) -> Result<Header, StoreError> {
-    Ok(build(spec)?.0)
-}
-
-/// Builds the header and the state of block 0.
-fn build(spec: &ChainSpec) -> Result<(Header, StateUpdate), StoreError> {
-    let scratch = Store::in_memory()?;
-    scratch.batch()?.write(|tables| {
-        let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
-        for (address, account) in &spec.genesis.alloc {
-            state.set_account(*address, account)?;
-        }
-        let update = state.update().map_err(|error| error.0)?;
-        Ok((header(&spec.genesis, update.root), update))
-    })
+/// The header of block 0 of `spec`. Without a state root in the spec, the root of all accounts is
+/// computed.
+pub fn genesis_header(spec: &ChainSpec) -> Header {
+    let genesis = &spec.genesis;
+    let state_root = genesis
+        .state_root
+        .unwrap_or_else(|| accounts::state_root(genesis));
+    header(genesis, state_root)
 }
 
 fn header(genesis: &Genesis, state_root: B256) -> Header {
@@ -260,7 +273,7 @@ mod tests {
         let spec = ChainSpec::dev();
         let hash = ensure_genesis(&store, &spec).unwrap();
         assert_eq!(ensure_genesis(&store, &spec).unwrap(), hash);
-        assert_eq!(genesis_header(&spec).unwrap().hash(), hash);
+        assert_eq!(genesis_header(&spec).hash(), hash);
         let mut other = spec;
         other.genesis.timestamp = 1;
         let error = ensure_genesis(&store, &other).unwrap_err();
@@ -274,10 +287,7 @@ mod tests {
         "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"}}}"#;
 
     fn init(store: &Store, text: &str) -> Result<Initialised, GenesisError> {
-        let record = SpecRecord::File {
-            name: "mine".to_owned(),
-            genesis_file: text.to_owned(),
-        };
+        let record = SpecRecord::file("mine", text);
         initialise(store, &record.spec()?.spec, &record)
     }
 
@@ -303,7 +313,36 @@ mod tests {
             "{error}"
         );
         let stored = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
-        assert_eq!(stored.spec().unwrap().spec, spec);
+        // The record has the same rules and the same block 0, without the accounts.
+        let stored_spec = stored.spec().unwrap().spec;
+        assert_eq!(stored_spec.differs_from(&spec), None);
+        assert!(stored_spec.genesis.alloc.is_empty());
+        assert_eq!(genesis_header(&stored_spec).hash(), first.hash);
+        assert_eq!(ensure_genesis(&store, &stored_spec).unwrap(), first.hash);
+        assert!(stored.is_of_file(FILE.as_bytes()));
+        assert!(!stored.is_of_file(FILE.replace('9', "8").as_bytes()));
+        // It does not start another store.
+        let error = ensure_genesis(&Store::in_memory().unwrap(), &stored_spec).unwrap_err();
+        assert!(
+            matches!(error, GenesisError::StateRoot { got: EMPTY_ROOT, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_state_root_in_a_file_must_be_that_of_its_accounts() {
+        let store = Store::in_memory().unwrap();
+        let root = init(&store, FILE).unwrap().state_root;
+        let with_root =
+            |root: B256| FILE.replace("\"alloc\"", &format!("\"stateRoot\": \"{root}\", \"alloc\""));
+        assert!(!init(&store, &with_root(root)).unwrap().fresh);
+        let other = Store::in_memory().unwrap();
+        let error = init(&other, &with_root(B256::repeat_byte(5))).unwrap_err();
+        assert!(
+            matches!(error, GenesisError::StateRoot { got, .. } if got == root),
+            "{error}"
+        );
+        assert_eq!(other.snapshot().unwrap().head().unwrap(), None);
     }
 
     #[test]
@@ -316,7 +355,7 @@ mod tests {
         );
         init(&store, &later).unwrap();
         let record = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
-        assert!(matches!(record, SpecRecord::File { genesis_file, .. } if genesis_file == later));
+        assert!(record.is_of_file(later.as_bytes()));
         let batch = store.batch().unwrap();
         let to_block = |number| {
             batch

@@ -1,9 +1,15 @@
 //! The record of a data directory's network.
 //!
-//! It is written with block 0. So a restart uses the same rules without the genesis file. This
-//! module knows specs and the text of genesis files; it knows neither files nor options.
+//! It is written with block 0. So a restart uses the same rules without the genesis file. The
+//! stored text of the file has the state root in the place of the accounts, so that a start does
+//! not read them. This module knows specs and the text of genesis files; it knows neither files nor
+//! options.
 
+use std::collections::BTreeMap;
+
+use primitives::{B256, hex, keccak256};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::genesis::file::{GenesisFile, GenesisFileError};
 use crate::spec::{ChainFamily, ChainIdChange, ChainSpec, EthereumForks, ForkBlock, MoacForks};
@@ -17,17 +23,28 @@ pub enum SpecRecord {
     Network {
         /// The network's name: `main`, `test` or `dev`.
         name: String,
-        /// Text of the genesis file with the accounts of block 0, if they are not built in.
+        /// Text of the genesis file with the accounts of block 0 or their state root, if they are
+        /// not built in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         genesis_file: Option<String>,
+        /// See [`Self::is_of_file`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_hash: Option<String>,
+        /// For the development network: the first block with [`MoacForks::create2_by_word`]. The
+        /// records of older chains have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        create2_per_word_block: ForkBlock,
     },
     /// A network that is described by a genesis file alone.
     #[serde(rename_all = "camelCase")]
     File {
         /// The network's name in logs.
         name: String,
-        /// Text of the genesis file.
+        /// Text of the genesis file, with the accounts or their state root.
         genesis_file: String,
+        /// See [`Self::is_of_file`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_hash: Option<String>,
     },
 }
 
@@ -54,7 +71,62 @@ impl SpecRecord {
         Self::Network {
             name: ChainSpec::dev().name,
             genesis_file: None,
+            file_hash: None,
+            create2_per_word_block: Some(0),
         }
+    }
+
+    /// The record of the built-in network `name`, whose block 0 is that of the text of a genesis
+    /// file.
+    pub fn network(name: &str, genesis_file: &str) -> Self {
+        Self::Network {
+            name: name.to_owned(),
+            file_hash: Some(text_hash(genesis_file.as_bytes())),
+            genesis_file: Some(genesis_file.to_owned()),
+            create2_per_word_block: None,
+        }
+    }
+
+    /// The record of the network that the text of a genesis file describes.
+    pub fn file(name: &str, genesis_file: &str) -> Self {
+        Self::File {
+            name: name.to_owned(),
+            file_hash: Some(text_hash(genesis_file.as_bytes())),
+            genesis_file: genesis_file.to_owned(),
+        }
+    }
+
+    /// Whether the record was made from a genesis file with exactly this text.
+    pub fn is_of_file(&self, text: &[u8]) -> bool {
+        let (Self::Network { file_hash, .. } | Self::File { file_hash, .. }) = self;
+        file_hash.as_ref().is_some_and(|hash| *hash == text_hash(text))
+    }
+
+    /// The name of the built-in network that this is the record of, if any.
+    pub fn network_name(&self) -> Option<&str> {
+        match self {
+            Self::Network { name, .. } => Some(name),
+            Self::File { .. } => None,
+        }
+    }
+
+    /// The record with the state root of block 0 in the place of its accounts.
+    ///
+    /// # Errors
+    /// [`RecordError::Decode`] if the text of the genesis file is not a JSON object.
+    pub fn without_accounts(mut self, state_root: B256) -> Result<Self, RecordError> {
+        let text = match &mut self {
+            Self::Network { genesis_file, .. } => genesis_file.as_mut(),
+            Self::File { genesis_file, .. } => Some(genesis_file),
+        };
+        if let Some(text) = text {
+            let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(text)?;
+            fields.remove("alloc");
+            let state_root = serde_json::value::to_raw_value(&state_root.to_string())?;
+            fields.insert("stateRoot", &state_root);
+            *text = serde_json::to_string(&fields)?;
+        }
+        Ok(self)
     }
 
     /// The stored form of the record.
@@ -80,9 +152,17 @@ impl SpecRecord {
     /// [`RecordError`] if the network's name is unknown or the genesis file cannot be read.
     pub fn spec(&self) -> Result<GenesisFile, RecordError> {
         match self {
-            Self::Network { name, genesis_file } => {
+            Self::Network {
+                name,
+                genesis_file,
+                create2_per_word_block,
+                ..
+            } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
+                if let ChainFamily::Moac(forks) = &mut spec.family {
+                    forks.create2_by_word = *create2_per_word_block;
+                }
                 let ignored_keys = match genesis_file {
                     Some(text) => {
                         let file = ChainSpec::from_genesis_file(name, text)?;
@@ -93,9 +173,16 @@ impl SpecRecord {
                 };
                 Ok(GenesisFile { spec, ignored_keys })
             }
-            Self::File { name, genesis_file } => Ok(ChainSpec::from_genesis_file(name, genesis_file)?),
+            Self::File {
+                name, genesis_file, ..
+            } => Ok(ChainSpec::from_genesis_file(name, genesis_file)?),
         }
     }
+}
+
+/// The hash of a genesis file's text, in hex.
+fn text_hash(text: &[u8]) -> String {
+    hex::encode(keccak256(text))
 }
 
 impl ChainSpec {
@@ -146,7 +233,7 @@ impl ChainSpec {
 }
 
 /// The forks that change rules.
-const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
+const fn moac(forks: &MoacForks) -> [ForkBlock; 7] {
     let MoacForks {
         pangu,
         nuwa,
@@ -154,6 +241,7 @@ const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
         precompiles,
         classic_transactions,
         bomb_defused,
+        create2_by_word,
     } = forks;
     [
         *pangu,
@@ -162,6 +250,7 @@ const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
         *precompiles,
         *classic_transactions,
         *bomb_defused,
+        *create2_by_word,
     ]
 }
 
@@ -222,14 +311,8 @@ mod tests {
     fn records_round_trip_and_give_their_spec() {
         let records = [
             SpecRecord::dev(),
-            SpecRecord::Network {
-                name: "main".to_owned(),
-                genesis_file: Some(FILE.to_owned()),
-            },
-            SpecRecord::File {
-                name: "mine".to_owned(),
-                genesis_file: FILE.to_owned(),
-            },
+            SpecRecord::network("main", FILE),
+            SpecRecord::file("mine", FILE),
         ];
         for record in &records {
             let row = record.encode().unwrap();
@@ -246,6 +329,36 @@ mod tests {
     }
 
     #[test]
+    fn accounts_give_way_to_their_root_and_all_else_stays() {
+        let text = FILE.replace(
+            "\"odd\": 1",
+            r#""alloc": {"0x0000000000000000000000000000000000000001": {"balance": "1"}}"#,
+        );
+        let record = SpecRecord::file("mine", &text);
+        let spec = record.spec().unwrap().spec;
+        let root = crate::genesis::genesis_header(&spec).state_root;
+        let short = record.clone().without_accounts(root).unwrap();
+        assert!(short.is_of_file(text.as_bytes()) && record.is_of_file(text.as_bytes()));
+        let mut expected = spec;
+        expected.genesis.alloc.clear();
+        expected.genesis.state_root = Some(root);
+        assert_eq!(short.spec().unwrap().spec, expected);
+        let again = short.clone().without_accounts(root).unwrap();
+        assert_eq!(again, short);
+        assert_eq!(
+            SpecRecord::dev().without_accounts(root).unwrap(),
+            SpecRecord::dev()
+        );
+        // Older chains of the development network keep their price of CREATE2.
+        let old_dev = SpecRecord::decode(br#"{"network":{"name":"dev"}}"#).unwrap();
+        let old_dev = old_dev.spec().unwrap().spec;
+        assert_eq!(old_dev.differs_from(&ChainSpec::dev()), Some(0));
+        // Records of earlier versions have no hash of the file.
+        let row = br#"{"file":{"name":"x","genesisFile":"{}"}}"#;
+        assert!(!SpecRecord::decode(row).unwrap().is_of_file(b"{}"));
+    }
+
+    #[test]
     fn other_bytes_are_errors() {
         for bad in ["", "{}", r#"{"network":{}}"#, r#"{"file":{"name":"x"}}"#] {
             assert!(SpecRecord::decode(bad.as_bytes()).is_err(), "{bad}");
@@ -255,10 +368,7 @@ mod tests {
             unknown.spec(),
             Err(RecordError::UnknownNetwork { got }) if got == "rope"
         ));
-        let bad_file = SpecRecord::File {
-            name: "x".to_owned(),
-            genesis_file: "{}".to_owned(),
-        };
+        let bad_file = SpecRecord::file("x", "{}");
         assert!(matches!(bad_file.spec(), Err(RecordError::File(_))));
     }
 
@@ -301,6 +411,11 @@ mod tests {
             r#""panguBlock": 0, "nuwaBlock": 4"#,
             r#""panguBlock": 0, "nuwaBlock": 5"#,
             Some(4),
+        );
+        check(
+            r#""panguBlock": 0, "create2PerWordBlock": 9"#,
+            r#""panguBlock": 0"#,
+            Some(9),
         );
         let changes = |list: &str| format!(r#""homesteadBlock": 0, "chainIdChanges": [{list}]"#);
         let change = |block: u64, id: u64| format!(r#"{{"block": {block}, "chainId": {id}}}"#);

@@ -15,6 +15,7 @@
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
+//! | 8. old blocks move into the blocks file | `move_old_blocks` | `old_blocks` |
 //! | 9. the transaction is committed | `run_parts`, `attempt_run` | `reorg`, `run` |
 //!
 //! Two callers take these steps:
@@ -44,6 +45,7 @@ mod fork_tree;
 mod header_chain;
 pub mod limits;
 mod linked_blocks;
+mod old_blocks;
 mod reorg;
 mod run;
 mod state_session;
@@ -56,6 +58,7 @@ pub use error::ImportError;
 pub(crate) use header_chain::best_header_id;
 pub use header_chain::{CheckedHeaders, ImportedHeaders};
 pub use limits::ForkLimits;
+pub use old_blocks::OldBlocks;
 pub use run::RunCost;
 
 use std::sync::Arc;
@@ -112,6 +115,7 @@ pub struct Importer {
     head_state: HeadStateCache,
     reader_hold: ReaderHold,
     limits: Arc<ForkLimits>,
+    old_blocks: OldBlocks,
 }
 
 impl Importer {
@@ -125,6 +129,7 @@ impl Importer {
             head_state: HeadStateCache::default(),
             reader_hold: ReaderHold::default(),
             limits: Arc::default(),
+            old_blocks: OldBlocks::default(),
         }
     }
 

@@ -266,7 +266,14 @@ impl Importer {
             }
         }
         match end {
-            PartEnd::AtTarget => self.head_moved(tables, from)?,
+            PartEnd::AtTarget => {
+                self.head_moved(tables, from)?;
+                if reorg.reverted.is_empty() {
+                    // After a reorganization the readers of the blocks that were taken back come
+                    // first.
+                    self.move_old_blocks(tables, 1)?;
+                }
+            }
             // Nothing is removed before the end: the way back may need it.
             PartEnd::At(_) => best_header_follows(tables)?,
         }

@@ -17,6 +17,9 @@ use crate::trie::TrieStats;
 
 /// A run ends when the rows that wait to be written take this much memory.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+/// A run ends when the state in memory and the rows that wait take this much memory. What blocks
+/// have only read counts, too. After a commit the state takes at most two thirds of this.
+const RUN_BYTES_MAX: usize = 384 << 20;
 
 /// What a run of blocks cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +34,8 @@ pub struct RunCost {
     pub commit: Duration,
     /// What the tries did.
     pub trie: TrieStats,
+    /// Memory of the state and of the rows that waited, in bytes, when the run ended.
+    pub memory_bytes: usize,
 }
 
 /// The blocks that a run takes, in order.
@@ -92,7 +97,7 @@ impl Importer {
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
-            while tables.waiting_bytes() < WAITING_BYTES_MAX
+            while (valid.is_empty() || has_memory(tables, &session))
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
@@ -104,10 +109,12 @@ impl Importer {
                 cost.rows += started.elapsed();
                 valid.push(prepared);
             }
-            if !valid.is_empty() {
+            if !session.is_poisoned() && !valid.is_empty() {
                 self.head_moved(tables, from)?;
+                self.move_old_blocks(tables, valid.len() as u64)?;
             }
             let blocks_done = Instant::now();
+            cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
             Ok::<_, StoreError>(blocks_done)
         })?;
@@ -161,4 +168,10 @@ impl Importer {
             Err(None) => Ok(RunStep::Ended),
         }
     }
+}
+
+/// Whether another block may be added to a run.
+fn has_memory(tables: &Tables<'_>, session: &StateSession<'_>) -> bool {
+    let waiting = tables.waiting_bytes();
+    waiting < WAITING_BYTES_MAX && waiting + session.memory_bytes() < RUN_BYTES_MAX
 }

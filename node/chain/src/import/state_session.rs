@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use primitives::{B256, Header};
-use store::{Snapshot, Source, StoreError, TableId, Tables};
+use store::{AncientFile, Snapshot, Source, StoreError, TableId, Tables};
 
 use super::BlockId;
 use crate::state::{HeadState, StateUpdate};
@@ -140,6 +140,14 @@ impl<'s> StateSession<'s> {
         }
     }
 
+    /// Memory that the state between two blocks takes, in bytes, roughly.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match &self.memory {
+            SessionMemory::AfterBlock(cached) => cached.state.memory_bytes(),
+            SessionMemory::Empty | SessionMemory::Poisoned => 0,
+        }
+    }
+
     /// Whether a block has failed while it was executed or written.
     pub(super) const fn is_poisoned(&self) -> bool {
         matches!(self.memory, SessionMemory::Poisoned)
@@ -204,5 +212,9 @@ impl Source for SessionSource<'_, '_> {
             Some(snapshot) => snapshot.scan(table, low, visit),
             None => self.tables.scan(table, low, visit),
         }
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        self.tables.ancient_file()
     }
 }

@@ -71,6 +71,7 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
     };
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
+    executor.refuse_large_memory();
     executor.begin()?;
     let (transactions, senders) = fill(&mut executor, ready)?;
     let executed = executor.finish(&uncles)?;

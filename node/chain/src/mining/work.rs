@@ -7,8 +7,9 @@
 //! a stale parent too, where its solution gives a side block. Each work is solved at most once. If
 //! the sealed block could not be stored, the same solution is accepted again.
 //!
-//! This module knows unsealed blocks and seals. What becomes of a sealed block is decided by the
-//! import.
+//! Of each work only the block is kept. What its execution gave is not: the import executes every
+//! block. This module knows blocks without seals, and seals. What becomes of a sealed block is
+//! decided by the import.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use ethash::{Solution, WorkPackage};
 use parking_lot::{Condvar, Mutex};
 use primitives::{B256, Block, U256};
 
-use crate::mining::build::UnsealedBlock;
 use crate::mining::reports::HashrateReports;
 pub use crate::mining::reports::{HASHRATE_REPORT_LIFETIME, HASHRATE_REPORTERS_MAX};
 use crate::rules::seal::{SealCheck, SealCheckError};
@@ -30,20 +30,23 @@ pub const WORK_LIFETIME: Duration = Duration::from_secs(84);
 pub const DEMAND_LIFETIME: Duration = Duration::from_secs(60);
 /// The most pieces of work that are remembered. The oldest are forgotten first.
 pub const ISSUED_WORK_MAX: usize = 1024;
+/// The most bytes of blocks that are remembered, without the newest one. The oldest are forgotten
+/// first.
+pub const ISSUED_BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// A piece of work: a block without its seal, and what a miner needs to know of it.
 #[derive(Clone, Debug)]
 pub struct SealingWork {
-    /// The block to be sealed.
-    pub block: Arc<UnsealedBlock>,
+    /// The block to be sealed. Its mix hash and its nonce are zero.
+    pub block: Block,
     /// What the miner gets.
     pub package: WorkPackage,
 }
 
 impl SealingWork {
     /// The work of sealing `block`.
-    pub fn new(spec: &ChainSpec, block: Arc<UnsealedBlock>) -> Self {
-        let header = &block.block.header;
+    pub fn new(spec: &ChainSpec, block: Block) -> Self {
+        let header = &block.header;
         let package = WorkPackage {
             header_hash: header.header_hash(),
             seed_hash: spec.schedule.seed_hash(header.number),
@@ -54,9 +57,28 @@ impl SealingWork {
         Self { block, package }
     }
 
+    /// Memory that the block takes, in bytes, at most. Blocks that have a transaction in common
+    /// share its input; here the input counts for each of them.
+    pub fn block_bytes(&self) -> usize {
+        let Block {
+            header,
+            transactions,
+            uncles,
+        } = &self.block;
+        let inputs: usize = transactions
+            .iter()
+            .map(|transaction| transaction.input.len())
+            .sum();
+        size_of::<Self>()
+            + header.extra_data.len()
+            + size_of_val(transactions.as_slice())
+            + size_of_val(uncles.as_slice())
+            + inputs
+    }
+
     /// The block with the seal of `solution`, which was not checked.
     fn seal(&self, solution: &Solution) -> Block {
-        let mut block = self.block.block.clone();
+        let mut block = self.block.clone();
         block.header.pow_nonce = solution.pow_nonce;
         block.header.mix_hash = solution.mix_hash;
         block
@@ -81,6 +103,8 @@ pub enum SolutionError {
 #[derive(Debug)]
 struct IssuedWork {
     work: Arc<SealingWork>,
+    /// See [`SealingWork::block_bytes`].
+    block_bytes: usize,
     /// When it was the current work last.
     current_at: Instant,
     solved: WorkSolved,
@@ -310,8 +334,8 @@ impl WorkState {
         }
     }
 
-    /// Remembers work that is handed out, and forgets work that is too old. Returns `false` if the
-    /// work was solved already.
+    /// Remembers work that is handed out, and forgets work that is too old or too much. Returns
+    /// `false` if the work was solved already.
     fn issue(&mut self, work: &Arc<SealingWork>, now: Instant) -> bool {
         let header_hash = work.package.header_hash;
         let known = self.issued.get(&header_hash);
@@ -320,17 +344,25 @@ impl WorkState {
         }
         self.issued
             .retain(|_, old| now.duration_since(old.current_at) < WORK_LIFETIME);
-        while self.issued.len() >= ISSUED_WORK_MAX {
+        while self.issued.len() >= ISSUED_WORK_MAX || self.issued_bytes() > ISSUED_BLOCK_BYTES_MAX {
             let oldest = self.issued.iter().min_by_key(|(_, old)| old.current_at);
-            let oldest = oldest.map(|(hash, _)| *hash);
-            oldest.map(|hash| self.issued.remove(&hash));
+            let Some(hash) = oldest.map(|(hash, _)| *hash) else {
+                break;
+            };
+            self.issued.remove(&hash);
         }
         self.issued.entry(header_hash).or_insert_with(|| IssuedWork {
             work: work.clone(),
+            block_bytes: work.block_bytes(),
             current_at: now,
             solved: WorkSolved::No,
         });
         true
+    }
+
+    /// Memory of the blocks that are remembered, in bytes, at most.
+    fn issued_bytes(&self) -> usize {
+        self.issued.values().map(|issued| issued.block_bytes).sum()
     }
 
     /// Sends the current work to all subscribers.
@@ -343,26 +375,50 @@ impl WorkState {
 
 #[cfg(test)]
 mod tests {
+    use primitives::Transaction;
+
     use super::*;
-    use crate::evm::execute::Executed;
 
     fn work(spec: &ChainSpec, mark: u8) -> SealingWork {
         let mut block = Block::default();
         block.header.extra_data = vec![mark].into();
         block.header.difficulty = U256::from(2);
-        let block = UnsealedBlock {
-            block,
-            senders: Vec::new(),
-            executed: Executed {
-                gas_used: 0,
-                logs_bloom: Default::default(),
-                receipts: Vec::new(),
-                notices: Vec::new(),
-            },
-            total_difficulty: U256::ZERO,
-            overlay: Default::default(),
+        SealingWork::new(spec, block)
+    }
+
+    #[test]
+    fn the_bytes_of_remembered_blocks_are_bounded() {
+        let spec = Arc::new(ChainSpec::dev());
+        let manager = WorkManager::new(spec.clone(), SealCheck::Off);
+        let large = |mark: u8| {
+            let mut block = work(&spec, mark).block;
+            let mut transaction = Transaction::system(0);
+            transaction.input = vec![mark; ISSUED_BLOCK_BYTES_MAX / 4].into();
+            block.transactions.push(transaction);
+            SealingWork::new(&spec, block)
         };
-        SealingWork::new(spec, Arc::new(block))
+        let works: Vec<_> = (0..7).map(large).collect();
+        for (count, work) in works.iter().enumerate() {
+            manager.publish(Some(work.clone()));
+            let state = manager.state.lock();
+            assert_eq!(state.issued.len(), 4.min(count + 1), "of {}", count + 1);
+            let older = state.issued_bytes() - work.block_bytes();
+            assert!(older <= ISSUED_BLOCK_BYTES_MAX, "{older} bytes");
+            assert!(state.issued.contains_key(&work.package.header_hash));
+        }
+        // A single block above the bound is handed out.
+        let mut huge = works[0].block.clone();
+        huge.transactions[0].input = vec![1; ISSUED_BLOCK_BYTES_MAX + 1].into();
+        let huge = SealingWork::new(&spec, huge);
+        manager.publish(Some(huge.clone()));
+        let solution = Solution {
+            header_hash: huge.package.header_hash,
+            pow_nonce: 0,
+            mix_hash: B256::ZERO,
+        };
+        assert!(manager.open_work(&solution).is_ok());
+        manager.publish(Some(works[1].clone()));
+        assert_eq!(manager.state.lock().issued.len(), 1);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct MoacForks {
     pub classic_transactions: ForkBlock,
     /// The difficulty bomb is switched off.
     pub bomb_defused: ForkBlock,
+    /// CREATE2 pays for memory and for each word of its code (EIP-1014). The public network never
+    /// does, so a genesis file that leaves this fork out has no such block.
+    pub create2_by_word: ForkBlock,
 }
 
 /// Forks of Ethereum.
@@ -152,6 +155,8 @@ pub enum BlockRules {
         precompiles: bool,
         /// See [`MoacForks::classic_transactions`].
         classic_transactions: bool,
+        /// See [`MoacForks::create2_by_word`].
+        create2_by_word: bool,
     },
     /// Ethereum's family.
     Ethereum {

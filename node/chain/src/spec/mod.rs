@@ -67,8 +67,11 @@ pub struct Genesis {
     pub parent_hash: B256,
     /// Nonce of block 0's seal.
     pub pow_nonce: u64,
-    /// The accounts of block 0.
+    /// The accounts of block 0. Empty if only [`Self::state_root`] is known, as after the start of
+    /// a node whose block 0 is stored.
     pub alloc: BTreeMap<Address, GenesisAccount>,
+    /// The state root of block 0; `None` if it is that of the accounts.
+    pub state_root: Option<B256>,
 }
 
 /// How the next block's difficulty is computed.
@@ -138,6 +141,7 @@ impl ChainSpec {
                 fuxi: is_active(forks.fuxi, number),
                 precompiles: is_active(forks.precompiles, number),
                 classic_transactions: is_active(forks.classic_transactions, number),
+                create2_by_word: is_active(forks.create2_by_word, number),
             },
             ChainFamily::Ethereum(forks) => BlockRules::Ethereum {
                 fork: forks.at(number),

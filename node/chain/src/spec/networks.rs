@@ -33,6 +33,7 @@ impl ChainSpec {
                 bomb_defused: Some(6_462_000),
                 precompiles: Some(6_850_000),
                 classic_transactions: Some(6_850_000),
+                create2_by_word: None,
             }),
             genesis_hash: Some(b256!(
                 "6b9661646439fab926ffc9bccdf3abb572d5209ae59e3390abf76aee4e2d49cd"
@@ -59,6 +60,7 @@ impl ChainSpec {
                 bomb_defused: Some(5_042_000),
                 precompiles: Some(5_330_000),
                 classic_transactions: Some(5_260_000),
+                create2_by_word: None,
             }),
             genesis_hash: Some(b256!(
                 "b44f499ad420fbba3d4a7e05e9485cddc0e70e3e3622919a5d945e9ed4f7699c"
@@ -85,6 +87,7 @@ impl ChainSpec {
                 precompiles: Some(0),
                 classic_transactions: Some(0),
                 bomb_defused: Some(0),
+                create2_by_word: Some(0),
             }),
             difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
             system_contract: false,
@@ -190,6 +193,7 @@ mod tests {
                 fuxi,
                 precompiles,
                 classic_transactions,
+                create2_by_word: _,
             } => [nuwa, fuxi, precompiles, classic_transactions],
             other => panic!("{other:?}"),
         };
@@ -206,6 +210,18 @@ mod tests {
                 check(&spec, index, first);
             }
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
+            let last = spec.rules_at(u64::MAX);
+            assert!(
+                matches!(
+                    last,
+                    BlockRules::Moac {
+                        create2_by_word: false,
+                        ..
+                    }
+                ),
+                "{}",
+                spec.name
+            );
         }
         assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
         assert!(ChainSpec::dev().failed_calls_refund_gas);

@@ -7,6 +7,7 @@
 //! cache. This module knows accounts and slots, but no transactions.
 
 mod account;
+mod code;
 pub mod flat;
 mod update;
 
@@ -403,7 +404,7 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         self.reads.rows += 1;
         self.reads.code_bytes += code.len();
         let code = Bytecode::new_legacy(code.into());
-        self.head.code.insert(code_hash, code.clone());
+        self.head.code.keep_read(code_hash, code.clone());
         Ok(code)
     }
 
@@ -465,7 +466,7 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
             cached.now = Some(info);
             if let Some(code) = code.filter(|code| !code.is_empty()) {
                 debug_assert_eq!(keccak256(code.original_byte_slice()), code_hash);
-                if !self.head.code.contains_key(&code_hash) {
+                if self.head.code.get(&code_hash).is_none() {
                     self.new_code.entry(code_hash).or_insert(code);
                 }
             }

@@ -11,13 +11,13 @@ use revm::primitives::{AddressMap, B256Map};
 use store::{AccountChange, StateReads, StoreError, TableId, Tables};
 
 use super::account::CachedAccount;
+use super::code::CodeCache;
 use crate::trie::{StateTrie, StorageOwner, TrieStats};
 
-/// If more accounts and slots than this are cached at a commit, the cache is emptied. They take
-/// about 100 MB.
+/// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
-/// If more bytes of contract code than this are cached at a commit, the cached code is dropped.
-const CODE_BYTES_MAX: usize = 16 << 20;
+/// Memory of a cached account or slot, in bytes, at most.
+const ENTRY_BYTES: usize = 500;
 
 /// The cached part of the state after a block: accounts, slots, code, trie nodes.
 ///
@@ -25,7 +25,7 @@ const CODE_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub struct HeadState {
     pub(super) accounts: AddressMap<CachedAccount>,
-    pub(super) code: B256Map<Bytecode>,
+    pub(super) code: CodeCache,
     pub(super) trie: StateTrie,
     /// Upper bound of the number of cached accounts and slots. Slots that were forgotten since the
     /// cache was last emptied are counted too.
@@ -37,7 +37,7 @@ impl HeadState {
     pub fn new(root: B256) -> Self {
         Self {
             accounts: AddressMap::default(),
-            code: B256Map::default(),
+            code: CodeCache::default(),
             trie: StateTrie::new(root),
             cached_entries: 0,
         }
@@ -56,11 +56,13 @@ impl HeadState {
             self.accounts.clear();
             self.cached_entries = 0;
         }
-        let code = self.code.values().map(|code| code.original_byte_slice().len());
-        if code.sum::<usize>() > CODE_BYTES_MAX {
-            self.code.clear();
-        }
+        self.code.save();
         Ok(self.trie.take_stats())
+    }
+
+    /// Memory that the cache takes, in bytes, roughly: what was read and what was changed.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.cached_entries * ENTRY_BYTES + self.code.bytes() + self.trie.memory_bytes()
     }
 }
 
@@ -98,8 +100,9 @@ impl StateUpdate {
                 });
             }
         }
-        head.code
-            .extend(new_code.iter().map(|(hash, code)| (*hash, code.clone())));
+        for (hash, code) in &new_code {
+            head.code.keep_created(*hash, code.clone());
+        }
         Self {
             root,
             changed,

@@ -17,8 +17,10 @@ const ACCOUNTS: u8 = 0;
 /// First byte of the storage tries' rows. Address and incarnation follow.
 const STORAGE: u8 = 1;
 
-/// If more nodes than this are in memory at a commit, they are dropped. They take about 120 MB.
+/// If more nodes than this are in memory at a commit, they are dropped.
 const NODES_MAX: u64 = 200_000;
+/// Memory of a node, in bytes, on average at most.
+const NODE_BYTES: u64 = 600;
 
 /// Which storage: an account's address and incarnation.
 pub type StorageOwner = (Address, u32);
@@ -166,6 +168,11 @@ impl StateTrie {
             self.loaded_nodes = 0;
         }
         Ok(())
+    }
+
+    /// Memory that the nodes take, in bytes, roughly.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        (self.loaded_nodes * NODE_BYTES) as usize
     }
 
     /// Takes the counts of the work since the last call.

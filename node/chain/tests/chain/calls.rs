@@ -77,6 +77,34 @@ fn calls_that_read_much_are_not_quick() {
 }
 
 #[test]
+fn calls_refuse_memory_that_a_block_may_have() {
+    let mut spec = ChainSpec::dev();
+    crate::common::forks(&mut spec).create2_by_word = None;
+    let mut contract = rich(1);
+    // CREATE2 of as many bytes as the input says.
+    contract.code = hex("6000 6000 35 6000 6000 f5 00").into();
+    spec.genesis.alloc.insert(CONTRACT, contract);
+    let maker = Maker::new(spec);
+    let view = View::new(maker.store(), maker.spec.clone()).expect("a view");
+    let call = |bytes: u64| {
+        let request = CallRequest {
+            from: Some(account(0)),
+            to: Some(CONTRACT),
+            input: primitives::U256::from(bytes).to_be_bytes_vec().into(),
+            ..Default::default()
+        };
+        view.call(GENESIS, &request, TIMEOUT_DEFAULT)
+    };
+    let within = call(1 << 20).expect("a call");
+    assert!(matches!(within, CallOutcome::Success { .. }), "{within:?}");
+    let beyond = call((1 << 20) + 1).expect_err("too much");
+    assert!(
+        matches!(&beyond, EvmCallError::Refused(text) if text.contains("got 1048577 bytes")),
+        "{beyond}"
+    );
+}
+
+#[test]
 fn calls_and_estimates_time_out() {
     let timeout = Duration::from_millis(50);
     // More gas than the EVM uses in a day.

@@ -19,7 +19,7 @@ use primitives::{
     Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
     uncles_hash,
 };
-use store::{BlockReads, Source, Store, TableId};
+use store::{AncientReads, BlockReads, Source, Store, TableId};
 
 /// One native token in sha.
 pub(crate) fn coins(count: u64) -> U256 {
@@ -272,10 +272,32 @@ impl Node {
     }
 }
 
-/// Every row of every table, by table name.
+/// Every row of every table, by table name. Blocks that are in the blocks file are there as if they
+/// had rows.
 pub(crate) type Rows = BTreeMap<&'static str, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 pub(crate) fn rows(store: &Store) -> Rows {
+    let mut rows = stored_rows(store);
+    let snapshot = store.snapshot().expect("snapshot");
+    rows.insert(TableId::NumberToAncient.name(), BTreeMap::new());
+    for number in 0..snapshot.ancient_count().expect("read") {
+        let hash = snapshot.canonical_hash(number).expect("read").expect("canonical");
+        let key = [&number.to_be_bytes()[..], hash.as_slice()].concat();
+        let moved = snapshot.ancient_rows(number, &hash).expect("read");
+        assert_eq!(moved.len(), 2, "the rows of block {number}");
+        for (table, row) in moved {
+            let before = rows
+                .get_mut(table.name())
+                .expect("a table")
+                .insert(key.clone(), row);
+            assert_eq!(before, None, "block {number} has a row in {} too", table.name());
+        }
+    }
+    rows
+}
+
+/// Every row of every table, as it is stored.
+pub(crate) fn stored_rows(store: &Store) -> Rows {
     let snapshot = store.snapshot().expect("snapshot");
     let table = |table: TableId| {
         let mut rows = BTreeMap::new();

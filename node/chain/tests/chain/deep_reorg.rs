@@ -16,7 +16,7 @@ use chain::genesis::ensure_genesis;
 use chain::import::{Imported, Importer};
 use chain::rules::seal::SealCheck;
 use primitives::{B256, Block};
-use store::{BlockReads, FILE_NAME, HeaderReads, Store, StoreOptions};
+use store::{BLOCKS_FILE_NAME, BlockReads, FILE_NAME, HeaderReads, Store, StoreOptions};
 
 use crate::common::{Maker, Plan, rows};
 use crate::random_forks::{Act, assert_as_fresh, spec, transactions};
@@ -241,7 +241,7 @@ fn after_a_kill_in_the_middle_the_next_process_goes_on() {
     } = prepare(DEPTH);
     let before = rows(&open(directory.path()));
     let copy = |to: &Path| {
-        for name in [FILE_NAME, LAST] {
+        for name in [FILE_NAME, BLOCKS_FILE_NAME, LAST] {
             std::fs::copy(directory.path().join(name), to.join(name)).expect("copied");
         }
     };

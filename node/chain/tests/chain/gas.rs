@@ -218,6 +218,88 @@ fn memory_of_create2_is_free_and_growth_beyond_it_is_charged() {
 }
 
 #[test]
+fn create2_may_expand_memory_as_far_as_a_machine_has_it() {
+    let create2 = |length: &str| format!("6000 {length} 6000 6000 f5 59 6000 55");
+    // 2 MiB and 64 MiB, then MSIZE in slot 0.
+    for (length, bytes) in [("62 200000", 2 << 20), ("63 04000000", 64 << 20)] {
+        let ran = check(
+            length,
+            &create2(length),
+            "00",
+            1000 + 12 + 32_000 + 2 + 3 + 20_000,
+        );
+        assert_eq!(ran.slots[0], U256::from(bytes));
+    }
+    // 256 MiB and a word.
+    let run = Run::new(&create2("63 10000020"), "00");
+    assert!(!run.run().success);
+    // The bound is for all open frames: the contract has 200 MiB and calls itself. The inner frame
+    // expands its memory, too.
+    let nested = |offset: &str| {
+        let program = format!(
+            "36 6022 57 6000 6020 63 0c800000 6000 f5 50 6000 6000 6001 6000 6000 30 5a f1 6000 55 00 \
+             5b 6000 6020 63 {offset} 6000 f5 00"
+        );
+        let ran = Run::new(&program, "00").run();
+        assert!(ran.success);
+        ran.slots[0]
+    };
+    assert_eq!(nested("03000000"), U256::from(1), "48 MiB");
+    assert_eq!(nested("04000000"), U256::ZERO, "64 MiB");
+}
+
+#[test]
+fn the_same_code_again_and_other_code_give_the_addresses_of_the_rule() {
+    // Three creations with the salts 0, 1, 2. Each time the first byte of the code differs from the
+    // one before, or not: 00 00, then 5b 00.
+    let program = "6000 6002 6000 6000 f5 6000 55 6001 6002 6000 6000 f5 6001 55 \
+                   605b 6000 53 6002 6002 6000 6000 f5 6002 55";
+    let ran = Run::new(program, "00").run();
+    assert!(ran.success);
+    let expected = [(0u64, [0, 0]), (1, [0, 0]), (2, [0x5b, 0])].map(|(salt, code)| {
+        let hash = primitives::keccak256(code);
+        PROGRAM.create2(U256::from(salt).to_be_bytes::<32>(), hash)
+    });
+    assert_eq!(
+        ran.slots,
+        expected.map(|address| U256::from_be_slice(address.as_slice()))
+    );
+}
+
+#[test]
+fn created_code_that_jumps_and_returns_runs_from_memory_of_its_creator() {
+    // PUSH1 4, JUMP, INVALID, JUMPDEST, then it returns one byte of code, 0x5b: twice, with two
+    // salts. The second creation runs the remembered code.
+    let init = "6004 56 fe 5b 605b 6000 53 6001 6000 f3";
+    let word = format!("7f {init} {} 6000 52", "00".repeat(32 - 15));
+    let program = format!("{word} 6000 600f 6000 6000 f5 3b 6000 55 6001 600f 6000 6000 f5 3b 6001 55");
+    let ran = Run::new(&program, "00").run();
+    assert!(ran.success);
+    assert_eq!(ran.slots[..2], [U256::from(1); 2], "sizes of the created code");
+}
+
+#[test]
+fn a_chain_may_price_create2_by_words() {
+    let priced = |program: &str| {
+        let mut run = Run::new(program, "00");
+        forks(&mut run.spec).create2_by_word = Some(1);
+        run.run()
+    };
+    // 8 KiB: 256 words of memory, and 6 gas a word for the hash.
+    let ran = priced("6000 612000 6000 6000 f5");
+    let memory = 3 * 256 + 256 * 256 / 512;
+    assert!(ran.success);
+    assert_eq!(ran.gas_used, 1000 + 12 + 32_000 + memory + 6 * 256);
+    let mut early = Run::new("6000 612000 6000 6000 f5", "00");
+    forks(&mut early.spec).create2_by_word = Some(2);
+    assert_eq!(early.run().gas_used, 1000 + 12 + 32_000, "the block before");
+    // The other oddities stay: a CREATE2 that reverts gives no return data.
+    let revert = "7f 60206000fd 000000000000000000000000000000000000000000000000000000 6000 52 \
+                  6000 6020 6000 6000 f5 50 3d 6000 55";
+    assert_eq!(priced(revert).slots[0], U256::ZERO);
+}
+
+#[test]
 fn input_and_creation_cost_gas() {
     let mut data = Run::new("00", "00");
     data.input = vec![0, 1, 0, 255];

@@ -109,13 +109,11 @@ impl Forest {
             let twin = maker.block(twins[parent], plan);
             let mut block = twin.clone();
             block.header.parent_hash = hashes[parent];
-            let hash = if random.is_wrong {
+            if random.is_wrong {
                 block.header.state_root.0[0] ^= 1;
                 forest.wrong.insert(block.hash());
-                block.hash()
-            } else {
-                block.hash()
-            };
+            }
+            let hash = block.hash();
             twins.push(twin.hash());
             hashes.push(hash);
             forest.indexes.insert(hash, forest.blocks.len());
@@ -248,7 +246,7 @@ impl Model<'_> {
             assert_eq!(by_number.map(|known| known.hash), Some(block.hash()));
         }
         assert_eq!(view.best_chain_header(path.len() as u64 + 1).expect("read"), None);
-        let missing = path.iter().filter(|block| self.known[&block.hash()] != true);
+        let missing = path.iter().filter(|block| !self.known[&block.hash()]);
         let missing: Vec<_> = missing.map(|block| id(block)).collect();
         assert_eq!(view.missing_bodies(usize::MAX).expect("read"), missing);
         assert_eq!(

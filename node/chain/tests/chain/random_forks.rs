@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
-use chain::import::Imported;
+use chain::import::{ImportError, Imported, OldBlocks};
 use chain::spec::GenesisAccount;
 use primitives::{Address, B256, Block, EMPTY_ROOT, Transaction, U256, keccak256};
 use proptest::prelude::*;
@@ -16,6 +16,7 @@ use proptest::test_runner::Config;
 use store::{BlockReads, StateReads, Store};
 
 use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
+use crate::scenes::check_faults;
 
 /// A contract that creates a "worm": a call with a salt as data creates one by CREATE2.
 const FACTORY: Address = Address::repeat_byte(0xfa);
@@ -220,9 +221,10 @@ pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
     }
 }
 
-fn forks(plan: Vec<RandomBlock>) {
+fn forks(plan: Vec<RandomBlock>, old_blocks: OldBlocks) {
     let mut maker = Maker::new(spec());
-    let node = Node::new(&maker.spec);
+    let mut node = Node::new(&maker.spec);
+    node.importer = node.importer.moving(old_blocks);
     let mut made: Vec<B256> = vec![maker.genesis];
     let mut nonces: HashMap<B256, HashMap<usize, u64>> = HashMap::from([(maker.genesis, HashMap::new())]);
     for random in plan {
@@ -234,7 +236,11 @@ fn forks(plan: Vec<RandomBlock>) {
             ..Plan::marked(random.mark)
         };
         let block = maker.block(parent, plan);
-        let imported = node.import(&block).expect("valid");
+        let imported = match node.import(&block) {
+            // The branch of the parent had ended below the blocks that were moved.
+            Err(ImportError::UnknownParent(hash)) if hash == parent && old_blocks == EARLY => continue,
+            imported => imported.expect("valid"),
+        };
         if imported == Imported::Known {
             continue;
         }
@@ -260,14 +266,25 @@ fn forks(plan: Vec<RandomBlock>) {
         assert!(stored.executed);
         assert_eq!(stored.total_difficulty, U256::from(512 * (number + 1)));
     }
+    assert_eq!(check_faults(&node.store, &maker.spec, true).1, []);
 }
+
+/// Blocks move so early that reorganizations take them back.
+const EARLY: OldBlocks = OldBlocks { depth: 2, step: 2 };
 
 proptest! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn the_state_is_the_canonical_chains(plan in proptest::collection::vec(random_block(), 1..28)) {
-        forks(plan);
+        forks(plan, OldBlocks::default());
+    }
+
+    #[test]
+    fn the_state_is_the_canonical_chains_if_reorganizations_reach_old_blocks(
+        plan in proptest::collection::vec(random_block(), 1..28),
+    ) {
+        forks(plan, EARLY);
     }
 }
 
@@ -281,7 +298,7 @@ fn a_contract_is_destroyed_and_created_again_on_both_branches() {
     let hatch = || Act::Hatch { salt: 0 };
     let destroy = || Act::Destroy { salt: 0, value: 0 };
     let write = |slot, value| Act::Write { salt: 0, slot, value };
-    forks(vec![
+    let plan = vec![
         on(0, &[hatch(), write(1, 1), write(2, 2)]),
         on(0, &[destroy(), hatch(), write(2, 2)]),
         on(0, &[write(1, 0), destroy()]),
@@ -292,7 +309,9 @@ fn a_contract_is_destroyed_and_created_again_on_both_branches() {
         on(0, &[hatch(), write(4, 1)]),
         on(0, &[destroy(), hatch(), destroy()]),
         on(0, &[hatch()]),
-    ]);
+    ];
+    forks(plan.clone(), OldBlocks::default());
+    forks(plan, EARLY);
 }
 
 #[test]

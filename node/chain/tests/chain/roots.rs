@@ -165,11 +165,7 @@ fn check_roots(maker: &Maker, block: &Block) {
     let view = parent.snapshot().expect("snapshot");
     let parent_block = maker.blocks.get(&block.header.parent_hash);
     let root = parent_block.map_or_else(
-        || {
-            chain::genesis::genesis_header(&maker.spec)
-                .expect("block 0")
-                .state_root
-        },
+        || chain::genesis::genesis_header(&maker.spec).state_root,
         |parent| parent.header.state_root,
     );
     for count in 1..=block.transactions.len() {

@@ -12,7 +12,7 @@ use primitives::{Address, Header, Log, TxForm, U256};
 use revm::Database;
 use store::{ScsNotice, Store};
 
-use crate::common::{account, hex, key, unsigned};
+use crate::common::{account, forks, hex, key, unsigned};
 
 /// Address of the program under test.
 pub(crate) const PROGRAM: Address = Address::repeat_byte(0xc0);
@@ -58,9 +58,11 @@ pub(crate) fn contract(code: &str) -> GenesisAccount {
 }
 
 impl Run {
-    /// `program` has the balance 5, and its slot 1 has the value 1. `callee` has neither.
+    /// `program` has the balance 5, and its slot 1 has the value 1. `callee` has neither. The opcodes
+    /// are those of the public network.
     pub(crate) fn new(program: &str, callee: &str) -> Self {
         let mut spec = ChainSpec::dev();
+        forks(&mut spec).create2_by_word = None;
         let mut first = contract(program);
         first.balance = U256::from(5);
         first.storage.insert(U256::from(1), U256::from(1));
@@ -91,7 +93,7 @@ impl Run {
             timestamp: 10,
             ..Default::default()
         };
-        let root = genesis_header(&self.spec).expect("genesis").state_root;
+        let root = genesis_header(&self.spec).state_root;
         let mut state = BlockState::new(&view, 0, root);
         let mut executor = Executor::new(&self.spec, &header, &mut state);
         let mut plain = unsigned(0, (!self.create).then_some(self.to), 0, &self.input);

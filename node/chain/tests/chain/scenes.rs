@@ -51,10 +51,15 @@ pub(crate) fn import_as_stream<'b>(
     blocks: impl IntoIterator<Item = &'b Block>,
 ) -> Node {
     let node = Node::new(spec);
+    import_as_stream_into(&node, blocks);
+    node
+}
+
+/// Imports these blocks from a stream.
+pub(crate) fn import_as_stream_into<'b>(node: &Node, blocks: impl IntoIterator<Item = &'b Block>) {
     let bytes: Vec<u8> = blocks.into_iter().flat_map(Block::encode).collect();
     let input = Box::new(Cursor::new(bytes));
     import_stream(&node.importer, input, &AtomicBool::new(false), |_| ()).expect("valid blocks");
-    node
 }
 
 /// Checks a store. Returns the check's counts and its faults.

@@ -35,7 +35,7 @@ fn run(code: &str, callee: &str) -> SystemRun {
     let store = Store::in_memory().expect("store");
     ensure_genesis(&store, &spec).expect("genesis");
     let view = store.snapshot().expect("snapshot");
-    let root = genesis_header(&spec).expect("genesis").state_root;
+    let root = genesis_header(&spec).state_root;
     let header = Header {
         number: 1,
         gas_limit: 9_000_000,

@@ -9,12 +9,12 @@ use chain::check::{CheckError, CheckFault, CheckSummary, check_store};
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::initialise;
 use chain::genesis::record::SpecRecord;
-use chain::import::Importer;
+use chain::import::{Importer, OldBlocks};
 use chain::rules::seal::SealCheck;
 use primitives::{Address, Transaction, TxForm};
 use store::{Store, TableId, meta_key};
 
-use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, unsigned};
+use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, stored_rows, unsigned};
 use crate::scenes::{self, create_slot_writer, write_slot};
 
 /// A store with rows in every table: codes, storage, a destroyed contract, an uncle, side blocks
@@ -53,6 +53,8 @@ fn scene() -> (Arc<ChainSpec>, Store) {
     let store = Store::in_memory().expect("store");
     initialise(&store, &maker.spec, &SpecRecord::dev()).expect("block 0");
     let importer = Importer::new(store.clone(), maker.spec.clone(), SealCheck::Off);
+    // Blocks 0 and 1 move into the blocks file.
+    let importer = importer.moving(OldBlocks { depth: 41, step: 1 });
     // A branch of three blocks and two headers. One of its blocks was executed.
     let branch = maker.line(line[37].hash(), 5, 8);
     let (lower, upper) = line.split_at(38);
@@ -117,7 +119,7 @@ fn a_sound_store_has_no_faults() {
 #[test]
 fn every_altered_or_missing_row_is_a_fault() {
     let (spec, store) = scene();
-    let rows = crate::common::rows(&store);
+    let rows = stored_rows(&store);
     for table in TableId::ALL {
         let rows = &rows[table.name()];
         assert!(!rows.is_empty(), "{} has rows", table.name());
@@ -214,7 +216,7 @@ fn rows_that_belong_to_no_block_are_faults() {
 #[test]
 fn faults_name_the_row_and_the_value() {
     let (spec, store) = scene();
-    let rows = crate::common::rows(&store);
+    let rows = stored_rows(&store);
     let first = |table: TableId, from: u64| {
         let rows = &rows[table.name()];
         let row = rows.range(from.to_be_bytes().to_vec()..).next().expect("a row");

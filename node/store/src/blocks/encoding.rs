@@ -18,7 +18,7 @@ impl HeaderRecord {
         row
     }
 
-    pub(super) fn decode(row: &[u8]) -> Result<Self, String> {
+    pub(crate) fn decode(row: &[u8]) -> Result<Self, String> {
         let mut reader = RowReader::new(row);
         let total_difficulty = U256::from_be_bytes(reader.array::<32>()?);
         let [executed] = reader.array()?;

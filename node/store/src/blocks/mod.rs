@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
 
+use crate::ancient::{BlockPart, with_part};
 use crate::codec::block_key;
 use crate::headers::HeaderReads;
 use crate::source::Source;
@@ -136,10 +137,9 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn body(&self, number: u64, hash: &B256, rules: TxRules) -> Result<Option<BlockBody>, StoreError> {
-        let key = block_key(number, hash);
-        self.with(TableId::BlockToBody, &key, |row| decode_body(row, rules))?
+        with_part(self, BlockPart::Body, number, hash, |row| decode_body(row, rules))?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &block_key(number, hash), reason))
     }
 
     /// Receipts of the block `number` with `hash`; `None` if it was not executed.
@@ -147,10 +147,9 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn receipts(&self, number: u64, hash: &B256) -> Result<Option<Vec<Receipt>>, StoreError> {
-        let key = block_key(number, hash);
-        self.with(TableId::BlockToReceipts, &key, decode_receipts)?
+        with_part(self, BlockPart::Receipts, number, hash, decode_receipts)?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &block_key(number, hash), reason))
     }
 
     /// Where the transaction `hash` may be: one of these places, if a canonical block has it.
@@ -260,7 +259,7 @@ impl Tables<'_> {
     }
 
     /// Undoes [`Tables::put_canonical`] for the head block. Its parent becomes the head. The block
-    /// stays stored as a side block.
+    /// stays stored as a side block, with rows for the parts that were in the blocks file.
     ///
     /// # Errors
     /// [`StoreError`] when a read or write fails, or when the block's receipts or its part of the
@@ -270,6 +269,7 @@ impl Tables<'_> {
         header: &Header,
         transactions: &[Transaction],
     ) -> Result<(), StoreError> {
+        self.take_from_file(header.number, &header.hash())?;
         self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
         for (_, hash) in position_hashes(header.number, transactions) {
             self.change_positions(&hash, |positions| {

@@ -155,8 +155,8 @@ pub struct AccountChange {
     pub address: Address,
     /// The account after the block.
     pub version: AccountVersion,
-    /// The changed slots of the account's incarnation, ascending, with their values after the block.
-    /// No slot is there twice.
+    /// The changed slots of the account's incarnation, ascending, with their values after the
+    /// block. No slot is there twice.
     pub slots: Vec<(U256, U256)>,
 }
 

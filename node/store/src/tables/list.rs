@@ -36,7 +36,7 @@ tables! {
         key: "block hash (32)",
         value: "block number (8)",
         put_by: "put_block",
-        removed_by: "delete_blocks_above, delete_side_block",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: true,
     }
@@ -46,7 +46,7 @@ tables! {
         key: "block hash (32)",
         value: "total difficulty (32), RLP of the header",
         put_by: "put_bare_header",
-        removed_by: "delete_bare_header, put_block, delete_blocks_above",
+        removed_by: "delete_bare_header, put_block, delete_blocks_above, move_to_file",
         is_state: false,
         may_wait: false,
     }
@@ -55,8 +55,8 @@ tables! {
     SideBlockList = "side_block_list" {
         key: "block number (8), block hash (32)",
         value: "hash of the parent (32), total difficulty (32)",
-        put_by: "put_side_block, delete_canonical, list_all_side_blocks",
-        removed_by: "delete_side_block, put_canonical, delete_blocks_above",
+        put_by: "put_side_block, delete_canonical",
+        removed_by: "delete_side_block, put_canonical, delete_blocks_above, move_to_file",
         is_state: false,
         may_wait: false,
     }
@@ -86,27 +86,39 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
         put_by: "put_block, put_header",
-        removed_by: "delete_blocks_above, delete_side_block",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
 
-    /// Body of every stored block, with the recovered senders of its transactions.
+    /// Body of every stored block that is not in the blocks file, with the recovered senders of its transactions.
     BlockToBody = "block_to_body" {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
-        put_by: "put_block",
-        removed_by: "delete_blocks_above, delete_side_block",
+        put_by: "put_block, delete_canonical",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
 
-    /// Receipts of every executed block, canonical or not. Blooms are computed from the logs.
+    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms are
+    /// computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
-        put_by: "put_receipts",
-        removed_by: "delete_blocks_above, delete_side_block",
+        put_by: "put_receipts, delete_canonical",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks have
+    /// no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have no gaps.
+    NumberToAncient = "number_to_ancient" {
+        key: "block number (8)",
+        value: "offset of the record, bytes of the body and bytes of the receipts, in LEB128",
+        put_by: "move_to_file",
+        removed_by: "delete_canonical",
         is_state: false,
         may_wait: false,
     }

@@ -9,14 +9,13 @@ use redb::TableDefinition;
 
 /// The version of the table layout. It rises with every change that older code could misread.
 /// A file with another version is refused.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
 
 /// The one table that is not in the list, with one row: id of the database and sequence of the last
 /// batch. Every batch writes it, so it tells which records of the write-ahead log a database has.
-/// Databases of older programs do not have it.
 pub(crate) const LOG_POSITION: TableDefinition<'static, (), (u64, u64)> =
     TableDefinition::new("write_ahead_log");
 
@@ -175,6 +174,7 @@ mod tests {
             "block_to_header",
             "block_to_body",
             "block_to_receipts",
+            "number_to_ancient",
             "block_to_notices",
             "transaction_to_position",
             "account",
@@ -216,6 +216,7 @@ mod tests {
         ] {
             check(table, block);
         }
+        check(NumberToAncient, size_of::<u64>());
         check(TransactionToPosition, POSITION_KEY_BYTES);
         check(Account, address.len());
         check(Storage, slot_key(&address, 0, &U256::ZERO).len());

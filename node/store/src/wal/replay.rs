@@ -45,7 +45,7 @@ impl WriteAheadLog {
         position: LogPosition,
     ) -> Result<(Self, Vec<NewRecord>), StoreError> {
         let failed = |source| StoreError::medium(&path, source);
-        let damaged = |what: String| StoreError::damaged_log(&path, what);
+        let damaged = |what: String| StoreError::damaged_beside(&path, what);
         let header = LogHeader::read(&*medium).map_err(failed)?;
         let header = header.ok_or_else(|| {
             let [first, second] = COPY_STARTS;
@@ -106,7 +106,7 @@ impl WriteAheadLog {
     /// The error for a record whose changes cannot be read.
     pub(crate) fn damaged_record(&self, record: &NewRecord, what: &str) -> StoreError {
         let what = format!("record {} at offset {}: {what}", record.sequence, record.offset);
-        StoreError::damaged_log(&self.path, what)
+        StoreError::damaged_beside(&self.path, what)
     }
 
     /// Writes the records and the header again, and syncs them.

@@ -1,52 +1,11 @@
 //! Records come back; what is incomplete is cut off; what is damaged is an error that says where.
 
-use std::io;
 use std::sync::Mutex;
 
 use super::record::FRONT;
 use super::*;
+use crate::medium::{MemoryMedium as Memory, StoreMedia};
 use crate::{Source, Store, StoreOptions, TableId};
-
-/// A medium in memory.
-#[derive(Debug, Default)]
-struct Memory(Mutex<Vec<u8>>);
-
-impl Memory {
-    fn bytes(&self) -> Vec<u8> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-impl Medium for Memory {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = self.0.lock().unwrap();
-        let source = bytes.get(offset as usize..offset as usize + out.len());
-        out.copy_from_slice(source.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut bytes = self.0.lock().unwrap();
-        let end = offset as usize + data.len();
-        let len = bytes.len().max(end);
-        bytes.resize(len, 0);
-        bytes[offset as usize..end].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.lock().unwrap().resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 const DATABASE: u64 = 0xdb;
 
@@ -296,9 +255,16 @@ fn a_value_that_looks_like_a_record_is_none() {
 
 #[test]
 fn a_record_that_cannot_be_read_keeps_the_store_from_being_opened() {
-    let [database, log] = [0, 1].map(|_| Arc::new(Memory::default()));
-    let options = StoreOptions::default();
-    let store = Store::on_media(database.clone(), log.clone(), &options).unwrap();
+    let [database, log, blocks] = [0, 1, 2].map(|_| Arc::new(Memory::default()));
+    let on = |[database, log, blocks]: [Arc<Memory>; 3]| {
+        let media = StoreMedia {
+            database,
+            log,
+            blocks,
+        };
+        Store::on_media(&media, &StoreOptions::default())
+    };
+    let store = on([database.clone(), log.clone(), blocks.clone()]).unwrap();
     let write = |value: &[u8]| {
         let batch = store.batch().unwrap();
         batch
@@ -307,14 +273,13 @@ fn a_record_that_cannot_be_read_keeps_the_store_from_being_opened() {
         batch.commit().unwrap();
     };
     write(b"one");
-    // A copy of both files, as after `kill -9`.
-    let crashed = || [&database, &log].map(|medium| Arc::new(Memory(Mutex::new(medium.bytes()))));
-    let [database, log] = crashed();
-    let again = Store::on_media(database, log, &options).unwrap();
+    // A copy of the files, as after `kill -9`.
+    let crashed = || [&database, &log, &blocks].map(|medium| Arc::new(Memory(Mutex::new(medium.bytes()))));
+    let again = on(crashed()).unwrap();
     let view = again.snapshot().unwrap();
     assert_eq!(view.get(TableId::HashToCode, b"key").unwrap().unwrap(), b"one");
     // A record with a right checksum, whose table this program does not know.
-    let [database, log] = crashed();
+    let [database, log, blocks] = crashed();
     let mut bytes = log.bytes();
     let header = LogHeader::read(&*log).unwrap().unwrap();
     let mut changes = RowChanges::new(1000);
@@ -322,7 +287,7 @@ fn a_record_that_cannot_be_read_keeps_the_store_from_being_opened() {
     let record = changes.with_unknown_table().into_record(header.salt, 1);
     bytes[RECORDS_START as usize..][..record.len()].copy_from_slice(&record);
     let log = Arc::new(Memory(Mutex::new(bytes)));
-    let error = Store::on_media(database, log, &options).unwrap_err();
+    let error = on([database, log, blocks]).unwrap_err();
     assert!(error.is_final(), "{error}");
     let text = error.to_string();
     assert!(text.contains("record 1 at offset 8192: table: got"), "{text}");

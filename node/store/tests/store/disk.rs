@@ -1,4 +1,4 @@
-//! A disk in memory that can fail, with the two files of a store.
+//! A disk in memory that can fail, with the files of a store.
 //!
 //! The tests of the package `chain` use this file too. Power failures and failed syncs are in
 //! `power_loss`, which only the tests of the store use.
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use store::{Medium, Store, StoreError, StoreOptions};
+use store::{Medium, Store, StoreError, StoreMedia, StoreOptions};
 
 /// Bytes that a file system allocates at once.
 const BLOCK: usize = 4096;
@@ -29,10 +29,11 @@ pub(crate) enum DiskFault {
 pub(crate) enum FileName {
     Database,
     Log,
+    Blocks,
 }
 
 /// Number of files.
-pub(crate) const FILES: usize = 2;
+pub(crate) const FILES: usize = 3;
 
 #[derive(Debug, Default)]
 pub(crate) struct DiskState {
@@ -112,7 +113,12 @@ impl Disk {
                 name,
             })
         };
-        Store::on_media(file(FileName::Database), file(FileName::Log), options)
+        let media = StoreMedia {
+            database: file(FileName::Database),
+            log: file(FileName::Log),
+            blocks: file(FileName::Blocks),
+        };
+        Store::on_media(&media, options)
     }
 
     /// Number of writes, length changes and syncs so far.

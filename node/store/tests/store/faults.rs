@@ -120,9 +120,9 @@ fn a_log_that_cannot_grow_is_no_failure_while_the_database_has_room() {
         write(&store, index).expect("a good disk");
     }
     drop(store);
-    let [database, log] = disk.bytes();
+    let [database, log, blocks] = disk.bytes();
     let new_log = log[..2 * 4096].to_vec();
-    let disk = Arc::new(Disk::with([database, new_log]));
+    let disk = Arc::new(Disk::with([database, new_log, blocks]));
     let store = setting.open(&disk).expect("a good disk");
     let operations = disk.operations();
     disk.fail_from(operations, DiskFault::NoGrowth);
@@ -177,7 +177,7 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
             Err(_) => errors += 1,
             Ok(store) => {
                 let view = store.snapshot().expect("it is open");
-                for (key, value) in expected {
+                for (key, value) in expected.iter().filter(|(key, _)| key.len() == KEY_BYTES) {
                     match view.get(TABLE, key) {
                         Ok(got) => assert!(got.as_ref() == Some(value), "byte {at}: another value"),
                         Err(_) => errors += 1,
@@ -251,6 +251,49 @@ fn a_flipped_byte_in_the_log_is_an_error_or_has_no_effect() {
     }
     println!("{refused} flipped bytes kept the store from opening, {cut_off} cut the last record off");
     assert!(refused > 0 && cut_off > 0);
+}
+
+#[test]
+fn a_flipped_byte_in_the_blocks_file_is_an_error_or_has_no_effect() {
+    const BLOCKS: usize = FileName::Blocks as usize;
+    let models = models();
+    let expected = &models[BATCHES as usize];
+    let disk = Arc::new(Disk::default());
+    let store = Setting::ShortLog.open(&disk).expect("a good disk");
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    drop(store);
+    let files = disk.bytes();
+    let (mut refused, mut damaged_blocks) = (0, 0);
+    for at in (0..files[BLOCKS].len()).step_by(13).chain(0..24) {
+        let mut damaged = files.clone();
+        damaged[BLOCKS][at] ^= 1;
+        match Setting::ShortLog.open(&Arc::new(Disk::with(damaged))) {
+            Err(error) => {
+                assert!(error.is_final() && at < 24, "byte {at}: {error}");
+                refused += 1;
+            }
+            Ok(store) => match read(&store) {
+                Ok(rows) => assert!(rows == *expected, "byte {at}: other rows"),
+                Err(error) => {
+                    assert!(error.is_damage(), "byte {at}: {error}");
+                    let text = error.to_string();
+                    for word in [
+                        "of old blocks is damaged",
+                        "of block",
+                        "checksum: got",
+                        "expected",
+                    ] {
+                        assert!(text.contains(word), "{word} in {text}");
+                    }
+                    damaged_blocks += 1;
+                }
+            },
+        }
+    }
+    println!("{refused} flipped bytes kept the store from opening, {damaged_blocks} damaged a block");
+    assert!(refused > 0 && damaged_blocks > 10);
 }
 
 #[test]

@@ -1,18 +1,24 @@
-//! What the tests of failing disks do: batches of pseudo-random changes, and the rows that the
-//! store must have after each of them.
+//! What the tests of failing disks do: batches of pseudo-random changes and of blocks, some of which
+//! move into the blocks file and back, and what the store must have after each batch.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, Tables};
+use primitives::{B256, Header, Receipt, ReceiptOutcome, TxRules, U256};
+use store::{
+    BlockBody, BlockReads, HeaderRecord, Snapshot, Source, Store, StoreError, StoreOptions, TableId, Tables,
+};
 
 use crate::disk::Disk;
 
-/// The rows of a table: value by key.
+/// The rows of [`TABLE`], value by key. Blocks are in it, too, under longer keys.
 pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(crate) const TABLE: TableId = TableId::Account;
+
+/// Bytes of a key of [`TABLE`].
+pub(crate) const KEY_BYTES: usize = 8;
 
 /// Number of batches in the scenario.
 pub(crate) const BATCHES: u32 = 8;
@@ -75,6 +81,134 @@ pub(crate) fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         .collect()
 }
 
+/// What a batch does with blocks, in this order.
+struct BlockPlan {
+    /// How many canonical blocks it takes back, and the mark of their branch.
+    taken_back: (u64, u8),
+    /// The blocks that it makes canonical, and the mark of their branch.
+    added: (std::ops::Range<u64>, u8),
+    /// The last block that it moves into the file.
+    moved: Option<u64>,
+}
+
+/// The plan of batch `index`. Branches 1 and 2 begin with block 3.
+fn block_plan(index: u32) -> BlockPlan {
+    let plan = |taken_back, added, moved| BlockPlan {
+        taken_back,
+        added,
+        moved,
+    };
+    match index {
+        0 => plan((0, 0), (0..3, 0), None),
+        1 => plan((0, 0), (3..4, 0), Some(0)),
+        2 => plan((0, 0), (4..5, 0), Some(2)),
+        3 => plan((0, 0), (5..6, 0), Some(3)),
+        // Block 3 comes back from the file, and another block 3 moves in the same batch.
+        4 => plan((3, 0), (3..5, 1), Some(3)),
+        5 => plan((0, 0), (5..6, 1), Some(4)),
+        // Blocks 3 and 4 come back from the file.
+        6 => plan((3, 1), (0..0, 0), None),
+        _ => plan((0, 0), (3..4, 2), Some(3)),
+    }
+}
+
+/// A block of branch `mark`, which has bytes that cannot be compressed.
+fn block(number: u64, mark: u8) -> (B256, HeaderRecord, BlockBody, Vec<Receipt>) {
+    let mark = if number < 3 { 0 } else { mark };
+    let header = Header {
+        number,
+        parent_hash: number
+            .checked_sub(1)
+            .map_or(B256::ZERO, |parent| block(parent, mark).0),
+        extra_data: vec![mark; 9].into(),
+        ..Header::default()
+    };
+    let mut random = Random(number * 7 + u64::from(mark) + 1);
+    let bytes: Vec<u8> = (0..100 + number * 1500).map(|_| random.next() as u8).collect();
+    let uncle = Header {
+        extra_data: bytes.into(),
+        ..Header::default()
+    };
+    let body = BlockBody {
+        uncles: vec![uncle],
+        ..BlockBody::default()
+    };
+    let receipts = vec![Receipt::new(ReceiptOutcome::Status(true), number, Vec::new())];
+    let hash = header.hash();
+    let record = HeaderRecord {
+        header,
+        total_difficulty: U256::from(number),
+        executed: true,
+    };
+    (hash, record, body, receipts)
+}
+
+fn write_blocks(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
+    let BlockPlan {
+        taken_back: (count, old_mark),
+        added: (numbers, mark),
+        moved,
+    } = block_plan(index);
+    for _ in 0..count {
+        // When a batch is written again, there is nothing to take back.
+        if let Some((number, hash)) = tables.head()?
+            && hash == block(number, old_mark).0
+        {
+            tables.delete_canonical(&block(number, old_mark).1.header, &[])?;
+        }
+    }
+    for number in numbers {
+        let (hash, record, body, receipts) = block(number, mark);
+        tables.put_block(&hash, &record, &body)?;
+        tables.put_receipts(number, &hash, &receipts)?;
+        tables.put_canonical(number, &hash, &[], &receipts)?;
+    }
+    moved.map_or(Ok(()), |last| tables.move_to_file(last))
+}
+
+/// Key and value of a block in [`Rows`].
+fn block_row(hash: &B256, is_canonical: bool, body: &BlockBody, receipts: &[Receipt]) -> (Vec<u8>, Vec<u8>) {
+    let value = format!("{is_canonical} {body:?} {receipts:?}");
+    (hash.as_slice().to_vec(), value.into_bytes())
+}
+
+/// All blocks that were written in the batches up to `index`, with their parts.
+fn apply_blocks(rows: &mut Rows, index: u32) {
+    let mut canonical: Vec<B256> = Vec::new();
+    let mut stored = Vec::new();
+    for earlier in 0..=index {
+        let plan = block_plan(earlier);
+        canonical.truncate(canonical.len() - plan.taken_back.0 as usize);
+        for number in plan.added.0 {
+            let (hash, _, body, receipts) = block(number, plan.added.1);
+            canonical.push(hash);
+            stored.push((hash, body, receipts));
+        }
+    }
+    rows.extend(
+        stored
+            .iter()
+            .map(|(hash, body, receipts)| block_row(hash, canonical.contains(hash), body, receipts)),
+    );
+}
+
+/// Adds the blocks of the store.
+fn read_blocks(view: &Snapshot, rows: &mut Rows) -> Result<(), StoreError> {
+    let mut hashes = Vec::new();
+    view.scan(TableId::BlockToHeader, &[], |key, _| {
+        hashes.push(B256::from_slice(&key[8..]));
+        ControlFlow::Continue(())
+    })?;
+    for hash in hashes {
+        let number = view.block_number(&hash)?.expect("the block has a number");
+        let body = view.body(number, &hash, TxRules::Moac)?.expect("a body");
+        let receipts = view.receipts(number, &hash)?.expect("receipts");
+        let is_canonical = view.canonical_hash(number)? == Some(hash);
+        rows.extend([block_row(&hash, is_canonical, &body, &receipts)]);
+    }
+    Ok(())
+}
+
 pub(crate) fn apply(rows: &mut Rows, index: u32) {
     for (key, value) in changes(index) {
         match value {
@@ -82,6 +216,7 @@ pub(crate) fn apply(rows: &mut Rows, index: u32) {
             None => rows.remove(&key),
         };
     }
+    apply_blocks(rows, index);
 }
 
 /// The expected rows after each number of batches, from 0 to [`BATCHES`].
@@ -102,7 +237,7 @@ pub(crate) fn write_changes(tables: &mut Tables<'_>, index: u32) -> Result<(), S
             None => tables.delete(TABLE, &key)?,
         }
     }
-    Ok(())
+    write_blocks(tables, index)
 }
 
 pub(crate) fn write(store: &Store, index: u32) -> Result<(), StoreError> {
@@ -117,6 +252,7 @@ pub(crate) fn rows(view: &Snapshot) -> Result<Rows, StoreError> {
         rows.insert(key.to_vec(), value.to_vec());
         ControlFlow::Continue(())
     })?;
+    read_blocks(view, &mut rows)?;
     Ok(rows)
 }
 

@@ -1,0 +1,52 @@
+//! Moves old canonical blocks from rows into the blocks file, some with each commit.
+
+use store::{AncientReads, BlockReads, StoreError, Tables};
+
+use super::Importer;
+
+/// When the bodies and receipts of canonical blocks move into the blocks file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldBlocks {
+    /// How many of the newest blocks stay rows.
+    pub depth: u64,
+    /// How many blocks move at once.
+    pub step: u64,
+}
+
+impl Default for OldBlocks {
+    /// A reorganization of 256 blocks moves nothing back. A move of 64 blocks syncs the file once.
+    fn default() -> Self {
+        Self { depth: 256, step: 64 }
+    }
+}
+
+impl Importer {
+    /// The same importer, which moves old blocks in another way.
+    #[must_use]
+    pub const fn moving(mut self, old_blocks: OldBlocks) -> Self {
+        self.old_blocks = old_blocks;
+        self
+    }
+
+    /// Moves blocks that have become old. `imported` is how many blocks the transaction has made
+    /// canonical; the number of moved blocks is in proportion, so that a commit does not take long
+    /// after a deep reorganization.
+    pub(super) fn move_old_blocks(&self, tables: &mut Tables<'_>, imported: u64) -> Result<(), StoreError> {
+        let OldBlocks { depth, step } = self.old_blocks;
+        let Some((head, _)) = tables.head()? else {
+            return Ok(());
+        };
+        for _ in 0..=imported / step.max(1) {
+            let first = tables.ancient_count()?;
+            let last = first + step.max(1) - 1;
+            if last.saturating_add(depth) > head {
+                break;
+            }
+            tables.move_to_file(last)?;
+            if tables.ancient_count()? == first {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

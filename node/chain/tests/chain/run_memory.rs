@@ -1,0 +1,63 @@
+//! The memory of a run of blocks: what blocks have only read ends a run, too.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use primitives::{Address, Block, U256};
+
+use crate::common::{Maker, Node, Plan, easy_spec, hex, sign, unsigned};
+
+const READER: Address = Address::repeat_byte(0x77);
+/// The bound of a run, which `chain` does not make public.
+const RUN_BYTES: usize = 384 << 20;
+
+/// A chain whose block 2 reads 800,000 slots and writes none.
+fn chain() -> (Maker, Vec<Block>) {
+    let mut spec = easy_spec();
+    spec.genesis.gas_limit = 200_000_000;
+    // Reads one slot after the other while there is gas.
+    let code = hex("6000 5b 80 54 50 6001 01 61 1388 5a 11 6002 57 00");
+    let contract = chain::spec::GenesisAccount {
+        code: code.into(),
+        ..Default::default()
+    };
+    spec.genesis.alloc.insert(READER, contract);
+    let mut maker = Maker::new(spec);
+    let mut tip = maker.genesis;
+    let mut blocks = Vec::new();
+    for (nonce, gas) in [(0, 50_000), (1, 195_000_000), (2, 50_000), (3, 50_000)] {
+        let mut call = unsigned(nonce, Some(READER), 0, &[]);
+        call.gas = gas;
+        call.gas_price = U256::from(1_000_000_000u64);
+        let block = maker.block(tip, Plan::with(vec![sign(0, &call)]));
+        tip = block.hash();
+        blocks.push(block);
+    }
+    (maker, blocks)
+}
+
+#[test]
+fn a_run_ends_after_a_block_that_has_read_much() {
+    let (maker, blocks) = chain();
+    let node = Node::new(&maker.spec);
+    let view = node.store.snapshot().expect("snapshot");
+    let prepare = |block: &Block| {
+        Arc::new(
+            node.importer
+                .prepare(&view, block.clone(), Some(block.header.number - 1)),
+        )
+    };
+    let mut waiting: VecDeque<_> = blocks.iter().map(prepare).collect();
+    drop(view);
+    let mut run = || {
+        let run = node.importer.import_run(None, &mut || waiting.pop_front());
+        run.expect("the store works")
+    };
+    let (count, cost) = run();
+    assert_eq!(count, 2, "the block that reads much is the last");
+    assert!(cost.memory_bytes > RUN_BYTES, "{}", cost.memory_bytes);
+    let (count, cost) = run();
+    assert_eq!(count, 2, "a commit gives the memory back");
+    assert!(cost.memory_bytes < RUN_BYTES / 100, "{}", cost.memory_bytes);
+    assert_eq!(node.head(), blocks[3].hash());
+}

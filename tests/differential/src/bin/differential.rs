@@ -1,0 +1,192 @@
+//! The program `differential`: compares the executor of the node with others. See CONTRIBUTING.md.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chain::ChainSpec;
+use clap::Parser;
+use differential::campaign::{SeedRange, compare_seeds, write_cases};
+use differential::client::IndependentExecutor;
+use differential::generate;
+use differential::named_node::{NodeOptions, compare_with_node};
+use differential::ours::tx_form;
+use differential::rules::{ForkRules, RULES};
+use primitives::{SecretKey, TxForm, U256};
+
+/// Compares the executor of the node with another one, by random programs.
+#[derive(Debug, Parser)]
+struct DifferentialOptions {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The most seeds.
+    #[arg(long, default_value_t = 100)]
+    count: u64,
+    /// The longest time, in seconds.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// A fork, as `vnode testvec` calls it. May be repeated. The default is every fork.
+    #[arg(long = "fork")]
+    forks: Vec<String>,
+    /// Prints the programs of the seeds and runs nothing.
+    #[arg(long)]
+    print: bool,
+    /// Writes a request of `vnode testvec block` for each seed into this folder and compares
+    /// nothing.
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Compares with the node at this URL, which must mine: http://host:port.
+    #[arg(long, value_name = "URL")]
+    node: Option<String>,
+    #[command(flatten)]
+    named: NamedNodeOptions,
+}
+
+/// What the node at the URL is.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With --node")]
+struct NamedNodeOptions {
+    /// The genesis file of the node. The default is the development network of `vnode --dev`.
+    #[arg(long, value_name = "FILE")]
+    genesis: Option<PathBuf>,
+    /// The module of the node's methods.
+    #[arg(long, default_value = "mc", value_parser = ["mc", "eth"])]
+    module: String,
+    /// The form of transactions: 12 fields, or Ethereum's 9 fields. The default is that of the chain.
+    #[arg(long, value_parser = ["12", "9"])]
+    fields: Option<String>,
+    /// The secret key of an account with a balance. Without it the node signs for its first account.
+    #[arg(long, value_name = "HEX")]
+    key: Option<String>,
+    /// The price of gas. Without it the node is asked.
+    #[arg(long)]
+    gasprice: Option<u64>,
+    /// The longest time for a transaction to be mined, in seconds.
+    #[arg(long, default_value_t = 120)]
+    patience: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&DifferentialOptions::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the program. Returns whether both sides agree.
+fn run(options: &DifferentialOptions) -> Result<bool, String> {
+    let seeds = SeedRange {
+        first: options.seed,
+        count: options.count,
+        time: options.seconds.map(Duration::from_secs),
+    };
+    let rules = chosen_rules(&options.forks)?;
+    if options.print {
+        for seed in seeds.seeds() {
+            for rules in &rules {
+                print!("{}", generate::case(seed, rules).listing());
+            }
+        }
+        return Ok(true);
+    }
+    if let Some(directory) = &options.write {
+        let files = write_cases(seeds, &rules, directory)?;
+        println!("{files} files in {}", directory.display());
+        return Ok(true);
+    }
+    match &options.node {
+        Some(url) => compare_with_named(seeds, url, options),
+        None => compare_with_client(seeds, rules),
+    }
+}
+
+fn compare_with_named(seeds: SeedRange, url: &str, options: &DifferentialOptions) -> Result<bool, String> {
+    let named = &options.named;
+    let spec = match &named.genesis {
+        None => ChainSpec::dev(),
+        Some(path) => {
+            let failed = |error: &dyn Display| format!("{}: {error}", path.display());
+            let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+            let file = ChainSpec::from_genesis_file("named", &text).map_err(|error| failed(&error))?;
+            file.spec
+        }
+    };
+    let own_form = tx_form(&spec);
+    let form = match (named.fields.as_deref(), own_form) {
+        (Some("9"), TxForm::Native) => TxForm::Classic,
+        (Some("12"), TxForm::Ethereum) => {
+            return Err("fields: got 12, but transactions of this chain have 9".to_owned());
+        }
+        _ => own_form,
+    };
+    let fork = options.forks.first().map_or(
+        if own_form == TxForm::Native {
+            "Moac"
+        } else {
+            "Istanbul"
+        },
+        String::as_str,
+    );
+    let key = named.key.as_deref().map(SecretKey::from_hex).transpose();
+    let node = NodeOptions {
+        url: url.to_owned(),
+        module: named.module.clone(),
+        form,
+        key: key.map_err(|error| format!("key: {error}"))?,
+        gas_price: named.gasprice.map(U256::from),
+        spec,
+        rules: ForkRules::named(fork).ok_or_else(|| format!("fork: got {fork}, which is not known"))?,
+        patience: Duration::from_secs(named.patience),
+    };
+    match compare_with_node(seeds, node) {
+        Ok(report) => {
+            println!(
+                "{} seeds: {} blocks with {} transactions and {} values of the state are the same; {} \
+                 transactions were not accepted by the node",
+                report.seeds, report.blocks, report.transactions, report.values, report.not_accepted
+            );
+            Ok(true)
+        }
+        Err(difference) => {
+            println!("{difference}");
+            Ok(false)
+        }
+    }
+}
+
+fn compare_with_client(seeds: SeedRange, mut rules: Vec<&'static ForkRules>) -> Result<bool, String> {
+    rules.retain(|rules| rules.client.is_some());
+    if rules.is_empty() {
+        return Err("the independent executor has none of these forks".to_owned());
+    }
+    let mut client = IndependentExecutor::start().ok_or("Node.js or its libraries are missing")??;
+    let report = compare_seeds(seeds, &rules, &mut client, |difference| {
+        println!("{difference}\n")
+    });
+    println!(
+        "{} cases with {} transactions executed and {} refused: {} differences",
+        report.cases,
+        report.executed,
+        report.refused,
+        report.differences.len()
+    );
+    Ok(report.differences.is_empty())
+}
+
+/// The rules with these names; all of them if there are no names.
+fn chosen_rules(names: &[String]) -> Result<Vec<&'static ForkRules>, String> {
+    if names.is_empty() {
+        return Ok(RULES.iter().collect());
+    }
+    let known = |name: &String| {
+        let all: Vec<&str> = RULES.iter().map(|rules| rules.name).collect();
+        ForkRules::named(name).ok_or_else(|| format!("fork: got {name}, expected one of {}", all.join(", ")))
+    };
+    names.iter().map(known).collect()
+}

@@ -1,0 +1,230 @@
+//! The independent executor: `clients/js/executor.mjs`, a process that answers one request a line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use chain::trace::TraceStep;
+use primitives::hex;
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::ours::{ExecutedCase, Fate, pre_state};
+
+/// Longest time for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
+/// The chain id of the forks of `vnode testvec`.
+const CHAIN_ID: u64 = 1;
+
+/// The running process. Killed when dropped.
+#[derive(Debug)]
+pub struct IndependentExecutor {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<std::io::Result<String>>,
+}
+
+/// What the independent executor says of a case.
+#[derive(Clone, Debug)]
+pub struct ClientAnswer {
+    /// The state root of block 0.
+    pub genesis_root: String,
+    /// The blocks.
+    pub blocks: Vec<ClientBlock>,
+    /// The steps of the requested transaction.
+    pub steps: Vec<CodeStep>,
+}
+
+/// What the independent executor says of a block. Hashes are hex with 0x.
+#[derive(Clone, Debug)]
+pub struct ClientBlock {
+    /// The hash, by the values that the executor has computed.
+    pub hash: String,
+    /// The state root.
+    pub state_root: String,
+    /// The receipts root.
+    pub receipts_root: String,
+    /// The transactions root.
+    pub transactions_root: String,
+    /// The bloom of all logs.
+    pub logs_bloom: String,
+    /// The gas of all transactions.
+    pub gas_used: u64,
+    /// What became of the transactions of the plan.
+    pub fates: Vec<Fate>,
+}
+
+/// A step of the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeStep {
+    /// The program counter.
+    pub pc: u64,
+    /// The instruction.
+    pub code: u8,
+    /// The gas before the step.
+    pub gas: u64,
+    /// The depth of calls; 1 in the transaction's own call.
+    pub depth: u64,
+}
+
+impl From<&TraceStep> for CodeStep {
+    fn from(step: &TraceStep) -> Self {
+        Self {
+            pc: step.pc as u64,
+            code: step.opcode,
+            gas: step.gas,
+            depth: step.depth as u64,
+        }
+    }
+}
+
+/// A transaction of a case, by the places of its block and of itself in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CandidatePlace {
+    /// Index of the block.
+    pub block: usize,
+    /// Index of the transaction.
+    pub transaction: usize,
+}
+
+impl IndependentExecutor {
+    /// Starts the process. `None` if it is not installed and the test must be skipped.
+    ///
+    /// # Errors
+    /// If the process does not start.
+    pub fn start() -> Option<Result<Self, String>> {
+        let clients = e2e::clients::javascript()?;
+        Some(
+            clients
+                .start("executor.mjs")
+                .map_err(|error| format!("executor.mjs: {error}"))
+                .and_then(Self::of),
+        )
+    }
+
+    fn of(mut child: Child) -> Result<Self, String> {
+        let input = child.stdin.take().ok_or("the process has no input")?;
+        let output = child.stdout.take().ok_or("the process has no output")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, input, lines })
+    }
+
+    /// Lets the process execute a case that was executed here. With `trace` it records the steps of
+    /// that transaction.
+    ///
+    /// # Errors
+    /// If the process does not know the rules, does not answer, or fails.
+    pub fn execute(
+        &mut self,
+        case: &Case,
+        executed: &ExecutedCase,
+        trace: Option<CandidatePlace>,
+    ) -> Result<ClientAnswer, String> {
+        let request = request(case, executed, trace)?;
+        writeln!(self.input, "{request}").map_err(|error| format!("the independent executor: {error}"))?;
+        let line = self
+            .lines
+            .recv_timeout(ANSWER_TIMEOUT)
+            .map_err(|error| format!("the independent executor gives no answer: {error}"))?
+            .map_err(|error| format!("the independent executor: {error}"))?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|error| format!("the independent executor answers {line:.200}: {error}"))?;
+        read(&answer).ok_or_else(|| format!("the independent executor answers {line:.2000}"))
+    }
+}
+
+impl Drop for IndependentExecutor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn request(case: &Case, executed: &ExecutedCase, trace: Option<CandidatePlace>) -> Result<Value, String> {
+    let rules = case.rules;
+    let client = rules
+        .client
+        .ok_or_else(|| format!("the independent executor does not have the rules {}", rules.name))?;
+    let blocks = executed.blocks.iter().map(|executed| {
+        let header = &executed.block.header;
+        let uncles = executed.block.uncles.iter().map(header_fields);
+        let transactions = executed.candidates.iter().map(hex::encode_prefixed);
+        json!({
+            "header": header_fields(header),
+            "uncles": uncles.collect::<Value>(),
+            "transactions": transactions.collect::<Value>(),
+        })
+    });
+    Ok(json!({
+        "hardfork": client.hardfork,
+        "eips": client.eips,
+        "minerReward": client.miner_reward.map(|reward| reward.to_string()),
+        "chainId": CHAIN_ID,
+        "pre": pre_state(case),
+        "blocks": blocks.collect::<Value>(),
+        "trace": trace.map(|place| json!({ "block": place.block, "transaction": place.transaction })),
+    }))
+}
+
+/// The fields of a header that its miner chooses, and the difficulty.
+fn header_fields(header: &primitives::Header) -> Value {
+    json!({
+        "parentHash": hex::encode_prefixed(header.parent_hash),
+        "uncleHash": hex::encode_prefixed(header.uncles_hash),
+        "coinbase": hex::encode_prefixed(header.beneficiary),
+        "difficulty": format!("{:#x}", header.difficulty),
+        "number": format!("{:#x}", header.number),
+        "gasLimit": format!("{:#x}", header.gas_limit),
+        "timestamp": format!("{:#x}", header.timestamp),
+        "extraData": hex::encode_prefixed(&header.extra_data),
+        "mixHash": hex::encode_prefixed(header.mix_hash),
+        "nonce": format!("{:#018x}", header.pow_nonce),
+    })
+}
+
+fn read(answer: &Value) -> Option<ClientAnswer> {
+    let blocks = answer["blocks"].as_array()?.iter().map(read_block);
+    let steps = answer["steps"].as_array()?.iter().map(|step| {
+        Some(CodeStep {
+            pc: step[0].as_u64()?,
+            code: step[1].as_u64()? as u8,
+            gas: step[2].as_u64()?,
+            depth: step[3].as_u64()?,
+        })
+    });
+    Some(ClientAnswer {
+        genesis_root: answer["genesisRoot"].as_str()?.to_owned(),
+        blocks: blocks.collect::<Option<_>>()?,
+        steps: steps.collect::<Option<_>>()?,
+    })
+}
+
+fn read_block(block: &Value) -> Option<ClientBlock> {
+    let text = |key: &str| block[key].as_str().map(str::to_owned);
+    let fates = block["transactions"].as_array()?.iter().map(|fate| {
+        if let Some(reason) = fate["refused"].as_str() {
+            return Some(Fate::Refused(reason.to_owned()));
+        }
+        Some(Fate::Executed {
+            gas_used: fate["gasUsed"].as_u64()?,
+            receipt: hex::decode(fate["receipt"].as_str()?).ok()?,
+        })
+    });
+    Some(ClientBlock {
+        hash: text("hash")?,
+        state_root: text("stateRoot")?,
+        receipts_root: text("receiptsRoot")?,
+        transactions_root: text("transactionsRoot")?,
+        logs_bloom: text("logsBloom")?,
+        gas_used: block["gasUsed"].as_u64()?,
+        fates: fates.collect::<Option<_>>()?,
+    })
+}

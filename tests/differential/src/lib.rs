@@ -1,0 +1,26 @@
+//! Compares the executor of the node with others, by random programs with seeds.
+//!
+//! | question | module |
+//! |---|---|
+//! | which forks are compared? | [`rules`] |
+//! | what is in the case of a seed? | [`generate`], of [`program`]s in a [`case`] |
+//! | what does this node make of it? | [`ours`] |
+//! | what does the executor make of it that tests can install? | [`client`] |
+//! | do both agree? | [`compare`] |
+//! | what is the smallest case that shows a difference? | [`shrink`] |
+//! | does a node that is named by its URL agree? | [`named_node`] |
+//!
+//! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
+
+pub mod campaign;
+pub mod case;
+pub mod client;
+pub mod compare;
+pub mod generate;
+pub mod named_node;
+pub mod opcodes;
+pub mod ours;
+pub mod program;
+pub mod random;
+pub mod rules;
+pub mod shrink;

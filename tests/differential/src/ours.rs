@@ -1,0 +1,359 @@
+//! Our side: the executor of the node makes the blocks of a case, and its importer imports them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chain::evm::execute::Executor;
+use chain::genesis::ensure_genesis;
+use chain::import::Importer;
+use chain::rules::body::{sender, transactions_root};
+use chain::rules::difficulty::next_difficulty;
+use chain::rules::seal::SealCheck;
+use chain::spec::{Genesis, GenesisAccount};
+use chain::state::BlockState;
+use chain::trace::{StepOptions, Trace, TraceRequest, TraceStep, Tracer};
+use chain::trie::ordered_root;
+use chain::work::WorkLimit;
+use chain::{ChainSpec, View};
+use primitives::{
+    B256, Block, Bytes, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
+    UnsignedTransaction, hex, uncles_hash,
+};
+use serde_json::{Value, json};
+use store::Store;
+
+use crate::case::{Case, CaseBlock, CaseTransaction, SENDERS, SignatureKind, sender_key};
+use crate::rules::ForkRules;
+
+/// Longest time for a trace.
+const TRACE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What became of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It cannot be in the block, for this reason.
+    Refused(String),
+    /// It was executed.
+    Executed {
+        /// Gas after refunds.
+        gas_used: u64,
+        /// The receipt's bytes.
+        receipt: Vec<u8>,
+    },
+}
+
+/// A block that was executed.
+#[derive(Clone, Debug)]
+pub struct ExecutedBlock {
+    /// The block, without the transactions that were refused.
+    pub block: Block,
+    /// All transactions of the plan, raw, those that were refused included.
+    pub candidates: Vec<Vec<u8>>,
+    /// What became of each of them.
+    pub fates: Vec<Fate>,
+}
+
+/// A case that was executed.
+#[derive(Debug)]
+pub struct ExecutedCase {
+    /// Block 0.
+    pub genesis: Header,
+    /// The blocks.
+    pub blocks: Vec<ExecutedBlock>,
+    spec: Arc<ChainSpec>,
+    store: Store,
+}
+
+/// The spec of a fork.
+///
+/// # Errors
+/// If the node does not have the fork.
+pub fn spec_of(rules: &ForkRules) -> Result<ChainSpec, String> {
+    node::testvec::spec_of_fork(rules.name)
+}
+
+/// Executes a case by the rules of `spec`, which are mostly those of the case.
+///
+/// # Errors
+/// If the importer refuses a block that the executor has made, or the store fails.
+pub fn execute(case: &Case, spec: ChainSpec) -> Result<ExecutedCase, String> {
+    let spec = Arc::new(ChainSpec {
+        genesis: genesis(case),
+        ..spec
+    });
+    let store = Store::in_memory().map_err(text)?;
+    ensure_genesis(&store, &spec).map_err(text)?;
+    let genesis = View::new(&store, spec.clone())
+        .map_err(text)?
+        .head()
+        .header
+        .clone();
+    let importer = Importer::new(store.clone(), spec.clone(), SealCheck::Off);
+    let mut executed = ExecutedCase {
+        genesis: genesis.clone(),
+        blocks: Vec::new(),
+        spec,
+        store,
+    };
+    let (mut grandparent, mut parent) = (None, genesis);
+    for plan in &case.blocks {
+        let uncle = plan.uncle.zip(grandparent.as_ref());
+        let uncles = uncle.map(|(beneficiary, _)| Header {
+            // A sibling of the parent, which differs in its beneficiary and its extra data.
+            beneficiary,
+            extra_data: Bytes::from_static(b"uncle"),
+            ..parent.clone()
+        });
+        let uncles: Vec<Header> = uncles.into_iter().collect();
+        let block = executed
+            .make_block(plan, &parent, uncles)
+            .map_err(|error| format!("block {}: {error}", parent.number + 1))?;
+        importer.import(&block.block, None).map_err(|error| {
+            format!(
+                "the importer refuses block {} of the executor: {error}",
+                parent.number + 1
+            )
+        })?;
+        grandparent = Some(std::mem::replace(&mut parent, block.block.header.clone()));
+        executed.blocks.push(block);
+    }
+    Ok(executed)
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn genesis(case: &Case) -> Genesis {
+    let accounts = case.accounts.iter().map(|account| {
+        let record = GenesisAccount {
+            balance: account.balance,
+            tx_nonce: account.nonce,
+            code: account.code.assemble().into(),
+            storage: account.storage.clone(),
+        };
+        (account.address, record)
+    });
+    Genesis {
+        difficulty: U256::from(0x20000),
+        gas_limit: case.gas_limit,
+        alloc: accounts.collect(),
+        ..Default::default()
+    }
+}
+
+impl ExecutedCase {
+    fn make_block(
+        &self,
+        plan: &CaseBlock,
+        parent: &Header,
+        uncles: Vec<Header>,
+    ) -> Result<ExecutedBlock, String> {
+        let spec = &*self.spec;
+        let timestamp = parent.timestamp + plan.seconds;
+        let mut header = Header {
+            parent_hash: parent.hash(),
+            uncles_hash: uncles_hash(&uncles),
+            beneficiary: plan.beneficiary,
+            difficulty: next_difficulty(spec, parent, timestamp),
+            number: parent.number + 1,
+            gas_limit: parent.gas_limit,
+            timestamp,
+            extra_data: plan.extra.clone().into(),
+            ..Default::default()
+        };
+        let view = self.store.snapshot().map_err(text)?;
+        let mut state = BlockState::new(&*view, parent.number, parent.state_root);
+        let mut nonces = Vec::new();
+        for index in 0..SENDERS {
+            nonces.push(
+                state
+                    .balance_and_nonce(sender_key(index).address())
+                    .map_err(text)?
+                    .1,
+            );
+        }
+        let mut executor = Executor::new(spec, &header, &mut state);
+        let (mut candidates, mut fates, mut transactions) = (Vec::new(), Vec::new(), Vec::new());
+        for planned in &plan.transactions {
+            let nonce = &mut nonces[planned.sender];
+            let transaction = sign(planned, *nonce, spec.chain_id_at(header.number), tx_form(spec));
+            candidates.push(transaction.encode_raw());
+            let run = sender(spec, header.number, &transaction)
+                .map_err(text)
+                .and_then(|from| executor.transaction(&transaction, from).map_err(text));
+            fates.push(match run {
+                Ok(outcome) => {
+                    *nonce = transaction.tx_nonce + 1;
+                    transactions.push(transaction);
+                    Fate::Executed {
+                        gas_used: outcome.gas_used,
+                        receipt: Vec::new(),
+                    }
+                }
+                Err(reason) => Fate::Refused(reason),
+            });
+        }
+        let executed = executor.finish(&uncles).map_err(text)?;
+        header.state_root = state.root().map_err(text)?;
+        header.transactions_root = transactions_root(&transactions);
+        let encode = |receipt: &Receipt| receipt.encode(spec.receipt_form());
+        header.receipts_root = receipts_root(spec, &executed.receipts);
+        header.logs_bloom = executed.logs_bloom;
+        header.gas_used = executed.gas_used;
+        let mut receipts = executed.receipts.iter().map(encode);
+        for fate in &mut fates {
+            if let Fate::Executed { receipt, .. } = fate {
+                *receipt = receipts.next().unwrap_or_default();
+            }
+        }
+        Ok(ExecutedBlock {
+            block: Block {
+                header,
+                transactions,
+                uncles,
+            },
+            candidates,
+            fates,
+        })
+    }
+
+    /// The steps of a transaction, by its block's place in the case and its own place in the plan.
+    ///
+    /// # Errors
+    /// If it was refused, or is too long for a trace.
+    pub fn trace(&self, block: usize, candidate: usize) -> Result<Vec<TraceStep>, String> {
+        let executed = &self.blocks[block];
+        if let Fate::Refused(reason) = &executed.fates[candidate] {
+            return Err(reason.clone());
+        }
+        let before = executed.fates[..candidate].iter();
+        let index = before
+            .filter(|fate| matches!(fate, Fate::Executed { .. }))
+            .count();
+        let view = View::new(&self.store, self.spec.clone()).map_err(text)?;
+        steps(&view, &executed.block.hash(), index)
+    }
+
+    /// The request of `vnode testvec block` for this case.
+    pub fn testvec_request(&self, case: &Case) -> Value {
+        let genesis = Block {
+            header: self.genesis.clone(),
+            transactions: Vec::new(),
+            uncles: Vec::new(),
+        };
+        let blocks: Vec<String> = self
+            .blocks
+            .iter()
+            .map(|executed| hex::encode_prefixed(executed.block.encode()))
+            .collect();
+        json!({
+            "fork": case.rules.name,
+            "seal": "NoProof",
+            "pre": pre_state(case),
+            "genesis": hex::encode_prefixed(genesis.encode()),
+            "blocks": blocks,
+        })
+    }
+}
+
+/// The steps of a transaction of a canonical block.
+///
+/// # Errors
+/// If there is no such transaction, or it is too long for a trace.
+pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, String> {
+    let block = view
+        .block_by_hash(block)
+        .map_err(text)?
+        .ok_or("the block is not stored")?;
+    let request = TraceRequest {
+        tracer: Tracer::Steps(StepOptions {
+            stack: false,
+            memory: false,
+            storage: false,
+            limit: None,
+        }),
+        limit: WorkLimit::new(TRACE_TIMEOUT),
+    };
+    match view.trace_transaction(&block, index, &request).map_err(text)? {
+        Trace::Steps(trace) => Ok(trace.steps),
+        Trace::Calls(_) => Err("got calls, expected steps".to_owned()),
+    }
+}
+
+/// The accounts of block 0, as in the member `pre` of public test vectors.
+pub fn pre_state(case: &Case) -> Value {
+    let word = |value: &U256| format!("{value:#066x}");
+    let accounts = case.accounts.iter().map(|account| {
+        let storage: BTreeMap<String, String> = account
+            .storage
+            .iter()
+            .map(|(slot, value)| (word(slot), word(value)))
+            .collect();
+        let fields = json!({
+            "balance": format!("{:#x}", account.balance),
+            "nonce": format!("{:#x}", account.nonce),
+            "code": hex::encode_prefixed(account.code.assemble()),
+            "storage": storage,
+        });
+        (hex::encode_prefixed(account.address), fields)
+    });
+    Value::Object(accounts.collect())
+}
+
+/// The receipts root of a block with these receipts.
+pub fn receipts_root(spec: &ChainSpec, receipts: &[Receipt]) -> B256 {
+    ordered_root(receipts.iter().map(|receipt| receipt.encode(spec.receipt_form())))
+}
+
+/// The form of transactions on this chain.
+pub const fn tx_form(spec: &ChainSpec) -> TxForm {
+    match spec.tx_rules() {
+        TxRules::Ethereum => TxForm::Ethereum,
+        TxRules::Moac => TxForm::Native,
+    }
+}
+
+/// Signs a planned transaction.
+pub fn sign(planned: &CaseTransaction, nonce: u64, chain_id: u64, form: TxForm) -> Transaction {
+    let unsigned = UnsignedTransaction {
+        tx_nonce: nonce.saturating_add_signed(planned.nonce_offset),
+        gas_price: planned.gas_price,
+        gas: planned.gas,
+        to: planned.to,
+        value: planned.value,
+        input: planned.input.bytes().into(),
+        ..Default::default()
+    };
+    let key = sender_key(planned.sender);
+    let plain = || match form {
+        TxForm::Ethereum => unsigned.sign_unprotected(&key),
+        _ => unsigned.sign(&key, chain_id, form),
+    };
+    match planned.signature {
+        SignatureKind::Plain => plain(),
+        SignatureKind::Protected => unsigned.sign(&key, chain_id, form),
+        SignatureKind::OtherChain => unsigned.sign(&key, chain_id + 1, form),
+        SignatureKind::HighS => with_high_s(plain()),
+        SignatureKind::Broken => Transaction {
+            r: U256::ZERO,
+            ..plain()
+        },
+    }
+}
+
+/// The same signature with the other s, which recovers the same sender.
+fn with_high_s(transaction: Transaction) -> Transaction {
+    let odd = transaction.v.bit(0);
+    Transaction {
+        // V is odd for the first recovery id: 27, or 35 plus an even number.
+        v: if odd {
+            transaction.v + U256::from(1)
+        } else {
+            transaction.v - U256::from(1)
+        },
+        s: SECP256K1_ORDER - transaction.s,
+        ..transaction
+    }
+}

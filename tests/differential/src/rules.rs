@@ -1,0 +1,116 @@
+//! The rules that programs are run by. A fork is one row of [`RULES`].
+
+/// Instructions and transactions that a fork brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkFeature {
+    /// DELEGATECALL.
+    Delegatecall,
+    /// REVERT, STATICCALL, RETURNDATASIZE and RETURNDATACOPY.
+    Returndata,
+    /// SHL, SHR and SAR.
+    Shifts,
+    /// CREATE2.
+    Create2,
+    /// EXTCODEHASH.
+    Extcodehash,
+    /// CHAINID and SELFBALANCE.
+    Chainid,
+    /// Signatures with a chain id (EIP-155).
+    ProtectedSignatures,
+}
+
+/// The independent executor's name of the same rules.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientRules {
+    /// The hardfork in `@ethereumjs/common`.
+    pub hardfork: &'static str,
+    /// The EIPs that are active besides those of the hardfork.
+    pub eips: &'static [u16],
+    /// The reward for a block in wei, where it is not the hardfork's.
+    pub miner_reward: Option<u64>,
+}
+
+/// The rules of a fork.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkRules {
+    /// The fork, as `vnode testvec` calls it.
+    pub name: &'static str,
+    /// What programs and transactions may use. They use other things rarely.
+    pub features: &'static [ForkFeature],
+    /// How the independent executor is told the same rules; `None` if it does not have them.
+    pub client: Option<ClientRules>,
+    /// Whether transactions have twelve fields, as the public network's do.
+    pub native_transactions: bool,
+}
+
+impl ForkRules {
+    /// Whether the fork has this feature.
+    pub fn has(&self, feature: ForkFeature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// The rules with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        RULES.iter().find(|rules| rules.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Every feature.
+pub const ALL_FEATURES: [ForkFeature; 7] = [
+    ForkFeature::Delegatecall,
+    ForkFeature::ProtectedSignatures,
+    ForkFeature::Returndata,
+    ForkFeature::Shifts,
+    ForkFeature::Create2,
+    ForkFeature::Extcodehash,
+    ForkFeature::Chainid,
+];
+
+/// A row for a fork of Ethereum, which has the first `features` of [`ALL_FEATURES`].
+const fn ethereum(name: &'static str, hardfork: &'static str, features: usize) -> ForkRules {
+    ForkRules {
+        name,
+        features: ALL_FEATURES.split_at(features).0,
+        client: Some(ClientRules {
+            hardfork,
+            eips: &[],
+            miner_reward: None,
+        }),
+        native_transactions: false,
+    }
+}
+
+/// The rules that programs can be run by.
+pub const RULES: [ForkRules; 9] = [
+    ethereum("Frontier", "chainstart", 0),
+    ethereum("Homestead", "homestead", 1),
+    ethereum("EIP150", "tangerineWhistle", 1),
+    ethereum("EIP158", "spuriousDragon", 2),
+    ethereum("Byzantium", "byzantium", 3),
+    ethereum("Constantinople", "constantinople", 6),
+    ethereum("ConstantinopleFix", "petersburg", 6),
+    ethereum("Istanbul", "istanbul", 7),
+    ForkRules {
+        name: "Moac",
+        features: &ALL_FEATURES,
+        client: None,
+        native_transactions: true,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_a_fork_of_the_node() {
+        for rules in &RULES {
+            assert!(node::testvec::spec_of_fork(rules.name).is_ok(), "{}", rules.name);
+            assert_eq!(
+                ForkRules::named(rules.name).map(|found| found.name),
+                Some(rules.name)
+            );
+        }
+        assert!(ForkRules::named("none").is_none());
+    }
+}

@@ -1,0 +1,5 @@
+//! The comparisons themselves, and proof that each of them finds a rule that differs.
+
+mod independent;
+mod named;
+mod written;
