@@ -70,8 +70,8 @@ impl View {
         }
     }
 
-    /// Hashes of the best header chain, highest first: the best header, the ones below it, then with
-    /// gaps that double, and block 0. Whoever has one of them knows where the chains part.
+    /// Hashes of the best header chain, highest first: the best header, the ones below it, then
+    /// with gaps that double, and block 0. Whoever has one of them knows where the chains part.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails.

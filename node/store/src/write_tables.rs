@@ -106,7 +106,8 @@ impl<'txn> Tables<'txn> {
         self.waiting.as_ref().filter(|_| table.info().may_wait)
     }
 
-    /// Bytes of all keys and values that the batch has written, and of all keys that it has removed.
+    /// Bytes of all keys and values that the batch has written, and of all keys that it has
+    /// removed.
     pub fn written_bytes(&self) -> usize {
         self.changes.borrow().written()
     }

@@ -1,9 +1,9 @@
 //! Blocks that are a little ahead of the clock: kept by the writer until their time has come.
 //!
-//! Clocks differ by some seconds. A block that is at most [`AHEAD_SECS_MAX`] ahead is checked as far
-//! as its header tells, and waits. Its seal is right, so waiting here has cost its maker work. The
-//! block is imported when the clock has reached its timestamp. Knows blocks and times; the writer
-//! decides when to look.
+//! Clocks differ by some seconds. A block that is at most [`AHEAD_SECS_MAX`] ahead is checked as
+//! far as its header tells, and waits. Its seal is right, so waiting here has cost its maker work.
+//! The block is imported when the clock has reached its timestamp. Knows blocks and times; the
+//! writer decides when to look.
 
 use primitives::{B256, Block, Header};
 

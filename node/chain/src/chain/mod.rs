@@ -331,8 +331,8 @@ impl Chain {
 
     /// Imports a block of someone else. This is for blocks from peers; today only tests call it.
     ///
-    /// A block that is at most [`AHEAD_SECS_MAX`] ahead of the clock waits ([`Imported::Later`]) and
-    /// is imported when its time has come.
+    /// A block that is at most [`AHEAD_SECS_MAX`] ahead of the clock waits ([`Imported::Later`])
+    /// and is imported when its time has come.
     ///
     /// # Errors
     /// [`WriteError`] if the block is refused. After an error of the store the block may be stored

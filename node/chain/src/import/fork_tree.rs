@@ -1,7 +1,7 @@
 //! Everything that is known beside the canonical chain: side blocks and bare headers, as a tree.
 //!
-//! The tree is read from the store when it is needed: when there is too much of it, when a branch is
-//! too old, and when a block has turned out invalid. Knows rows and weights; decides nothing.
+//! The tree is read from the store when it is needed: when there is too much of it, when a branch
+//! is too old, and when a block has turned out invalid. Knows rows and weights; decides nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! Headers first: taking headers whose bodies come later, and following the best header chain.
 //!
-//! A header is checked like that of a block: its parent is known, it follows the rules, and its seal
-//! is right. Then it is stored as a bare header with its total difficulty. The chain with the most
-//! total difficulty is the best header chain, whether its bodies are here or not. At equal total
-//! difficulty the head stays the best header, then the header that was seen first.
+//! A header is checked like that of a block: its parent is known, it follows the rules, and its
+//! seal is right. Then it is stored as a bare header with its total difficulty. The chain with the
+//! most total difficulty is the best header chain, whether its bodies are here or not. At equal
+//! total difficulty the head stays the best header, then the header that was seen first.
 //!
 //! | what | function |
 //! |---|---|
@@ -44,8 +44,8 @@ impl Importer {
     /// `latest` is the latest allowed timestamp, in unix seconds; with `None` any is allowed.
     ///
     /// # Errors
-    /// [`ImportError`] if the first header's parent is not known, or with the number and the hash of
-    /// the first bad header.
+    /// [`ImportError`] if the first header's parent is not known, or with the number and the hash
+    /// of the first bad header.
     pub fn check_headers(
         &self,
         source: &impl HeaderReads,
@@ -107,9 +107,9 @@ impl Importer {
     /// blocks or as headers, stay as they are.
     ///
     /// # Errors
-    /// [`ImportError`] if the parent is not known any more, if the branch leaves the canonical chain
-    /// too far below the head, if there are too many headers without bodies, or if the store fails.
-    /// The headers before may be stored; the next snapshot shows it.
+    /// [`ImportError`] if the parent is not known any more, if the branch leaves the canonical
+    /// chain too far below the head, if there are too many headers without bodies, or if the store
+    /// fails. The headers before may be stored; the next snapshot shows it.
     pub fn import_headers(&self, headers: &CheckedHeaders) -> Result<ImportedHeaders, ImportError> {
         self.finish_open_reorganization()?;
         let mut added = 0;
@@ -199,8 +199,8 @@ impl Importer {
     }
 
     /// Removes bare headers, so that an eighth of what is allowed is free. Branches with the least
-    /// work since they left the canonical chain go first. So whoever wants to push a branch out must
-    /// work more than was worked on it. The best header chain and the branch of `newest` stay.
+    /// work since they left the canonical chain go first. So whoever wants to push a branch out
+    /// must work more than was worked on it. The best header chain and the branch of `newest` stay.
     fn trim_bare_headers(&self, tables: &mut Tables<'_>, newest: &BlockId) -> Result<(), ImportError> {
         let max = self.limits.bare_headers_max;
         let mut tree = ForkTree::read(tables)?;

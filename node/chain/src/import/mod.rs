@@ -30,8 +30,8 @@
 //!
 //! All roots are computed again and compared, no matter who made the block. A block that becomes
 //! the head is written in one write transaction. Of a side block only header and body are written:
-//! it is executed, and its other rows follow, when its branch becomes the canonical chain. If a step
-//! fails, the transaction is dropped, so nothing of it is stored.
+//! it is executed, and its other rows follow, when its branch becomes the canonical chain. If a
+//! step fails, the transaction is dropped, so nothing of it is stored.
 //!
 //! Headers may come before their blocks: see [`Importer::import_headers`] (module `header_chain`).
 //! What is kept beside the canonical chain is bounded by [`ForkLimits`].

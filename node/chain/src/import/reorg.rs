@@ -2,15 +2,17 @@
 //!
 //! A short reorganization is one transaction. A long one is done in parts: each transaction takes
 //! back or applies at most [`REORG_PART_BLOCKS`](super::limits::REORG_PART_BLOCKS) blocks, or
-//! [`REORG_PART_BYTES`](super::limits::REORG_PART_BYTES) bytes of rows, so that memory stays bounded.
+//! [`REORG_PART_BYTES`](super::limits::REORG_PART_BYTES) bytes of rows, so that memory stays
+//! bounded.
 //!
 //! After each part the store has a whole chain, shorter than the old one or lighter than the new
 //! one, and a row that says where the head is going. If the process ends then, the next import, or
-//! the next start of a node, goes on ([`Importer::finish_open_reorganization`]). Until the last part
-//! is committed, readers of a running node see the chain with the old head ([`ReaderHold`]).
+//! the next start of a node, goes on ([`Importer::finish_open_reorganization`]). Until the last
+//! part is committed, readers of a running node see the chain with the old head ([`ReaderHold`]).
 //!
-//! A block of the branch may turn out invalid. Then the block and what builds on it are removed, and
-//! the head becomes the heavier one of two: the old head, or the last valid block of the branch.
+//! A block of the branch may turn out invalid. Then the block and what builds on it are removed,
+//! and the head becomes the heavier one of two: the old head, or the last valid block of the
+//! branch.
 
 use std::sync::Arc;
 
@@ -141,8 +143,8 @@ impl Importer {
         self.reorganize(reorg)
     }
 
-    /// Goes on with a reorganization that was cut short by the end of the process or by a failure of
-    /// the store. Returns whether there was one.
+    /// Goes on with a reorganization that was cut short by the end of the process or by a failure
+    /// of the store. Returns whether there was one.
     ///
     /// # Errors
     /// [`ImportError`] if the store fails. If a block of the branch is invalid, the head is the old
@@ -170,8 +172,8 @@ impl Importer {
         }
     }
 
-    /// Goes all the way. If a block turns out invalid, goes to the heaviest valid block, and returns
-    /// the error.
+    /// Goes all the way. If a block turns out invalid, goes to the heaviest valid block, and
+    /// returns the error.
     fn reorganize(&self, mut reorg: Reorganization) -> Result<Imported, ImportError> {
         let _end = HoldEnd(&self.reader_hold);
         let depth = reorg.old_head.number.saturating_sub(reorg.ancestor);
@@ -281,8 +283,8 @@ impl Importer {
         Ok(end)
     }
 
-    /// After a block of a branch has turned out invalid: removes it and what builds on it, and makes
-    /// the heavier one of the old head and the last valid block the head.
+    /// After a block of a branch has turned out invalid: removes it and what builds on it, and
+    /// makes the heavier one of the old head and the last valid block the head.
     fn leave_invalid_branch(&self, reorg: &Reorganization, error: &ImportError) -> Result<(), ImportError> {
         let invalid = match error {
             ImportError::Branch { number, hash, .. } => BlockId {
@@ -352,8 +354,8 @@ impl Importer {
         Ok(parent)
     }
 
-    /// Makes the canonical block `number` the head and deletes every block above it, and all headers
-    /// without bodies. Returns the blocks that are no longer canonical, highest first.
+    /// Makes the canonical block `number` the head and deletes every block above it, and all
+    /// headers without bodies. Returns the blocks that are no longer canonical, highest first.
     ///
     /// # Errors
     /// [`ImportError`] if the store fails. The head may be set back all the same; the next snapshot

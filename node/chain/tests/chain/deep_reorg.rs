@@ -1,6 +1,7 @@
 //! A reorganization of ten thousand blocks. Afterwards the rows are those of a fresh import of the
-//! winning branch. Time is proportional to its length. It is done in parts. If the process is killed
-//! between them, a chain is there without faults, no block is lost, and the next process goes on.
+//! winning branch. Time is proportional to its length. It is done in parts. If the process is
+//! killed between them, a chain is there without faults, no block is lost, and the next process
+//! goes on.
 //!
 //! The blocks of both branches transfer money, make contracts, write their storage, destroy them
 //! and make them again at the same addresses.

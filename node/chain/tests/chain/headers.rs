@@ -276,7 +276,8 @@ fn check(plan: &[RandomBlock], arrivals: &[Arrival], part_blocks: usize) {
         bad: HashSet::new(),
         head: maker.genesis,
     };
-    // In the end everything comes once more from the bottom up, so that the heaviest valid chain wins.
+    // In the end everything comes once more from the bottom up, so that the heaviest valid chain
+    // wins.
     let again = (0..forest.blocks.len()).map(Arrival::Block);
     for arrival in arrivals.iter().copied().chain(again) {
         match arrival {

@@ -1,9 +1,10 @@
-//! Removes side blocks at heights that move into the blocks file, unless their branch goes on above.
+//! Removes side blocks at heights that move into the blocks file, unless their branch goes on
+//! above.
 //!
 //! A branch that has blocks above the moved heights may still become the canonical chain, so all of
-//! its blocks stay. They are removed when the heights of its last blocks move. The blocks of the best
-//! header chain stay, too: the blocks above are being fetched. Headers without bodies go with the
-//! block that they build on.
+//! its blocks stay. They are removed when the heights of its last blocks move. The blocks of the
+//! best header chain stay, too: the blocks above are being fetched. Headers without bodies go with
+//! the block that they build on.
 
 use std::collections::HashMap;
 

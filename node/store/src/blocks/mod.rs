@@ -14,7 +14,6 @@ use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxR
 
 use crate::ancient::{BlockPart, with_part};
 use crate::codec::block_key;
-use crate::headers::HeaderReads;
 use crate::source::Source;
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
@@ -303,12 +302,7 @@ impl Tables<'_> {
             self.delete_if_there(TableId::SideBlockList, &key)?;
             self.delete_block(&key)?;
         }
-        let mut bare = Vec::new();
-        self.for_each_bare_header(|hash, _| bare.push(hash))?;
-        for hash in bare {
-            self.delete_bare_header(&hash)?;
-        }
-        self.delete_best_header()
+        self.delete_all_bare_headers()
     }
 
     /// Removes header, body and receipts of the block with this key.

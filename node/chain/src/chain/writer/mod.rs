@@ -36,8 +36,8 @@ use crate::import::{BlockId, CheckedHeaders, ImportError, Imported, ImportedHead
 /// knowing whether there is space.
 pub(super) const STORE_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the clock is looked at while blocks wait for their time. The clock can be set, so it is
-/// not enough to wait for as long as a block is ahead.
+/// How often the clock is looked at while blocks wait for their time. The clock can be set, so it
+/// is not enough to wait for as long as a block is ahead.
 const EARLY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What the writer is to do, and where it sends the result.
@@ -153,8 +153,8 @@ impl ChainInner {
         }
     }
 
-    /// Executes a command. A sealed block that cannot be stored, and a block that is early, is added
-    /// to `kept`.
+    /// Executes a command. A sealed block that cannot be stored, and a block that is early, is
+    /// added to `kept`.
     fn execute(&self, jobs: &WriterJobs, command: WriterCommand, kept: &mut KeptBlocks) {
         // A reply that nobody waits for any more is dropped; the work was done all the same.
         match command {
