@@ -220,6 +220,7 @@ mod tests {
             pool,
             beneficiary: primitives::Address::ZERO,
             extra_data: Default::default(),
+            states: chain::import::StateRetention::Archive,
         };
         let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
         LocalMiner::new(&options, &LightCaches::new(), &chain)

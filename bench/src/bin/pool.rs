@@ -132,6 +132,7 @@ fn chain(spec: &Arc<ChainSpec>) -> Chain {
         pool: raised_limits(),
         beneficiary: Address::ZERO,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let store = Store::in_memory().expect("a store in memory");
     Chain::open(store, config).expect("the chain opens")

@@ -84,7 +84,9 @@ mod ancient;
 mod batch;
 mod block_list;
 mod blocks;
+mod canonical;
 mod codec;
+mod compression;
 mod database;
 mod error;
 mod guard;
@@ -124,7 +126,8 @@ pub use open::{
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{
-    AccountChange, AccountRecord, AccountVersion, NewestChanges, SlotChange, StateChanges, StateReads,
+    AccountChange, AccountRecord, AccountVersion, HorizonReads, NewestChanges, SlotChange, StateChanges,
+    StateHorizon, StateReads,
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

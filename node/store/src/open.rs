@@ -51,8 +51,8 @@ pub const FILE_NAME: &str = "chain.redb";
 /// a data directory needs both.
 pub const LOG_FILE_NAME: &str = "chain.redb.wal";
 
-/// Name of the file with old blocks inside a data directory. It belongs to the database file: a copy
-/// of a data directory needs both.
+/// Name of the file with old blocks inside a data directory. It belongs to the database file: a
+/// copy of a data directory needs both.
 pub const BLOCKS_FILE_NAME: &str = "chain.blocks";
 
 /// Line of the lock file once a database was made.

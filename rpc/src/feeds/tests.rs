@@ -50,6 +50,7 @@ fn open() -> Chain {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(7),
         extra_data: Bytes::new(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
 }

@@ -30,9 +30,14 @@ function commonOf({ hardfork, eips, chainId, minerReward }) {
     const free = eips.filter((eip) => FREE_EIPS.includes(eip));
     const common = createCustomCommon(chain, Mainnet, { hardfork, eips: eips.filter((eip) => !free.includes(eip)) });
     const { isActivatedEIP, param } = common;
-    common.isActivatedEIP = (eip) => free.includes(eip) || isActivatedEIP.call(common, eip);
+    // The package copies this object, so the functions ask the copy that they belong to.
+    common.isActivatedEIP = function (eip) {
+        return free.includes(eip) || isActivatedEIP.call(this, eip);
+    };
     if (minerReward) {
-        common.param = (name) => (name === 'minerReward' ? BigInt(minerReward) : param.call(common, name));
+        common.param = function (name) {
+            return name === 'minerReward' ? BigInt(minerReward) : param.call(this, name);
+        };
     }
     return common;
 }

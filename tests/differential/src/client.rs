@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use chain::trace::TraceStep;
+use e2e::clients::Clients;
 use primitives::hex;
 use serde_json::{Value, json};
 
@@ -17,9 +18,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 /// The chain id of the forks of `vnode testvec`.
 const CHAIN_ID: u64 = 1;
 
-/// The running process. Killed when dropped.
+/// The independent executor. Its process is started again after it has failed.
 #[derive(Debug)]
 pub struct IndependentExecutor {
+    clients: &'static Clients,
+    process: Option<ExecutorProcess>,
+}
+
+/// A running process. Killed when dropped.
+#[derive(Debug)]
+struct ExecutorProcess {
     child: Child,
     input: ChildStdin,
     lines: Receiver<std::io::Result<String>>,
@@ -89,32 +97,12 @@ pub struct CandidatePlace {
 }
 
 impl IndependentExecutor {
-    /// Starts the process. `None` if it is not installed and the test must be skipped.
-    ///
-    /// # Errors
-    /// If the process does not start.
-    pub fn start() -> Option<Result<Self, String>> {
-        let clients = e2e::clients::javascript()?;
-        Some(
-            clients
-                .start("executor.mjs")
-                .map_err(|error| format!("executor.mjs: {error}"))
-                .and_then(Self::of),
-        )
-    }
-
-    fn of(mut child: Child) -> Result<Self, String> {
-        let input = child.stdin.take().ok_or("the process has no input")?;
-        let output = child.stdout.take().ok_or("the process has no output")?;
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines() {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Self { child, input, lines })
+    /// The executor that is installed; `None` if it is not and the test must be skipped.
+    pub fn installed() -> Option<Self> {
+        Some(Self {
+            clients: e2e::clients::javascript()?,
+            process: None,
+        })
     }
 
     /// Lets the process execute a case that was executed here. With `trace` it records the steps of
@@ -129,19 +117,50 @@ impl IndependentExecutor {
         trace: Option<CandidatePlace>,
     ) -> Result<ClientAnswer, String> {
         let request = request(case, executed, trace)?;
-        writeln!(self.input, "{request}").map_err(|error| format!("the independent executor: {error}"))?;
-        let line = self
-            .lines
-            .recv_timeout(ANSWER_TIMEOUT)
-            .map_err(|error| format!("the independent executor gives no answer: {error}"))?
+        let mut process = match self.process.take() {
+            Some(running) => running,
+            None => ExecutorProcess::start(self.clients)?,
+        };
+        // A process that has failed is not used again: a late answer would belong to another
+        // request.
+        let line = process
+            .answer(&request)
             .map_err(|error| format!("the independent executor: {error}"))?;
+        self.process = Some(process);
         let answer: Value = serde_json::from_str(&line)
             .map_err(|error| format!("the independent executor answers {line:.200}: {error}"))?;
         read(&answer).ok_or_else(|| format!("the independent executor answers {line:.2000}"))
     }
 }
 
-impl Drop for IndependentExecutor {
+impl ExecutorProcess {
+    fn start(clients: &Clients) -> Result<Self, String> {
+        let mut child = clients
+            .start("executor.mjs")
+            .map_err(|error| format!("executor.mjs: {error}"))?;
+        let input = child.stdin.take().ok_or("the process has no input")?;
+        let output = child.stdout.take().ok_or("the process has no output")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, input, lines })
+    }
+
+    fn answer(&mut self, request: &Value) -> Result<String, String> {
+        writeln!(self.input, "{request}").map_err(|error| error.to_string())?;
+        self.lines
+            .recv_timeout(ANSWER_TIMEOUT)
+            .map_err(|error| format!("no answer: {error}"))?
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for ExecutorProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,6 +1,6 @@
 //! A small generator of random numbers. The same seed gives the same numbers in every version.
 //!
-//! The algorithm is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+//! The algorithm is `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
 
 use std::cell::Cell;
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_numbers_for_ever() {
-        // The first numbers of SplitMix64 with seed 0.
+        // The first numbers of `SplitMix64` with seed 0.
         let random = SeededRandom::new(0, "");
         assert_eq!(random.next(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.next(), 0x6e78_9e6a_a1b9_65f4);

@@ -5,6 +5,8 @@
 pub enum ForkFeature {
     /// DELEGATECALL.
     Delegatecall,
+    /// A call gets at most 63/64 of the gas, instead of ending the frame (EIP-150).
+    GasReserve,
     /// REVERT, STATICCALL, RETURNDATASIZE and RETURNDATACOPY.
     Returndata,
     /// SHL, SHR and SAR.
@@ -56,8 +58,9 @@ impl ForkRules {
 }
 
 /// Every feature.
-pub const ALL_FEATURES: [ForkFeature; 7] = [
+pub const ALL_FEATURES: [ForkFeature; 8] = [
     ForkFeature::Delegatecall,
+    ForkFeature::GasReserve,
     ForkFeature::ProtectedSignatures,
     ForkFeature::Returndata,
     ForkFeature::Shifts,
@@ -84,12 +87,12 @@ const fn ethereum(name: &'static str, hardfork: &'static str, features: usize) -
 pub const RULES: [ForkRules; 9] = [
     ethereum("Frontier", "chainstart", 0),
     ethereum("Homestead", "homestead", 1),
-    ethereum("EIP150", "tangerineWhistle", 1),
-    ethereum("EIP158", "spuriousDragon", 2),
-    ethereum("Byzantium", "byzantium", 3),
-    ethereum("Constantinople", "constantinople", 6),
-    ethereum("ConstantinopleFix", "petersburg", 6),
-    ethereum("Istanbul", "istanbul", 7),
+    ethereum("EIP150", "tangerineWhistle", 2),
+    ethereum("EIP158", "spuriousDragon", 3),
+    ethereum("Byzantium", "byzantium", 4),
+    ethereum("Constantinople", "constantinople", 7),
+    ethereum("ConstantinopleFix", "petersburg", 7),
+    ethereum("Istanbul", "istanbul", 8),
     ForkRules {
         name: "Moac",
         features: &ALL_FEATURES,

@@ -296,6 +296,14 @@ impl ChainInner {
         let _admission = self.admission.write();
         let affected = match affected {
             AffectedAccounts::All => self.pool.senders(),
+            // The lists of what these blocks changed are gone.
+            AffectedAccounts::ChangedBy(blocks)
+                if blocks
+                    .iter()
+                    .any(|id| view.require_state(id.number.saturating_sub(1)).is_err()) =>
+            {
+                self.pool.senders()
+            }
             AffectedAccounts::ChangedBy(blocks) => {
                 let mut changed = HashSet::new();
                 for id in blocks {
@@ -376,6 +384,7 @@ mod tests {
                 pool: PoolConfig::default(),
                 beneficiary: Address::repeat_byte(1),
                 extra_data: Default::default(),
+                states: crate::import::StateRetention::Archive,
             };
             let store = Store::in_memory().unwrap();
             let importer = Importer::new(store.clone(), spec, SealCheck::Off);

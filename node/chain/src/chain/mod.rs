@@ -43,7 +43,7 @@ use store::{Store, StoreError};
 
 use crate::clock::unix_now;
 use crate::genesis::ensure_genesis;
-use crate::import::{BlockId, ForkLimits, Imported, Importer};
+use crate::import::{BlockId, ForkLimits, Imported, Importer, StateRetention};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
@@ -95,6 +95,8 @@ pub struct ChainConfig {
     pub beneficiary: Address,
     /// Extra data of blocks made here.
     pub extra_data: Bytes,
+    /// Which past states are kept.
+    pub states: StateRetention,
 }
 
 /// What handles and threads of a chain share.
@@ -187,7 +189,8 @@ impl Chain {
     /// [`ChainOpenError`] if the store holds another chain or fails.
     pub fn open(store: Store, config: ChainConfig) -> Result<Self, ChainOpenError> {
         let importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
-        let jobs = WriterJobs::of(&importer.with_limits(config.forks.clone()));
+        let importer = importer.with_limits(config.forks.clone()).keeping(config.states);
+        let jobs = WriterJobs::of(&importer);
         Self::start(store, config, jobs)
     }
 

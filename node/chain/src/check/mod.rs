@@ -18,8 +18,11 @@ pub use fault::CheckFault;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::catch_panic;
-use store::{AncientReads, AncientRow, BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
+use primitives::{Address, catch_panic};
+use store::{
+    AncientReads, AncientRow, BlockReads, HorizonReads, Snapshot, Source, StateHorizon, StateReads, Store,
+    StoreError, TableId, meta_key,
+};
 
 use crate::genesis::{genesis_header, read_record};
 use crate::parallel::for_each_in_order;
@@ -99,6 +102,7 @@ pub fn check_store(
 ) -> Result<CheckSummary, CheckError> {
     let view = store.snapshot()?;
     let mut check = StoreCheck {
+        horizon: view.state_horizon()?,
         view: &view,
         spec,
         stop,
@@ -111,6 +115,7 @@ pub fn check_store(
     let counts = check.blocks(store, head, &sides)?;
     check.row_counts(head, &counts);
     headers::check(&mut check, &sides)?;
+    check.dead_storages(head);
     notices::check(&mut check)?;
     changes::check(&mut check, &counts.changes)?;
     check.log_index(head, counts.log_entries);
@@ -133,6 +138,8 @@ pub fn check_store(
 /// A running check.
 struct StoreCheck<'a> {
     view: &'a Snapshot,
+    /// Which states are kept.
+    horizon: StateHorizon,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
@@ -255,11 +262,11 @@ impl StoreCheck<'_> {
             .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
         let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
-        let (spec, stop) = (self.spec, self.stop);
+        let (spec, stop, horizon) = (self.spec, self.stop, self.horizon);
         let tasks = tasks.take_while(|_| !stop.load(Ordering::Acquire));
         let work = |task: BlockTask| {
             let view = store.snapshot()?;
-            Ok::<_, StoreError>(blocks::check(&view, spec, head, &task))
+            Ok::<_, StoreError>(blocks::check(&view, spec, (head, horizon), &task))
         };
         let mut figures = BlockCounts::default();
         for_each_in_order(tasks, work, |result| {
@@ -332,7 +339,10 @@ impl StoreCheck<'_> {
             (TableId::BlockToHeader, stored),
             (TableId::BlockToBody, stored - ancient),
             (TableId::BlockToReceipts, counts.executed.saturating_sub(ancient)),
-            (TableId::BlockToChanges, head + 1),
+            (
+                TableId::BlockToChanges,
+                (head + 1).saturating_sub(self.horizon.first_changes),
+            ),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;
@@ -365,6 +375,30 @@ impl StoreCheck<'_> {
         faults.extend(scanned.err());
         self.faults(faults);
         count
+    }
+}
+
+impl StoreCheck<'_> {
+    /// Checks that storages whose rows are to be removed are of earlier incarnations.
+    fn dead_storages(&mut self, head: u64) {
+        let (view, mut faults) = (self.view, Vec::new());
+        let scanned = guarded("dead_storage", || {
+            view.scan(TableId::DeadStorage, &[], |key, row| {
+                let dead = key.split_last_chunk::<4>().and_then(|(address, incarnation)| {
+                    let address = <[u8; 20]>::try_from(address).ok()?;
+                    let now = view.account_at(&Address::from(address), head).ok()?;
+                    let is_dead = u32::from_be_bytes(*incarnation) < now.incarnation;
+                    (is_dead && matches!(row, [0 | 1])).then_some(())
+                });
+                if dead.is_none() {
+                    let reason = "it is of no storage that was destroyed, or its value is not 0 or 1";
+                    faults.push(CheckFault::row(TableId::DeadStorage, key, reason));
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        faults.extend(scanned.err());
+        self.faults(faults);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::evm::execute::TransactionError;
 use crate::rules::HeaderError;
 use crate::rules::body::BodyError;
 use crate::rules::seal::SealCheckError;
-use crate::state::StateError;
+use crate::state::{StateError, StateNotKept};
 
 /// Why a block is refused.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,9 @@ pub enum ImportError {
         hash: B256,
         error: TransactionError,
     },
+    /// The head cannot become a block whose state is not kept, or the child of one.
+    #[error("the chain cannot be set back so far: {0}")]
+    StateNotKept(StateNotKept),
     /// Execution gives another state than the header says.
     #[error("state root: got {got}, expected {expected}")]
     StateRoot { got: B256, expected: B256 },

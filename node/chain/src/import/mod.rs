@@ -15,7 +15,7 @@
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
-//! | 8. old blocks move into the blocks file | `move_old_blocks` | `old_blocks` |
+//! | 8. old blocks move into their file, old states go | `upkeep` | `upkeep` |
 //! | 9. the transaction is committed | `run_parts`, `attempt_run` | `reorg`, `run` |
 //!
 //! Two callers take these steps:
@@ -45,11 +45,11 @@ mod fork_tree;
 mod header_chain;
 pub mod limits;
 mod linked_blocks;
-mod old_blocks;
 mod reorg;
 mod run;
 mod state_session;
 pub mod stream_import;
+mod upkeep;
 mod validate;
 
 pub(crate) use apply::receipts_root;
@@ -58,8 +58,8 @@ pub use error::ImportError;
 pub(crate) use header_chain::best_header_id;
 pub use header_chain::{CheckedHeaders, ImportedHeaders};
 pub use limits::ForkLimits;
-pub use old_blocks::OldBlocks;
 pub use run::RunCost;
+pub use upkeep::{OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;
 
@@ -116,6 +116,7 @@ pub struct Importer {
     reader_hold: ReaderHold,
     limits: Arc<ForkLimits>,
     old_blocks: OldBlocks,
+    states: StateRetention,
 }
 
 impl Importer {
@@ -130,6 +131,7 @@ impl Importer {
             reader_hold: ReaderHold::default(),
             limits: Arc::default(),
             old_blocks: OldBlocks::default(),
+            states: StateRetention::default(),
         }
     }
 

@@ -18,14 +18,16 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use primitives::{Header, U256};
-use store::{BlockReads, HeaderReads, OpenReorganization, Snapshot, Store, StoreError, TableId, Tables};
+use store::{
+    BlockReads, HeaderReads, HorizonReads, OpenReorganization, Snapshot, Store, StoreError, TableId, Tables,
+};
 
 use super::block::{CheckedBlock, CurrentHead, read_body, read_header, required_row};
 use super::header_chain::best_header_follows;
 use super::limits::REORG_DEPTH_WARNED;
 use super::state_session::{CachedHeadState, StateSession};
 use super::{BlockId, ImportError, Imported, Importer};
-use crate::state::revert_block;
+use crate::state::{StateNotKept, revert_block};
 
 /// The snapshot that readers use while a reorganization is done in parts. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -123,8 +125,11 @@ impl Importer {
             hash: block.record.header.parent_hash,
         };
         let old_head = head.id();
-        let mut reorg = Reorganization::to(&*self.store.snapshot()?, old_head, parent)?;
+        let view = self.store.snapshot()?;
+        let mut reorg = Reorganization::to(&*view, old_head, parent)?;
         reorg.target = block.id();
+        refuse_below_horizon(&*view, reorg.ancestor)?;
+        drop(view);
         let depth = old_head.number.saturating_sub(reorg.ancestor);
         if let Some(max) = self.limits.reorg_depth_max.filter(|max| depth > *max) {
             let (from, to) = (old_head.hash, block.hash);
@@ -273,7 +278,7 @@ impl Importer {
                 if reorg.reverted.is_empty() {
                     // After a reorganization the readers of the blocks that were taken back come
                     // first.
-                    self.move_old_blocks(tables, 1)?;
+                    self.upkeep(tables, 1)?;
                 }
             }
             // Nothing is removed before the end: the way back may need it.
@@ -367,6 +372,7 @@ impl Importer {
         let reverted = batch.write(|tables| {
             let mut head = CurrentHead::read(tables)?.record.header;
             let mut reverted = Vec::new();
+            refuse_below_horizon(tables, number)?;
             while head.number > number {
                 head = self.revert_head(tables, head, &mut reverted)?;
             }
@@ -379,4 +385,16 @@ impl Importer {
         })?;
         Ok(reverted)
     }
+}
+
+/// Refuses to make a block the head whose state is not kept any more.
+fn refuse_below_horizon(source: &impl HorizonReads, number: u64) -> Result<(), ImportError> {
+    let horizon = source.state_horizon()?.block;
+    if number >= horizon {
+        return Ok(());
+    }
+    Err(ImportError::StateNotKept(StateNotKept {
+        got: number,
+        expected: horizon,
+    }))
 }

@@ -109,13 +109,14 @@ impl Importer {
                 cost.rows += started.elapsed();
                 valid.push(prepared);
             }
-            if !session.is_poisoned() && !valid.is_empty() {
-                self.head_moved(tables, from)?;
-                self.move_old_blocks(tables, valid.len() as u64)?;
-            }
             let blocks_done = Instant::now();
             cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
+            if !session.is_poisoned() {
+                self.head_moved(tables, from)?;
+                // After the trie nodes, of which it may remove some.
+                self.upkeep(tables, valid.len() as u64)?;
+            }
             Ok::<_, StoreError>(blocks_done)
         })?;
         if session.is_poisoned() && !valid.is_empty() {

@@ -211,6 +211,7 @@ fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xa1),
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(open(disk).expect("a good disk"), config).expect("the chain opens")
 }

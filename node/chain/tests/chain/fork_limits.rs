@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chain::import::{ForkLimits, ImportError, Imported};
+use chain::import::{ForkLimits, ImportError, Imported, StateRetention};
 use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
@@ -296,6 +296,7 @@ fn readers_see_the_old_head_until_the_new_one_is_there() {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(1),
         extra_data: Default::default(),
+        states: StateRetention::Archive,
     };
     let chain = Chain::open(Store::in_memory().expect("store"), config).expect("opened");
     for block in main.iter().chain(&branch[..LENGTH]) {

@@ -35,6 +35,7 @@ fn open(maker: &Maker, store: Store) -> Chain {
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(store, config).expect("the chain opens")
 }

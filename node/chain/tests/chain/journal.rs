@@ -50,6 +50,7 @@ impl DataDirectory {
             },
             beneficiary: account(9),
             extra_data: Default::default(),
+            states: chain::import::StateRetention::Archive,
         };
         Chain::open(self.store.clone(), config).expect("the chain opens")
     }

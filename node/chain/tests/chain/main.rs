@@ -27,6 +27,7 @@ mod precompiles;
 mod public;
 mod public_node;
 mod random_forks;
+mod recent_states;
 mod refund;
 mod roots;
 mod run;

@@ -288,6 +288,7 @@ fn the_block_builder_adds_the_system_transaction() {
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
     for number in 1..=2 {
@@ -451,6 +452,7 @@ fn the_pool_drops_transactions_when_the_chain_id_changes() {
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(node.store, config).expect("the chain opens");
     let early = transfer(0, 0, TxForm::Native);

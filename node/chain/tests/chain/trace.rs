@@ -42,6 +42,7 @@ fn open_chain(system: &str) -> Chain {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(Store::in_memory().expect("a store"), config).expect("a chain")
 }

@@ -1,16 +1,16 @@
 //! The blocks file: where its records are, and which of its bytes are free.
 //!
-//! The file, in pages of 4096 bytes: the header, then the records of the moves. Each move begins at a
-//! page, so no page with a record that counts is written to when other records are appended. The
+//! The file, in pages of 4096 bytes: the header, then the records of the moves. Each move begins at
+//! a page, so no page with a record that counts is written to when other records are appended. The
 //! header is: name (8), form (4), CRC-32 of the rest (4), id of the database (8), numbers
 //! little-endian.
 //!
 //! Bytes are free if neither the last commit nor a snapshot names them. After a reorganization the
 //! records behind the new end stay where they are until the snapshots that may read them are gone.
 //!
-//! After a failed sync, systems show bytes that are not on the disk. Nothing is built on such bytes:
-//! records whose sync failed are in no index and are written again as a whole. The header is written
-//! again by every opening until the file has records.
+//! After a failed sync, systems show bytes that are not on the disk. Nothing is built on such
+//! bytes: records whose sync failed are in no index and are written again as a whole. The header is
+//! written again by every opening until the file has records.
 //!
 //! Knows bytes and offsets; what the records contain is in [`super::record`].
 

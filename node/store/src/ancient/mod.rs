@@ -14,7 +14,6 @@
 //! decompresses nothing else. Whoever reads a block reads it with [`with_part`], which looks at the
 //! rows first.
 
-mod dead_branches;
 mod file;
 mod moves;
 mod record;
@@ -23,7 +22,7 @@ mod tests;
 
 use primitives::B256;
 
-use crate::blocks::BlockReads;
+use crate::canonical::canonical_hash;
 use crate::codec::{RowReader, block_key, push_number};
 use crate::source::Source;
 use crate::{StoreError, TableId};
@@ -148,7 +147,7 @@ pub(crate) fn indexed_end(key: &[u8], row: &[u8]) -> Result<u64, StoreError> {
 /// # Errors
 /// [`StoreError`] when the read fails, or when the part in the file is damaged.
 pub(crate) fn with_part<R>(
-    source: &(impl BlockReads + ?Sized),
+    source: &(impl Source + ?Sized),
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -166,7 +165,7 @@ pub(crate) fn with_part<R>(
 
 /// The row that a part of a block had before it was moved; `None` if it is not in the file.
 fn read_part(
-    source: &(impl BlockReads + ?Sized),
+    source: &(impl Source + ?Sized),
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -175,7 +174,7 @@ fn read_part(
         return Ok(None);
     };
     // The file has canonical blocks only.
-    if source.canonical_hash(number)? != Some(*hash) {
+    if canonical_hash(source, number)? != Some(*hash) {
         return Ok(None);
     }
     let file = source.ancient_file();
@@ -196,7 +195,7 @@ pub struct AncientRow {
 }
 
 /// Reads of the index of the file.
-pub trait AncientReads: BlockReads {
+pub trait AncientReads: Source {
     /// How many blocks are in the file: those from 0 to the one before this number.
     ///
     /// # Errors
@@ -218,9 +217,9 @@ pub trait AncientReads: BlockReads {
             .collect()
     }
 
-    /// Calls `visit` with each block of the file. A row that is corrupt, or that does not follow the
-    /// row before, is an error that the walk goes on after: numbers must not have gaps, and records
-    /// must not overlap.
+    /// Calls `visit` with each block of the file. A row that is corrupt, or that does not follow
+    /// the row before, is an error that the walk goes on after: numbers must not have gaps, and
+    /// records must not overlap.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.

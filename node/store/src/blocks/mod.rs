@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
 
 use crate::ancient::{BlockPart, with_part};
+use crate::canonical::canonical_hash;
 use crate::codec::block_key;
 use crate::source::Source;
 use crate::tables::meta_key;
@@ -90,11 +91,7 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
-        let key = number.to_be_bytes();
-        self.with(TableId::NumberToHash, &key, |row| {
-            fixed::<32>(TableId::NumberToHash, &key, row).map(B256::from)
-        })?
-        .transpose()
+        canonical_hash(self, number)
     }
 
     /// Number of the block `hash`, canonical or not; `None` if it is not stored.

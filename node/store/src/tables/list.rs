@@ -91,7 +91,8 @@ tables! {
         may_wait: false,
     }
 
-    /// Body of every stored block that is not in the blocks file, with the recovered senders of its transactions.
+    /// Body of every stored block that is not in the blocks file, with the recovered senders of its
+    /// transactions.
     BlockToBody = "block_to_body" {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
@@ -101,8 +102,8 @@ tables! {
         may_wait: false,
     }
 
-    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms are
-    /// computed from the logs.
+    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms
+    /// are computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
@@ -112,8 +113,9 @@ tables! {
         may_wait: false,
     }
 
-    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks have
-    /// no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have no gaps.
+    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks
+    /// have no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have
+    /// no gaps.
     NumberToAncient = "number_to_ancient" {
         key: "block number (8)",
         value: "offset of the record, bytes of the body and bytes of the receipts, in LEB128",
@@ -181,13 +183,14 @@ tables! {
         may_wait: true,
     }
 
-    /// What each canonical block changed in the state, with the values before it. Past states are
-    /// read from it, and a reorganization takes the block back with it.
+    /// What each canonical block above the horizon changed in the state, with the values before it.
+    /// Past states are read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
+                compressed if that makes them shorter",
         put_by: "put_state",
-        removed_by: "revert_state",
+        removed_by: "revert_state, prune_states",
         is_state: false,
         may_wait: false,
     }
@@ -208,8 +211,18 @@ tables! {
               then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
-        removed_by: "put_trie_node",
+        removed_by: "put_trie_node, sweep_dead_storages",
         is_state: true,
+        may_wait: false,
+    }
+
+    /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
+    DeadStorage = "dead_storage" {
+        key: "address (20), incarnation (4)",
+        value: "0: the trie nodes are to be removed; 1: also the slots and their older changes (1)",
+        put_by: "note_dead_tries, prune_states",
+        removed_by: "sweep_dead_storages, revive_storage",
+        is_state: false,
         may_wait: false,
     }
 

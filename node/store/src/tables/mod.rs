@@ -134,6 +134,10 @@ pub mod meta_key {
     /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
     /// and `vnode` where an older directory lacks it.
     pub const SPEC: &[u8] = b"chain_spec";
+    /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how
+    /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
+    /// it.
+    pub const STATE_HORIZON: &[u8] = b"state_horizon";
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.
     pub const NOTICE_ROWS: &[u8] = b"notice_rows";
@@ -183,6 +187,7 @@ mod tests {
             "block_to_changes",
             "hash_to_code",
             "path_to_trie_node",
+            "dead_storage",
             "log_key_to_blocks",
         ];
         assert_eq!(names, expected);
@@ -222,6 +227,7 @@ mod tests {
         check(Storage, slot_key(&address, 0, &U256::ZERO).len());
         check(BlockToChanges, size_of::<u64>());
         check(HashToCode, hash.len());
+        check(DeadStorage, size_of::<[u8; 24]>());
         check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());
     }
 

@@ -165,7 +165,7 @@ fn compare_with_client(seeds: SeedRange, mut rules: Vec<&'static ForkRules>) -> 
     if rules.is_empty() {
         return Err("the independent executor has none of these forks".to_owned());
     }
-    let mut client = IndependentExecutor::start().ok_or("Node.js or its libraries are missing")??;
+    let mut client = IndependentExecutor::installed().ok_or("Node.js or its libraries are missing")?;
     let report = compare_seeds(seeds, &rules, &mut client, |difference| {
         println!("{difference}\n")
     });

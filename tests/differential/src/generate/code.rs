@@ -55,7 +55,7 @@ pub(super) fn creation(random: &SeededRandom, context: CodeContext<'_>, runtime:
 }
 
 impl<'a> CodeWriter<'a> {
-    pub(super) fn new(random: &'a SeededRandom, context: CodeContext<'a>, nesting: usize) -> Self {
+    pub(super) const fn new(random: &'a SeededRandom, context: CodeContext<'a>, nesting: usize) -> Self {
         Self {
             random,
             context,
@@ -163,7 +163,7 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn snippet(&mut self) {
-        let weights = [14, 8, 7, 12, 10, 4, 4, 12, 9, 7, 4, 2, 4, 5, 2, 1];
+        let weights = [160, 130, 70, 120, 100, 50, 40, 120, 80, 70, 40, 8, 110, 50, 8, 4];
         match self.random.weighted(&weights) {
             0 => self.pure(),
             1 => self.read(),
@@ -185,10 +185,10 @@ impl<'a> CodeWriter<'a> {
     }
 
     /// An instruction of a table that these rules have; rarely one that they do not have.
-    fn instruction(&mut self, table: &[Instruction]) -> Instruction {
+    fn instruction(&self, table: &[Instruction]) -> Instruction {
         loop {
             let found = self.random.pick(table);
-            if found.is_in(self.context.rules) || self.random.percent(2) {
+            if found.is_in(self.context.rules) || self.random.percent(1) {
                 return found;
             }
         }
@@ -302,7 +302,7 @@ impl<'a> CodeWriter<'a> {
 
     /// RETURNDATACOPY: mostly within what was returned, because reading beyond it ends the frame.
     fn copy_returndata(&mut self) {
-        match self.random.weighted(&[50, 25, 15, 10]) {
+        match self.random.weighted(&[60, 32, 4, 4]) {
             0 => {
                 self.op(op::RETURNDATASIZE);
                 self.push_small(0u8);
@@ -331,7 +331,7 @@ impl<'a> CodeWriter<'a> {
         if condition {
             self.push_word();
         }
-        match self.random.weighted(&[88, 6, 6]) {
+        match self.random.weighted(&[97, 2, 1]) {
             0 => self.parts.push(Part::PushPosition(label)),
             1 => self.push_small(self.random.below(200)),
             _ => self.push_word(),
@@ -346,7 +346,7 @@ impl<'a> CodeWriter<'a> {
             self.parts.push(Part::Push(vec![0x5b, 0x5b]));
             self.op(op::POP);
         }
-        if self.random.percent(20) {
+        if condition && self.random.percent(12) {
             self.end();
         }
         self.parts.push(Part::Label(label));
@@ -418,7 +418,10 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn call_gas(&mut self) {
-        if self.random.percent(50) {
+        if !self.context.rules.has(ForkFeature::GasReserve) {
+            // A call that asks for more gas than there is ends the frame.
+            self.push_small(self.random.pick(&[0u64, 100, 2300, 5000, 10_000, 20_000, 40_000]));
+        } else if self.random.percent(50) {
             self.op(op::GAS);
         } else {
             let gas = values::call_gas(self.random);
@@ -453,7 +456,7 @@ impl<'a> CodeWriter<'a> {
             self.call_value();
         }
         self.push_address(values::low_address(number));
-        if self.random.percent(75) {
+        if self.random.percent(75) && self.context.rules.has(ForkFeature::GasReserve) {
             self.op(op::GAS);
         } else {
             let gas = self
@@ -599,20 +602,18 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn shuffle(&mut self) {
-        let reach = self.depth.min(16) as u64;
-        if reach < 2 {
-            self.push_word();
-            self.push_word();
-            self.depth += 2;
-            return;
+        let at = self.random.below(16);
+        // The words that the instruction needs, with one more for an exchange; rarely one too few.
+        let needed = at as usize + 2 - usize::from(self.random.percent(1));
+        while self.depth < needed {
+            self.push_small(self.random.below(200));
+            self.depth += 1;
         }
-        let beyond = u64::from(self.random.percent(4));
-        let at = self.random.below(reach - 1 + beyond) as u8;
         if self.random.percent(50) {
-            self.op(op::DUP1 + at);
+            self.op(op::DUP1 + at as u8);
             self.depth += 1;
         } else {
-            self.op(op::SWAP1 + at);
+            self.op(op::SWAP1 + at as u8);
         }
     }
 
@@ -706,7 +707,14 @@ impl<'a> CodeWriter<'a> {
                 self.push_small(self.random.below(2));
             }
             self.op(op::ADDRESS);
-            self.op(op::GAS);
+            if self.context.rules.has(ForkFeature::GasReserve) {
+                self.op(op::GAS);
+            } else {
+                // What this frame needs for itself.
+                self.push_small(60_000u32);
+                self.op(op::GAS);
+                self.op(op::SUB);
+            }
         }
         self.op(code);
         self.push_small(1u8);

@@ -70,7 +70,8 @@ pub(super) fn slot_value(random: &SeededRandom) -> U256 {
 
 /// An offset in memory or in data.
 pub(super) fn offset(random: &SeededRandom) -> U256 {
-    match random.weighted(&[70, 20, 6, 2, 1, 1]) {
+    // Far offsets cost more gas than most transactions have, so they are rare.
+    match random.weighted(&[760, 200, 28, 4, 4, 4]) {
         0 => U256::from(32 * random.below(8)),
         1 => U256::from(random.below(300)),
         2 => U256::from(random.below(1 << 16)),
@@ -90,7 +91,7 @@ pub(super) fn offset(random: &SeededRandom) -> U256 {
 
 /// A length.
 pub(super) fn length(random: &SeededRandom) -> U256 {
-    match random.weighted(&[20, 20, 40, 14, 4, 2]) {
+    match random.weighted(&[200, 250, 430, 100, 14, 6]) {
         0 => U256::ZERO,
         1 => U256::from(32),
         2 => U256::from(random.below(100)),

@@ -14,11 +14,6 @@ use differential::{generate, ours};
 /// Seeds of an ordinary run, for each fork.
 const SEEDS: u64 = 25;
 
-/// The independent executor; `None` if the test must be skipped.
-fn client() -> Option<IndependentExecutor> {
-    Some(IndependentExecutor::start()?.expect("the independent executor starts"))
-}
-
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     let number = text.parse();
@@ -27,7 +22,9 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn both_executors_agree() {
-    let Some(mut client) = client() else { return };
+    let Some(mut client) = IndependentExecutor::installed() else {
+        return;
+    };
     let rules: Vec<&'static ForkRules> = RULES.iter().filter(|rules| rules.client.is_some()).collect();
     let seeds = SeedRange {
         first: number("DIFFERENTIAL_SEED").unwrap_or(1),
@@ -48,7 +45,9 @@ fn both_executors_agree() {
 
 #[test]
 fn another_gas_price_is_found() {
-    let Some(mut client) = client() else { return };
+    let Some(mut client) = IndependentExecutor::installed() else {
+        return;
+    };
     // SLOAD costs 200 on our side and 800 on the other.
     let (istanbul, petersburg) = (
         ForkRules::named("Istanbul"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chain::ChainSpec;
-use chain::spec::DEV_ACCOUNTS;
+use chain::spec::{ChainFamily, DEV_ACCOUNTS, MoacForks};
 use differential::campaign::SeedRange;
 use differential::named_node::{NodeOptions, compare_with_node};
 use differential::rules::ForkRules;
@@ -66,15 +66,27 @@ fn other_rules_are_found() {
         ..options(&node)
     };
     let difference = compare_with_node(seeds(20), options).expect_err("the rules differ");
-    for part in [
-        "gasUsed: ours",
-        "the node's",
-        "the traces part at step",
-        "seed",
-        "Repeat it",
-    ] {
+    for part in ["gasUsed: ours", "the node's", "seed", "Repeat it"] {
         assert!(difference.contains(part), "{part} is not in:\n{difference}");
     }
+}
+
+#[test]
+fn the_step_of_a_difference_is_found() {
+    let node = Vnode::dev(["--mine", "--rpcapi", "chain3,mc,net,debug"]);
+    // Our side does not have the instructions of the fork Fuxi.
+    let options = NodeOptions {
+        spec: ChainSpec {
+            family: ChainFamily::Moac(MoacForks {
+                pangu: Some(0),
+                ..Default::default()
+            }),
+            ..ChainSpec::dev()
+        },
+        ..options(&node)
+    };
+    let difference = compare_with_node(seeds(20), options).expect_err("the rules differ");
+    assert!(difference.contains("the traces part at step"), "{difference}");
 }
 
 #[test]

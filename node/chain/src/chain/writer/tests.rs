@@ -9,7 +9,7 @@ use store::Store;
 
 use super::*;
 use crate::chain::{Chain, ChainConfig, WriteError};
-use crate::import::ForkLimits;
+use crate::import::{ForkLimits, StateRetention};
 use crate::mining::work::SolutionError;
 use crate::pool::PoolConfig;
 use crate::rules::HeaderError;
@@ -28,6 +28,7 @@ fn open_on(store: Store, jobs: WriterJobs) -> Chain {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(1),
         extra_data: Bytes::new(),
+        states: StateRetention::Archive,
     };
     Chain::start(store, config, jobs).unwrap()
 }

@@ -9,6 +9,8 @@
 //! [`TableId::BestNumberToHash`]. Which chain that is, and what is removed when there is too much,
 //! is decided in the package `chain`.
 
+mod dead_branches;
+
 use std::ops::ControlFlow;
 
 use alloy_rlp::Encodable;
@@ -236,13 +238,11 @@ pub trait HeaderReads: BlockReads {
         mut visit: impl FnMut(SideBlock) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let (table, mut corrupt) = (TableId::SideBlockList, None);
-        self.scan(table, &first.to_be_bytes(), |key, row| {
-            match SideBlock::decode(key, row) {
-                Ok(side) => visit(side),
-                Err(reason) => {
-                    corrupt = Some(StoreError::corrupt(table, key, reason));
-                    ControlFlow::Break(())
-                }
+        self.scan(table, low, |key, row| match SideBlock::decode(key, row) {
+            Ok(side) => visit(side),
+            Err(reason) => {
+                corrupt = Some(StoreError::corrupt(table, key, reason));
+                ControlFlow::Break(())
             }
         })?;
         corrupt.map_or(Ok(()), Err)

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 
 use primitives::B256;
 
+use super::HeaderReads;
 use crate::StoreError;
-use crate::headers::HeaderReads;
 use crate::write_tables::Tables;
 
 impl Tables<'_> {
     /// Removes the side blocks with the numbers `first` to `last` that no stored block above `last`
     /// builds on, and the blocks below them that only they built on.
-    pub(super) fn delete_dead_branches(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
+    pub(crate) fn delete_dead_branches(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
         let Some(above) = last.checked_add(1) else {
             return Ok(());
         };
