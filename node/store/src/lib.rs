@@ -74,8 +74,8 @@
 //! # Code
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
-//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`],
-//! [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
+//! the traits built on it read types: [`BlockReads`], [`HeaderReads`], [`StateReads`],
+//! [`NoticeReads`], [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
@@ -91,6 +91,7 @@ mod compression;
 mod database;
 mod error;
 mod guard;
+mod headers;
 mod log_index;
 mod log_key;
 mod logs;
@@ -115,6 +116,7 @@ pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, posit
 pub use blocks_file::AncientFile;
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
+pub use headers::{BareHeader, HeaderReads, OpenReorganization, SideBlock};
 pub use log_index::LogIndexReads;
 pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};

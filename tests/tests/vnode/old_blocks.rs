@@ -43,6 +43,7 @@ pub(crate) fn make_chain(data: &Path, count: u64) -> Vec<Block> {
     let config = ChainConfig {
         spec,
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Bytes::new(),

@@ -63,12 +63,12 @@ fn block(number: u64, mark: u8) -> TestBlock {
 }
 
 fn put(tables: &mut Tables<'_>, block: &TestBlock, is_canonical: bool) -> Result<(), StoreError> {
-    tables.put_block(&block.hash, &block.record, &block.body)?;
     tables.put_receipts(block.number, &block.hash, &block.receipts)?;
-    if is_canonical {
-        tables.put_canonical(block.number, &block.hash, &[], &block.receipts)?;
+    if !is_canonical {
+        return tables.put_side_block(&block.hash, &block.record, &block.body);
     }
-    Ok(())
+    tables.put_block(&block.hash, &block.record, &block.body)?;
+    tables.put_canonical(block.number, &block.hash, &[], &block.receipts)
 }
 
 fn write(store: &Store, work: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreError>) {
