@@ -10,8 +10,8 @@ use primitives::B256;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
-use crate::ancient::{AncientFile, AncientReaders};
 use crate::blocks::{BlockReads, HeaderRecord};
+use crate::blocks_file::{AncientFile, AncientReaders};
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
 use crate::state::HorizonReads;
