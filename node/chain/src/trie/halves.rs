@@ -39,12 +39,10 @@ impl Trie {
         source: &impl NodeSource,
         entries: &[Entry],
     ) -> Result<(), StoreError> {
-        let mut halved = false;
-        if entries.len() >= KEYS_MIN
-            && let Some(snapshot) = source.shared()
-        {
-            halved = self.insert_halves(snapshot, entries)?;
-        }
+        let halved = match source.shared().filter(|_| entries.len() >= KEYS_MIN) {
+            Some(snapshot) => self.insert_halves(snapshot, entries)?,
+            None => false,
+        };
         for (key, value) in entries.iter().filter(|(_, value)| !halved || value.is_empty()) {
             self.insert(source, key, value)?;
         }
