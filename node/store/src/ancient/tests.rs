@@ -7,7 +7,7 @@ use primitives::{B256, Header, Receipt, ReceiptOutcome, TxRules, U256};
 
 use super::*;
 use crate::medium::{MemoryMedium, StoreMedia};
-use crate::{BLOCKS_FILE_NAME, BlockBody, HeaderRecord, Snapshot, Store, StoreOptions, Tables};
+use crate::{BLOCKS_FILE_NAME, BlockBody, BlockReads, HeaderRecord, Snapshot, Store, StoreOptions, Tables};
 
 /// Branches other than 0 begin with this block.
 const FORK: u64 = 3;
