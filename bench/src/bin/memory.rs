@@ -1,7 +1,8 @@
 //! Measures what a node keeps in memory for the work that it has handed out.
 //!
-//! Work is replaced every two seconds and stays valid for 84 seconds, so there are 42 blocks without
-//! a seal. The state that such a block has read and changed is counted, too, as if it were kept.
+//! Work is replaced every two seconds and stays valid for 84 seconds, so there are 42 blocks
+//! without a seal. The state that such a block has read and changed is counted, too, as if it were
+//! kept.
 
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ fn chain_with_a_long_transaction() -> Result<Chain, Failure> {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Default::default(),
+        forks: Default::default(),
+        states: Default::default(),
     };
     let chain = Chain::open(Store::in_memory()?, config)?;
     let call = UnsignedTransaction {

@@ -286,7 +286,7 @@ fn a_header_without_a_body_is_found_by_hash_and_is_no_block() {
         assert_eq!(net.ok(method, params), Value::Null, "{method}");
     }
     assert_eq!(net.ok("mc_blockNumber", json!([])), json!("0x1"));
-    net.chain.import(next.clone()).expect("a good block");
+    net.chain.import(next).expect("a good block");
     assert_eq!(net.ok("mc_getHeaderByHash", json!([hash])), header);
     assert_eq!(
         net.ok("mc_getBlockByHash", json!([hash, true]))["hash"],

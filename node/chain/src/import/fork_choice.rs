@@ -23,7 +23,6 @@ use super::fork_tree::ForkTree;
 use super::header_chain::{best_header_follows, best_header_id};
 use super::limits::{OLD_BRANCHES_INTERVAL, OLD_BRANCHES_PART};
 use super::{BlockId, ImportError, Imported, Importer};
-use crate::state::StateNotKept;
 
 impl Importer {
     /// Writes a checked block, as the new head if its chain is the heaviest, as a side block

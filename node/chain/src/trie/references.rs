@@ -17,7 +17,8 @@ pub(super) fn compute<'t>(tries: impl IntoIterator<Item = &'t Trie>) -> u64 {
     compute_links(tries.into_iter().map(|trie| &trie.root))
 }
 
-/// Computes the missing references of these nodes and of the nodes below them. Returns their number.
+/// Computes the missing references of these nodes and of the nodes below them. Returns their
+/// number.
 pub(super) fn compute_links<'t>(links: impl Iterator<Item = &'t NodeLink>) -> u64 {
     let mut levels = Vec::new();
     for link in links {
