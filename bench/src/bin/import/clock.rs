@@ -1,6 +1,7 @@
-//! Measures wall time, the processor time of all threads, and that of the calling thread. On a busy
-//! machine processor times are more reliable. On an idle machine with two processors an import takes
-//! at least the time of its importing thread, and half of the time of all threads.
+//! Measures wall time, the processor time of all threads, and that of the calling thread.
+//!
+//! On a busy machine processor times are more reliable. On an idle machine with two processors an
+//! import takes at least the time of its importing thread, and half of the time of all threads.
 
 use std::time::{Duration, Instant};
 

@@ -132,8 +132,8 @@ mod tests {
         Ok(())
     }
 
-    /// Entries of block `number`: new keys, other values and removals of earlier keys. All keys begin
-    /// with a nibble below `fan`.
+    /// Entries of block `number`: new keys, other values and removals of earlier keys. All keys
+    /// begin with a nibble below `fan`.
     fn entries(number: u64, fan: u8) -> Vec<Entry> {
         let entries = (0..400u64).map(|index| {
             // Each block has half of the keys of the block before.
