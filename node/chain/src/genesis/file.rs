@@ -13,16 +13,16 @@
 use std::collections::BTreeMap;
 
 use ethash::Schedule;
-use primitives::{Address, B256, Bytes, U256, hex};
+use primitives::{Address, B256, U256};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::genesis::file_accounts::accounts;
 pub use crate::genesis::file_fields::GenesisFileError;
 use crate::genesis::file_fields::{GenesisFields, uint};
 use crate::spec::{
     ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN,
-    Genesis, GenesisAccount, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
+    Genesis, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
 
 /// What a genesis file says.
