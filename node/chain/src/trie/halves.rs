@@ -13,7 +13,7 @@ use crate::parallel::in_two_threads;
 
 /// With fewer keys one thread does all. Two threads are switched off: where the root loses all
 /// but one of its children, they give other rows than one thread (see the ignored test).
-const KEYS_MIN: usize = usize::MAX;
+const KEYS_MIN: usize = 1 << 40;
 /// How many children of a branch the lower half has.
 const LOWER_CHILDREN: usize = 8;
 
@@ -139,7 +139,7 @@ mod tests {
         let entries = (0..400u64).map(|index| {
             // Each block has half of the keys of the block before.
             let mut key = keccak256((number * 200 + index).to_be_bytes()).0;
-            key[0] = (key[0] >> 4) % fan << 4 | key[0] & 0xf;
+            key[0] = (((key[0] >> 4) % fan) << 4) | (key[0] & 0xf);
             let removed = number > 0 && (index + number).is_multiple_of(3);
             let length = if removed { 0 } else { 1 + index as usize % 50 };
             (key, vec![number as u8 + 1; length])
