@@ -3,7 +3,7 @@
 //! The node makes the blocks: programs are deployed and called by transactions that are sent to it.
 //! Its blocks are read back and executed here, from block 0 on, because programs may read
 //! anything. Gas, receipts, roots and the values of the changed state are compared. Reading blocks
-//! is in [`read`], executing and comparing them in [`follow`].
+//! is in `read`, executing and comparing them in `follow`.
 
 mod follow;
 mod read;
