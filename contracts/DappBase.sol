@@ -4,9 +4,9 @@ pragma experimental ABIEncoderV2;
 /// The first contract of a MicroChain: the list of its Dapps, and the vault of its tokens.
 ///
 /// Keeps the selectors, arguments, results and rules of the public network's DappBase. Written anew
-/// from the description in docs/microchain-contracts.md, 5. Differences that a caller could see:
-/// an unknown Dapp that is removed changes nothing in both; an SCS must guard `updateNodeList` in
-/// both, because one vote of anyone replaces a list by a list of one.
+/// from the description in docs/microchain-contracts.md, 5. Differences that a caller could see: none.
+/// So it has the public one's holes, too, which an SCS must close: one vote of anyone is enough for
+/// a node list of one, and votes for a list are never forgotten.
 ///
 /// The whole supply is paid to the constructor, so every token outside was paid out here.
 contract DappBase {

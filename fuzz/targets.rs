@@ -3,15 +3,30 @@
 //!
 //! There are two callers: libFuzzer, by `fuzz_targets/`, and the test `fuzz` of the package `e2e`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chain::ChainSpec;
+use network::NodeRecord;
+use network::discovery::{
+    Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, PACKET_BYTES_MAX,
+    PacketEndpoint,
+};
+use network::entropy::Entropy;
+use network::messages::{ETH_VERSIONS, MC_VERSIONS, PeerMessage, WireFamily, WireProtocol};
+use network::moment::Moment;
+use network::rlpx::{HandshakeForm, Hello, RlpxEvent, RlpxSession, RlpxSettings};
 use primitives::rlp::RlpItem;
-use primitives::{Block, Header, Log, Receipt, ReceiptForm, Transaction, TxRules};
+use primitives::{Block, Header, Log, Receipt, ReceiptForm, SecretKey, Transaction, TxRules, keccak256};
 use rpc::logs_filter::LogFilter;
 use rpc::server::stream::ValueStream;
 use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc};
+use scs_service::message::message_hash;
+use scs_service::message::payload::encode_text;
+use scs_service::proto::ScsPushMsg;
+use scs_service::{ScsId, ScsMessage};
 use serde_json::Value;
 
 /// Every answer to a request is a JSON-RPC response or an array of them.
@@ -139,6 +154,30 @@ pub(crate) fn transaction(bytes: &[u8]) {
     }
 }
 
+/// A pushed message is refused, or its meaning is encoded to a message with the same meaning.
+pub(crate) fn push_message(bytes: &[u8]) {
+    use scs_service::message::payload::{Handshake, decode_head, decode_text};
+    let Ok(wire) = <ScsPushMsg as prost::Message>::decode(bytes) else {
+        return;
+    };
+    assert_eq!(wire.compact(), wire);
+    let _ = (
+        decode_head(&wire.msghash),
+        message_hash(&wire),
+        ScsId::from_wire(&wire.scsid),
+    );
+    if let Ok(text) = decode_text(&wire.msghash) {
+        assert_eq!(decode_text(&encode_text(&text)), Ok(text));
+    }
+    if let Ok(handshake) = Handshake::decode(&wire.msghash) {
+        assert_eq!(handshake.encode(), wire.msghash);
+    }
+    if let Ok(message) = ScsMessage::decode(&wire) {
+        let _ = message.route();
+        assert_eq!(ScsMessage::decode(&message.encode()), Ok(message));
+    }
+}
+
 /// A genesis file is refused, or it has a block 0.
 pub(crate) fn genesis(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -146,5 +185,170 @@ pub(crate) fn genesis(bytes: &[u8]) {
     };
     if let Ok(read) = ChainSpec::from_genesis_file("fuzz", text) {
         let _ = chain::genesis::genesis_header(&read.spec);
+    }
+}
+
+fn node_key(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).expect("in range")
+}
+
+fn rlpx_settings(version: u64) -> RlpxSettings {
+    RlpxSettings {
+        version,
+        client: "fuzz".to_owned(),
+        capabilities: WireFamily::Eth.offers(),
+        port: 0,
+        message_bytes_max: 1 << 16,
+    }
+}
+
+/// All events of a session until it needs more bytes. A session that has failed stays closed.
+fn events(session: &mut RlpxSession, entropy: &mut Entropy) -> Vec<RlpxEvent> {
+    let mut all = Vec::new();
+    loop {
+        match session.next_event(Duration::ZERO, entropy) {
+            Ok(Some(event)) => all.push(event),
+            Ok(None) => return all,
+            Err(_) => {
+                assert!(session.next_event(Duration::ZERO, entropy).is_err());
+                return all;
+            }
+        }
+    }
+}
+
+/// Random bytes never make a session ready, and never a message. What one side sends, the other
+/// gets, in whatever pieces it comes.
+pub(crate) fn connection(bytes: &[u8]) {
+    let mut entropy = Entropy::from_seed([3; 32]);
+    let mut listener = RlpxSession::accept(node_key(2), rlpx_settings(5), Duration::ZERO, &mut entropy);
+    listener.receive(bytes);
+    assert!(events(&mut listener, &mut entropy).is_empty());
+    assert!(listener.output().len() <= 4096);
+    let version = 4 + u64::from(bytes.len().is_multiple_of(2));
+    let (mut one, mut two) = open_pair(version, &mut entropy);
+    let mut sent = Vec::new();
+    for (index, part) in bytes.chunks(97).enumerate() {
+        one.send(0, index as u64 % 17, part).expect("there is room");
+        sent.push(RlpxEvent::Message {
+            capability: 0,
+            code: index as u64 % 17,
+            payload: part.to_vec(),
+        });
+    }
+    let stream = one.output().to_vec();
+    let piece = bytes.first().map_or(1, |first| usize::from(*first) + 1);
+    let mut got = Vec::new();
+    for part in stream.chunks(piece) {
+        two.receive(part);
+        got.extend(events(&mut two, &mut entropy));
+    }
+    assert_eq!(got, sent);
+    // Nobody can put bytes between two frames.
+    if !bytes.is_empty() {
+        two.receive(bytes);
+        two.receive(&[0; 64]);
+        assert!(events(&mut two, &mut entropy).is_empty());
+    }
+}
+
+fn open_pair(version: u64, entropy: &mut Entropy) -> (RlpxSession, RlpxSession) {
+    let settings = || rlpx_settings(version);
+    let remote = node_key(2).public_key();
+    let mut one = RlpxSession::dial(
+        node_key(1),
+        remote,
+        HandshakeForm::Eip8,
+        settings(),
+        Duration::ZERO,
+        entropy,
+    )
+    .expect("a key");
+    let mut two = RlpxSession::accept(node_key(2), settings(), Duration::ZERO, entropy);
+    for _ in 0..2 {
+        two.receive(one.output());
+        one.sent(one.output().len());
+        events(&mut two, entropy);
+        one.receive(two.output());
+        two.sent(two.output().len());
+        events(&mut one, entropy);
+    }
+    assert!(one.peer().is_some() && two.peer().is_some());
+    (one, two)
+}
+
+/// A Hello that decodes says the same after it was encoded.
+pub(crate) fn hello(bytes: &[u8]) {
+    if let Ok(hello) = Hello::decode(bytes) {
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+    }
+}
+
+/// A message that decodes is encoded to the same bytes. The first byte chooses the version, the
+/// second one the code.
+pub(crate) fn peer_message(bytes: &[u8]) {
+    let [version, code, payload @ ..] = bytes else {
+        return;
+    };
+    let eth = ETH_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Eth.protocol(version));
+    let mc = MC_VERSIONS
+        .into_iter()
+        .filter_map(|version| WireFamily::Mc.protocol(version));
+    let protocols: Vec<WireProtocol> = eth.chain(mc).collect();
+    let protocol = protocols[usize::from(*version) % protocols.len()];
+    let code = u64::from(*code);
+    if let Ok(message) = PeerMessage::decode(protocol, code, payload) {
+        assert_eq!(message.encode(protocol), (code, payload.to_vec()));
+    }
+}
+
+/// A packet with a good signature and any content: a stranger gets at most a PONG and a PING.
+pub(crate) fn discovery(bytes: &[u8]) {
+    let _ = DiscoveryPacket::open(bytes, DiscoveryDialect::Ethereum);
+    let signature = node_key(1).sign(&keccak256(bytes));
+    let mut rsv = signature.to_rsv();
+    rsv[64] = signature.recovery_id;
+    let signed = [&rsv[..], bytes].concat();
+    let packet = [keccak256(&signed).as_slice(), &signed].concat();
+    for dialect in [
+        DiscoveryDialect::Ethereum,
+        DiscoveryDialect::Public { network_id: 99 },
+    ] {
+        let from = SocketAddr::from(([52, 1, 2, 3], 30303));
+        let settings = DiscoverySettings {
+            dialect,
+            endpoint: PacketEndpoint::new(from.ip(), 30303, 30303),
+            seeds: Vec::new(),
+            ranges: None,
+            is_strict: false,
+            fork_id: None,
+            record_sequence: 1,
+        };
+        let now = Moment::default();
+        let mut node = Discovery::new(node_key(2), settings, now, Entropy::from_seed([3; 32]));
+        let actions = node.handle(now, from, &packet).unwrap_or_default();
+        assert!(actions.len() <= 2, "{actions:?}");
+        for action in actions {
+            let DiscoveryAction::Send { to, packet } = action else {
+                panic!("a stranger changed something")
+            };
+            assert_eq!(to, from);
+            assert!(packet.len() <= PACKET_BYTES_MAX);
+            DiscoveryPacket::open(&packet, dialect).expect("our own packet");
+        }
+    }
+}
+
+/// A record that decodes is encoded to the same bytes and the same text.
+pub(crate) fn node_record(bytes: &[u8]) {
+    if let Ok(record) = NodeRecord::decode(bytes) {
+        assert_eq!(record.encode(), bytes);
+        assert_eq!(record.to_string().parse(), Ok(record.clone()));
+        let _ = record.contact();
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = text.parse::<NodeRecord>();
     }
 }

@@ -18,6 +18,7 @@ mod nodekey;
 mod options;
 mod output;
 mod passwords;
+mod scs;
 mod servers;
 pub mod stratum;
 pub mod system;
@@ -31,9 +32,11 @@ pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
 pub use options::{
     AccountCommand, AccountRef, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
-    NodeEndpoint, NodeEndpointError, OptionsError, Seconds, TxPoolOptions, VnodeCommand, VnodeOptions,
+    NodeEndpoint, NodeEndpointError, OptionsError, ScsOptions, Seconds, TxPoolOptions, VnodeCommand,
+    VnodeOptions,
 };
 pub use passwords::PasswordError;
+pub use scs::ScsStartError;
 pub use servers::ServersError;
 pub use version::client_version;
 pub use vnode::{StartError, run};

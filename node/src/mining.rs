@@ -216,9 +216,11 @@ mod tests {
         let config = ChainConfig {
             spec: Arc::new(spec),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool,
             beneficiary: primitives::Address::ZERO,
             extra_data: Default::default(),
+            states: chain::import::StateRetention::Archive,
         };
         let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
         LocalMiner::new(&options, &LightCaches::new(), &chain)

@@ -1,9 +1,9 @@
 //! Runs the node from its start to its end.
 //!
 //! Order of the start: options, log, light cache (which takes longest, so it starts first), store,
-//! chain, miner, servers, banner. When the node stops, all parts stop in parallel, so that a part
-//! that hangs does not keep the others running. Stopping takes at most two seconds, or three if a
-//! driver hangs.
+//! chain, miner, service for SCS servers, other servers, banner. When the node stops, all parts
+//! stop in parallel, so that a part that hangs does not keep the others running. Stopping takes at
+//! most two seconds, or three if a driver hangs.
 
 use std::io::Write;
 use std::path::Path;
@@ -33,6 +33,7 @@ use crate::mining::LocalMiner;
 use crate::network::{NetworkError, PeerRegistry};
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
+use crate::scs::{NodeScsService, ScsStartError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::version::client_version;
@@ -80,6 +81,9 @@ pub enum StartError {
     /// A server cannot start.
     #[error(transparent)]
     Servers(#[from] ServersError),
+    /// The service for SCS servers cannot start.
+    #[error(transparent)]
+    Scs(#[from] ScsStartError),
     /// The node's own key cannot be read or created.
     #[error(transparent)]
     NodeKey(#[from] NodeKeyError),
@@ -184,6 +188,8 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     };
 
     let node_key = nodekey::load(options, &directory)?;
+    let scs = NodeScsService::start(&options.scs, &config, &node_key, &chain).await?;
+    let config = announced(config, scs.as_ref());
     let network = PeerRegistry::open(&node_key, &config, &directory)?;
     let facts = VnodeFacts {
         version: client_version(),
@@ -203,6 +209,10 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     .with_settings(settings(options, &config, &directory))
     .with_listener(listener.clone())
     .with_network(Arc::new(network));
+    let node = match &scs {
+        Some(scs) => node.with_scs_service(scs.control(&chain)),
+        None => node,
+    };
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..options.limits.servers()
@@ -211,7 +221,8 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         .expect("the table of methods is checked by the tests of `rpc`");
     listener.set_methods(&rpc);
     let servers = Servers::start(options, &rpc, listener, &caches, &directory).await?;
-    let endpoints = servers.endpoints();
+    let mut endpoints = servers.endpoints();
+    endpoints.extend(scs.as_ref().map(NodeScsService::endpoint));
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -235,11 +246,25 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     };
     tracing::info!("stopping");
     let miner_and_chain = stop_both(move || miner.stop(), move || chain.stop());
-    tokio::join!(miner_and_chain, servers.stop());
+    let stop_scs = async {
+        if let Some(scs) = scs {
+            scs.stop().await;
+        }
+    };
+    tokio::join!(miner_and_chain, servers.stop(), stop_scs);
     tracing::info!("stopped");
     match failure {
         None => Ok(()),
         Some(reason) => Err(StartError::Failed(reason)),
+    }
+}
+
+/// The settings with the real port of the service for SCS servers, as peers and clients see it.
+fn announced(config: VnodeConfig, scs: Option<&NodeScsService>) -> VnodeConfig {
+    let service_cfg = scs.map(|scs| format!(":{}", scs.address().port()));
+    VnodeConfig {
+        service_cfg: service_cfg.unwrap_or_else(|| config.service_cfg.clone()),
+        ..config
     }
 }
 
@@ -304,11 +329,13 @@ fn open_chain(
         ChainConfig {
             spec: spec.clone(),
             seals: SealCheck::Ethash(caches.clone()),
+            forks: options.fork_limits(),
             pool: options
                 .txpool
                 .config(spec, directory, accounts, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
+            states: options.state.unwrap_or_default(),
         },
     )?;
     let next = chain.view()?.head_number() + 1;
@@ -338,7 +365,6 @@ fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> N
         response_len_max: options.limits.response,
         vnode: VnodeSettings {
             beneficial_address: config.beneficial_address,
-            scs_service: config.scs_service,
             service_port: config.service_port(),
             show_to_public: config.show_to_public,
             ip: config.ip.clone(),

@@ -1,12 +1,12 @@
 //! What methods need from the rest of the process: the searchers, the HTTP listener, the
-//! peer-to-peer network.
+//! peer-to-peer network, the service for application chains.
 //!
 //! Each is a trait here. The package `node` implements them.
 
 use std::future::Future;
 use std::pin::Pin;
 
-use primitives::{Address, B512, Enode};
+use primitives::{Address, B256, B512, Enode, Transaction};
 
 use crate::access::Cors;
 use crate::modules::Modules;
@@ -67,6 +67,19 @@ pub trait ListenerControl: Send + Sync {
     /// Closes the listener. Returns whether one was open. Requests that are running are still
     /// answered, also the one that closes the listener.
     fn stop(&self) -> ControlFuture<'_, bool>;
+}
+
+/// The running service for the servers of application chains.
+pub trait ScsServiceControl: Send + Sync {
+    /// The port on which it listens.
+    fn port(&self) -> u16;
+
+    /// Takes a signed transaction for an application chain and pushes it to the chain's servers.
+    /// Returns its hash. Only the signature is checked.
+    ///
+    /// # Errors
+    /// The reason why it is refused, for the caller.
+    fn submit(&self, transaction: &Transaction) -> Result<B256, String>;
 }
 
 /// A connected peer.

@@ -35,7 +35,6 @@ pub mod node;
 pub mod objects;
 pub mod openrpc;
 pub mod params;
-mod quota;
 pub mod server;
 pub mod subscriptions;
 pub mod table;
@@ -46,7 +45,7 @@ pub mod wire_type;
 
 pub use control::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    Subnet,
+    ScsServiceControl, Subnet,
 };
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};

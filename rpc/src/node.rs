@@ -13,7 +13,7 @@ use primitives::{Address, B256, U256};
 
 use crate::block_cache::BlockCache;
 use crate::budget::reserve_values;
-use crate::control::{ListenerControl, MinerControl, NetworkControl};
+use crate::control::{ListenerControl, MinerControl, NetworkControl, ScsServiceControl};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
@@ -64,9 +64,7 @@ pub struct VnodeSettings {
     /// The address that is paid for relaying. A transaction for an application chain names it in
     /// `via`.
     pub beneficial_address: Option<Address>,
-    /// Whether the servers of application chains can use the service.
-    pub scs_service: bool,
-    /// The port of the service.
+    /// The port of the service, if it ran.
     pub service_port: u16,
     /// Whether the service is announced to the public.
     pub show_to_public: bool,
@@ -91,6 +89,8 @@ pub struct Node {
     pub(crate) listener: Option<Arc<dyn ListenerControl>>,
     /// The peer-to-peer network, if the node has one.
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
+    /// The service for the servers of application chains, if it runs.
+    pub(crate) scs_service: Option<Arc<dyn ScsServiceControl>>,
     /// The filters that clients poll.
     pub filters: Filters,
     /// The feeds that filters and subscriptions follow.
@@ -134,6 +134,7 @@ impl Node {
             settings: NodeSettings::default(),
             listener: None,
             network: None,
+            scs_service: None,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
             blocks,
@@ -167,6 +168,13 @@ impl Node {
     #[must_use]
     pub fn with_network(mut self, network: Arc<dyn NetworkControl>) -> Self {
         self.network = Some(network);
+        self
+    }
+
+    /// The node with a service for the servers of application chains.
+    #[must_use]
+    pub fn with_scs_service(mut self, service: Arc<dyn ScsServiceControl>) -> Self {
+        self.scs_service = Some(service);
         self
     }
 

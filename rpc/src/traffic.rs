@@ -27,9 +27,7 @@
 //! | an error | as a result; that memory is missing can always be said, in a short text | this room; 1 KiB × requests of a batch × messages |
 //! | texts of less than [`FREE_LEN`] | not at all | 1 KiB × messages that are answered |
 
-use inbound::ClientId;
-
-use crate::quota::{Quota, QuotaPermit};
+use inbound::{ClientId, Quota, QuotaPermit};
 
 /// A text that takes no more than this many bytes is not counted.
 pub(crate) const FREE_LEN: usize = 1024;

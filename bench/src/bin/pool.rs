@@ -128,9 +128,11 @@ fn chain(spec: &Arc<ChainSpec>) -> Chain {
     let config = ChainConfig {
         spec: spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: raised_limits(),
         beneficiary: Address::ZERO,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let store = Store::in_memory().expect("a store in memory");
     Chain::open(store, config).expect("the chain opens")

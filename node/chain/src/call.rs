@@ -19,7 +19,7 @@ use crate::evm::quick_call::QuickCallGuard;
 use crate::evm::{EvmContext, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::UnsealedBlock;
 use crate::pool::SenderState;
-use crate::state::{BlockState, StateError};
+use crate::state::{BlockState, StateError, StateNotKept};
 use crate::view::View;
 use crate::work::{WorkLimit, WorkStop};
 
@@ -97,6 +97,9 @@ pub enum EvmCallError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The state is too old.
+    #[error(transparent)]
+    NotKept(#[from] StateNotKept),
     /// The state could not be read.
     #[error(transparent)]
     State(#[from] StateError),
@@ -173,6 +176,7 @@ impl View {
         if got > head {
             return Err(EvmCallError::AboveHead { got, head });
         }
+        self.require_state(got)?;
         Ok(got)
     }
 
@@ -303,6 +307,7 @@ impl View {
                 let (_, record) = self
                     .header(number)?
                     .ok_or(EvmCallError::AboveHead { got: number, head })?;
+                self.require_state(number)?;
                 let state = BlockState::new(self.snapshot(), number, record.header.state_root);
                 Ok((record.header, state))
             }

@@ -13,6 +13,7 @@ use store::{
 
 use crate::import::BlockId;
 use crate::spec::ChainSpec;
+use crate::state::StateNotKept;
 
 /// A stored block, canonical or not.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct View {
     snapshot: Arc<Snapshot>,
     spec: Arc<ChainSpec>,
     head: HeadBlock,
+    /// The oldest block whose state is kept.
+    oldest_state: u64,
 }
 
 impl View {
@@ -39,10 +42,35 @@ impl View {
     /// # Errors
     /// [`StoreError`] if the store fails or has no head.
     pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
-        let snapshot = store.snapshot()?;
+        Self::of(store.snapshot()?, spec)
+    }
+
+    /// A view of the chain as `snapshot` has it.
+    pub(crate) fn of(snapshot: Arc<Snapshot>, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
         let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
         let head = snapshot.head_block()?.ok_or_else(missing)?;
-        Ok(Self { snapshot, spec, head })
+        let oldest_state = snapshot.oldest_state()?;
+        Ok(Self {
+            snapshot,
+            spec,
+            head,
+            oldest_state,
+        })
+    }
+
+    /// Whoever reads a past state calls this first: the other reads do not notice that a state is
+    /// not kept.
+    ///
+    /// # Errors
+    /// [`StateNotKept`] if the state after block `number` is not kept any more.
+    pub const fn require_state(&self, number: u64) -> Result<(), StateNotKept> {
+        if number < self.oldest_state {
+            return Err(StateNotKept {
+                got: number,
+                expected: self.oldest_state,
+            });
+        }
+        Ok(())
     }
 
     /// The chain's spec.

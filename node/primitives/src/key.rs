@@ -8,6 +8,7 @@ use std::{fmt, sync::LazyLock};
 use alloy_primitives::{Address, B256, B512, U256, hex, keccak256, uint};
 use secp256k1::{
     Message, PublicKey, SECP256K1, Secp256k1, SignOnly,
+    ecdh::shared_secret_point,
     ecdsa::{RecoverableSignature, RecoveryId},
 };
 use zeroize::Zeroizing;
@@ -48,6 +49,12 @@ pub enum KeyError {
     /// The key is zero, or not below the order of the group.
     #[error("secret key: got a number out of range, expected above zero and below the order of secp256k1")]
     OutOfRange,
+    /// The bytes are not a point of the curve.
+    #[error("public key: got {got}, expected a point of secp256k1")]
+    NotAPoint {
+        /// The bytes in hex.
+        got: String,
+    },
     /// The operating system provides no randomness.
     #[error("secret key: no randomness from the operating system: {0}")]
     NoRandomness(String),
@@ -182,6 +189,20 @@ impl SecretKey {
         self.with_key(|key| coordinates(&key.public_key(&SIGNER)))
     }
 
+    /// The secret that this key shares with the owner of `public_key` (ECDH): the x coordinate of
+    /// the point. The copy is wiped when it is dropped.
+    ///
+    /// # Errors
+    /// [`KeyError::NotAPoint`] if `public_key` is not on the curve.
+    pub fn shared_secret(&self, public_key: &B512) -> Result<Zeroizing<[u8; 32]>, KeyError> {
+        let point = point(public_key)?;
+        let mut coordinates = Zeroizing::new(self.with_key(|key| shared_secret_point(&point, key)));
+        let mut secret = Zeroizing::new([0; 32]);
+        secret.copy_from_slice(&coordinates[..32]);
+        coordinates.fill(0);
+        Ok(secret)
+    }
+
     /// Signs a digest. The signature is deterministic (RFC 6979) and has a low s.
     pub fn sign(&self, digest: &B256) -> EcdsaSignature {
         let message = Message::from_digest(digest.0);
@@ -307,6 +328,35 @@ pub fn signed_message_digest(message: &[u8]) -> B256 {
     keccak256(labelled)
 }
 
+/// The compressed form of a public key, 33 bytes: 2 or 3 for the parity of y, then x.
+///
+/// # Errors
+/// [`KeyError::NotAPoint`] if `public_key` is not on the curve.
+pub fn compress_public_key(public_key: &B512) -> Result<[u8; 33], KeyError> {
+    point(public_key).map(|point| point.serialize())
+}
+
+/// Reads the form of [`compress_public_key`].
+///
+/// # Errors
+/// [`KeyError::NotAPoint`] if `bytes` are not a point in this form.
+pub fn expand_public_key(bytes: &[u8; 33]) -> Result<B512, KeyError> {
+    let not_a_point = |_| KeyError::NotAPoint {
+        got: hex::encode(bytes),
+    };
+    PublicKey::from_byte_array_compressed(*bytes)
+        .map(|point| coordinates(&point))
+        .map_err(not_a_point)
+}
+
+fn point(public_key: &B512) -> Result<PublicKey, KeyError> {
+    let mut bytes = [4; 65];
+    bytes[1..].copy_from_slice(public_key.as_slice());
+    PublicKey::from_byte_array_uncompressed(bytes).map_err(|_| KeyError::NotAPoint {
+        got: hex::encode(public_key),
+    })
+}
+
 fn coordinates(key: &PublicKey) -> B512 {
     B512::from_slice(&key.serialize_uncompressed()[1..])
 }
@@ -323,6 +373,28 @@ mod tests {
     fn orders() {
         assert_eq!(SECP256K1_ORDER.to_be_bytes(), secp256k1::constants::CURVE_ORDER);
         assert_eq!(SECP256K1_HALF_ORDER, SECP256K1_ORDER >> 1);
+    }
+
+    #[test]
+    fn two_keys_share_one_secret() {
+        let key = |byte: u8| SecretKey::from_bytes(&[byte; 32]).expect("in range");
+        let (one, two) = (key(1), key(2));
+        let secret = one.shared_secret(&two.public_key()).expect("a point");
+        assert_eq!(secret, two.shared_secret(&one.public_key()).expect("a point"));
+        assert_ne!(secret, key(3).shared_secret(&two.public_key()).expect("a point"));
+        let error = one.shared_secret(&B512::repeat_byte(7));
+        assert!(matches!(error, Err(KeyError::NotAPoint { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn public_keys_are_compressed_and_expanded() {
+        for byte in 1..9 {
+            let public = SecretKey::from_bytes(&[byte; 32]).expect("in range").public_key();
+            let compressed = compress_public_key(&public).expect("a point");
+            assert_eq!(expand_public_key(&compressed), Ok(public));
+        }
+        assert!(expand_public_key(&[7; 33]).is_err());
+        assert!(compress_public_key(&B512::ZERO).is_err());
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub use enode::{Enode, EnodeError};
 pub use error::DecodeError;
 pub use header::Header;
 pub use key::{
-    EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError, recover,
-    recover_public_key, signed_message_digest,
+    EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError,
+    compress_public_key, expand_public_key, recover, recover_public_key, signed_message_digest,
 };
 pub use panic::{catch_panic, panic_message};
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};

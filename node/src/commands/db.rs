@@ -1,7 +1,14 @@
-//! `vnode db check` looks for faults in the database; `vnode db stats` shows its size.
+//! `vnode db check` looks for faults in the database; `vnode db stats` shows its size; `vnode db
+//! prune` removes past states; `vnode db compact` makes the file smaller.
+
+use std::time::Instant;
 
 use chain::check::{CheckEvent, CheckSummary, check_store};
-use store::{AncientReads, BLOCKS_FILE_NAME, BlockReads, FILE_NAME, LOG_FILE_NAME};
+use chain::import::{Importer, RECENT_STATES_DEFAULT, StateRetention};
+use chain::rules::seal::SealCheck;
+use store::{
+    AncientReads, BLOCKS_FILE_NAME, BlockReads, FILE_NAME, HorizonReads, LOG_FILE_NAME, Store, StoreOptions,
+};
 
 use super::error::CommandError;
 use super::progress::{CommandProgress, ProgressUnits};
@@ -32,6 +39,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     let CheckSummary {
         blocks,
         side_blocks,
+        bare_headers,
         transactions,
         accounts,
         slots,
@@ -40,7 +48,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
         faults,
     } = result?;
     print_line(&format!(
-        "checked {blocks} blocks, {side_blocks} side blocks, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
+        "checked {blocks} blocks, {side_blocks} side blocks, {bare_headers} headers without bodies, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
         if full { ", the state of every block" } else { "" },
         if faults == 0 {
             "no faults".to_owned()
@@ -86,9 +94,74 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
         }
     }
     print_line(&format!("{} blocks in {BLOCKS_FILE_NAME}", view.ancient_count()?));
+    let horizon = view.state_horizon()?;
+    print_line(&match horizon.first_changes {
+        0 => "states of all blocks (archive)".to_owned(),
+        _ => format!("states from block {} on (recent)", horizon.block),
+    });
     match view.head()? {
         Some((number, hash)) => print_line(&format!("head block {number} {hash}")),
         None => print_line("no chain"),
     }
+    Ok(())
+}
+
+/// Removes past states, and prints which are kept.
+pub(super) fn prune(options: &VnodeOptions) -> Result<(), CommandError> {
+    let directory = DataDirectory::open(options, OpenPurpose::Read)?;
+    let stop = stop::flag()?;
+    let states = options.state.unwrap_or(StateRetention::Recent {
+        blocks: RECENT_STATES_DEFAULT,
+    });
+    let seals = SealCheck::Off;
+    let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals).keeping(states);
+    let mut progress = CommandProgress::new(options, "prune", ProgressUnits::Items, 0);
+    let result = importer.prune(&stop, |now| {
+        progress.set_phase("prune", now.total);
+        progress.update(now.done, || format!("{} blocks done", now.done));
+    });
+    let seconds = progress.finish();
+    let is_done = result?;
+    let horizon = directory.store.snapshot()?.state_horizon()?;
+    print_line(&format!(
+        "pruned in {seconds:.2} s: states from block {} on are kept; `vnode db compact` makes the file smaller",
+        horizon.block
+    ));
+    if is_done {
+        Ok(())
+    } else {
+        Err(CommandError::Unfinished)
+    }
+}
+
+/// Gives the unused space of the database back to the file system.
+pub(super) fn compact(options: &VnodeOptions) -> Result<(), CommandError> {
+    let path = options.data_directory()?;
+    let file = path.join(FILE_NAME);
+    if !file.exists() {
+        return Err(DataDirectoryError::NoChain { path }.into());
+    }
+    let size = || {
+        let metadata = std::fs::metadata(&file);
+        metadata
+            .map(|metadata| metadata.len())
+            .map_err(|source| CommandError::Read {
+                path: file.clone(),
+                source,
+            })
+    };
+    let before = size()?;
+    let store_options = StoreOptions {
+        cache_bytes: options.cache << 20,
+        ..StoreOptions::default()
+    };
+    let started = Instant::now();
+    Store::compact(&path, &store_options)?;
+    print_line(&format!(
+        "compacted in {:.2} s: {} had {before} bytes, it has {}",
+        started.elapsed().as_secs_f64(),
+        file.display(),
+        size()?
+    ));
     Ok(())
 }

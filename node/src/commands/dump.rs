@@ -28,6 +28,7 @@ pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Resu
         HeightRef::Number(got) if got > head => return Err(CommandError::AboveHead { got, head }),
         HeightRef::Number(number) => number,
     };
+    view.require_state(number)?;
     let stop = stop::flag()?;
     let write = |source| CommandError::Write {
         path: file.to_owned(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
+use chain::state::StateNotKept;
 use store::StoreError;
 
 use crate::data_directory::DataDirectoryError;
@@ -62,6 +63,12 @@ pub enum CommandError {
         /// Number of the head.
         head: u64,
     },
+    /// The state of a block is not kept.
+    #[error(transparent)]
+    NotKept(#[from] StateNotKept),
+    /// A command was stopped by a signal, and can be continued.
+    #[error("interrupted; to continue, give the same command again")]
+    Unfinished,
     /// A check could not be completed.
     #[error(transparent)]
     Check(#[from] CheckError),

@@ -32,6 +32,8 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         VnodeCommand::Export { file, first, last } => export::run(options, file, *first, *last),
         VnodeCommand::Db(DbCommand::Check { full }) => db::check(options, *full),
         VnodeCommand::Db(DbCommand::Stats) => db::stats(options),
+        VnodeCommand::Db(DbCommand::Prune) => db::prune(options),
+        VnodeCommand::Db(DbCommand::Compact) => db::compact(options),
         VnodeCommand::Dump { block, file } => dump::run(options, *block, file),
         VnodeCommand::Account(_)
         | VnodeCommand::Attach { .. }

@@ -30,7 +30,7 @@ pub enum VnodeCommand {
         #[arg(value_parser = parse_block_number)]
         last: Option<u64>,
     },
-    /// Check the database, or show its size
+    /// Check the database, show its size, or make it smaller
     #[command(subcommand)]
     Db(DbCommand),
     /// Write the state after a block as JSON: balance, nonce, code and storage of each address
@@ -80,8 +80,13 @@ pub enum DbCommand {
         #[arg(long)]
         full: bool,
     },
-    /// List the tables with their rows and bytes
+    /// List the tables with their rows and bytes, the files, and which states are kept
     Stats,
+    /// Remove past states, all but those of --state [default: recent]. A node that runs with
+    /// --state recent does the same by and by
+    Prune,
+    /// Give the unused space of the database back to the file system
+    Compact,
 }
 
 /// What `vnode account` does.

@@ -10,27 +10,33 @@
 //! | where a running node is reached | `endpoint` |
 //! | limits of the JSON-RPC servers | `limits` |
 //! | the transaction pool | `txpool` |
+//! | the service for SCS servers | `scs` |
 
 mod command;
 mod endpoint;
 mod limits;
+mod scs;
 mod txpool;
 mod values;
 
 pub use command::{AccountCommand, DbCommand, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use limits::{LimitOptions, Seconds};
+pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
 pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
+
+use values::parse_states;
 
 /// Default of `--port`.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
@@ -63,9 +69,18 @@ pub struct VnodeOptions {
     /// [default: ~/.moac; ~/.moac/testnet and ~/.moac/devnet for the test and the dev network]
     #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
+    /// Which past states are kept: archive for all, or recent[:BLOCKS] for those after the newest
+    /// BLOCKS blocks (100000), which are pruned by and by [default: archive]
+    #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]
+    pub state: Option<StateRetention>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
+
+    /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
+    /// branch that leaves the chain further below is refused [default: any]
+    #[arg(long, value_name = "BLOCKS", global = true)]
+    pub maxreorg: Option<u64>,
 
     /// Folder of the key files [default: keystore in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
@@ -205,6 +220,9 @@ pub struct VnodeOptions {
     /// [default: vnodeconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub vnodeconfig: Option<PathBuf>,
+    /// The service for SCS servers.
+    #[command(flatten)]
+    pub scs: ScsOptions,
     /// File with the node's own key, 64 hex digits [default: nodekey in the data directory]
     #[arg(long, value_name = "FILE")]
     pub nodekey: Option<PathBuf>,
@@ -258,6 +276,14 @@ pub enum OptionsError {
 }
 
 impl VnodeOptions {
+    /// Limits of what is kept beside the canonical chain.
+    pub fn fork_limits(&self) -> ForkLimits {
+        ForkLimits {
+            reorg_depth_max: self.maxreorg,
+            ..ForkLimits::default()
+        }
+    }
+
     /// Checks the contradictions that the parser cannot find.
     ///
     /// # Errors

@@ -3,7 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
 use primitives::Address;
+
+/// The fewest recent states that can be asked for: a reorganization cannot go deeper.
+const RECENT_STATES_MIN: u64 = 32;
 
 /// A built-in network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -54,6 +58,23 @@ pub(super) fn parse_block_number(text: &str) -> Result<u64, String> {
         None => text.parse(),
     };
     number.map_err(|_| "expected a block number".to_owned())
+}
+
+/// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
+pub(super) fn parse_states(text: &str) -> Result<StateRetention, String> {
+    let blocks = match text {
+        "archive" => return Ok(StateRetention::Archive),
+        "recent" => Some(RECENT_STATES_DEFAULT),
+        other => other
+            .strip_prefix("recent:")
+            .and_then(|blocks| blocks.parse().ok()),
+    };
+    let blocks = blocks.filter(|blocks| *blocks >= RECENT_STATES_MIN);
+    blocks
+        .map(|blocks| StateRetention::Recent { blocks })
+        .ok_or_else(|| {
+            format!("expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")
+        })
 }
 
 /// An account on the command line.

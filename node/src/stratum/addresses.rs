@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inbound::ClientAddress;
+use inbound::{ClientAddress, TokenBucket, TokenRate};
 use parking_lot::Mutex;
 
 use super::conduct::{RecentShares, ShareQuality, ShareRecord};
-use super::token_bucket::{TokenBucket, TokenRate};
 
 /// Most addresses without a connection that are remembered.
 const REMEMBERED_MAX: usize = 8192;

@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use inbound::{TokenBucket, TokenRate};
+
 use super::addresses::AddressLease;
-use super::token_bucket::{TokenBucket, TokenRate};
 
 /// Hashes that a share with work earns.
 const EARNED_BY_WORK: u32 = 2;

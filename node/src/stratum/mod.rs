@@ -20,7 +20,6 @@
 //! | judging shares | `shares` |
 //! | state that all connections share | `state` |
 //! | status and metrics | `status` |
-//! | how often something may happen | `token_bucket` |
 //! | difficulty of shares | `vardiff` |
 //! | statistics of the workers | `workers` |
 
@@ -36,7 +35,6 @@ mod jobs;
 mod shares;
 mod state;
 mod status;
-mod token_bucket;
 mod vardiff;
 mod workers;
 

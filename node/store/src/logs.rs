@@ -9,7 +9,6 @@ use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
 use crate::ancient::{BlockPart, with_part};
-use crate::blocks::BlockReads;
 use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
@@ -46,7 +45,7 @@ impl StoredLog<'_> {
 }
 
 /// Reads of single logs, and of the transactions that wrote them.
-pub trait LogReads: BlockReads {
+pub trait LogReads: Source {
     /// Calls `visit` with each log of a block, in order, until it breaks. Returns `false` if the
     /// receipts of the block are not stored.
     ///
@@ -125,7 +124,7 @@ fn text(error: DecodeError) -> String {
 
 /// Calls `read` with the row of a block's body. A missing row is an error.
 fn read_body<T>(
-    source: &(impl BlockReads + ?Sized),
+    source: &(impl Source + ?Sized),
     number: u64,
     hash: &B256,
     read: impl FnOnce(&[u8]) -> Result<T, String>,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::StoreError;
-use crate::ancient::{AncientFile, RECORDS_START};
+use crate::blocks_file::{AncientFile, RECORDS_START};
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, StoreMedia, sync_name};
 use crate::pages::{ChecksummedPages, PageFileError};
@@ -51,8 +51,8 @@ pub const FILE_NAME: &str = "chain.redb";
 /// a data directory needs both.
 pub const LOG_FILE_NAME: &str = "chain.redb.wal";
 
-/// Name of the file with old blocks inside a data directory. It belongs to the database file: a copy
-/// of a data directory needs both.
+/// Name of the file with old blocks inside a data directory. It belongs to the database file: a
+/// copy of a data directory needs both.
 pub const BLOCKS_FILE_NAME: &str = "chain.blocks";
 
 /// Line of the lock file once a database was made.

@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::{Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::StoreError;
-use crate::ancient::{AncientBatch, AncientFile, RECORDS_START, indexed_end};
+use crate::ancient::indexed_end;
+use crate::blocks_file::{AncientBatch, AncientFile, RECORDS_START};
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
 use crate::snapshot::Snapshot;
@@ -65,8 +66,8 @@ impl Drop for OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// A database without a log: every commit is a durable one of redb. Its old blocks are in memory,
-    /// so nothing may be moved unless the database is in memory, too.
+    /// A database without a log: every commit is a durable one of redb. Its old blocks are in
+    /// memory, so nothing may be moved unless the database is in memory, too.
     pub(crate) fn without_log(database: Database) -> Self {
         Self {
             latest: Mutex::new(None),
@@ -218,6 +219,17 @@ impl OpenDatabase {
         commit_durably(monitor, self.begin_write(monitor)?)?;
         let sequence = log.sequence();
         self.end_checkpoint(monitor, &mut log, sequence)
+    }
+
+    /// Moves the pages of the database to the front of the file, and makes the file shorter.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database or the log fails. Nothing is lost then.
+    pub(crate) fn compact(mut self, monitor: &CallMonitor) -> Result<(), StoreError> {
+        self.checkpoint(monitor)?;
+        monitor.run_transaction(|| self.database.compact())?;
+        // Writes which pages are free, so that the next opening reads no whole file.
+        commit_durably(monitor, self.begin_write(monitor)?)
     }
 
     fn end_checkpoint(

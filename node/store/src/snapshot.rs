@@ -10,10 +10,11 @@ use primitives::B256;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
-use crate::ancient::{AncientFile, AncientReaders};
 use crate::blocks::{BlockReads, HeaderRecord};
+use crate::blocks_file::{AncientFile, AncientReaders};
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
+use crate::state::HorizonReads;
 use crate::tables::{ByteSlice, TABLE_COUNT, TableId, meta_key};
 
 /// A consistent, read-only view of one commit. A table is opened when it is first read.
@@ -22,6 +23,7 @@ pub struct Snapshot {
     // dropped before their transaction.
     tables: [OnceLock<ReadOnlyTable<ByteSlice, ByteSlice>>; TABLE_COUNT],
     head: OnceLock<Option<HeadBlock>>,
+    oldest_state: OnceLock<u64>,
     transaction: redb::ReadTransaction,
     monitor: Arc<CallMonitor>,
     ancient: Arc<AncientFile>,
@@ -70,6 +72,7 @@ impl Snapshot {
             _readers: readers,
             tables: Default::default(),
             head: OnceLock::new(),
+            oldest_state: OnceLock::new(),
             transaction,
             monitor,
         }
@@ -110,6 +113,18 @@ impl Snapshot {
             }
         };
         Ok(self.head.get_or_init(|| head).clone())
+    }
+
+    /// The oldest block whose state can be read. Read from the tables once, then kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    pub fn oldest_state(&self) -> Result<u64, StoreError> {
+        if let Some(oldest) = self.oldest_state.get() {
+            return Ok(*oldest);
+        }
+        let oldest = self.state_horizon()?.block;
+        Ok(*self.oldest_state.get_or_init(|| oldest))
     }
 
     /// Sizes of all tables, in the order of [`TableId::ALL`].

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::ancient::AncientFile;
+use crate::blocks_file::AncientFile;
 use crate::{StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.

@@ -13,7 +13,9 @@ use crate::StoreError;
 use crate::batch::WriteBatch;
 use crate::database::SharedDatabase;
 use crate::medium::StoreMedia;
+use crate::monitor::CallMonitor;
 use crate::open::{CACHE_BYTES_DEFAULT, DatabaseLocation, FILE_NAME, StoreOptions, make_once};
+use crate::open_database::OpenDatabase;
 use crate::snapshot::Snapshot;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
 
@@ -83,6 +85,18 @@ impl Store {
         let store = Self::without_log(DatabaseLocation::Memory, database, &options);
         store.make_tables()?;
         Ok(store)
+    }
+
+    /// Gives the unused space of the database in `directory` back to the file system. The database
+    /// must not be open. If the process dies meanwhile, nothing is lost, but the next opening may
+    /// have to read the whole file.
+    ///
+    /// # Errors
+    /// As for [`Store::open`], and [`StoreError::Medium`] if there is no database.
+    pub fn compact(directory: &Path, options: &StoreOptions) -> Result<(), StoreError> {
+        let location = DatabaseLocation::File(directory.join(FILE_NAME));
+        let monitor = CallMonitor::new(location.path().to_owned());
+        OpenDatabase::open(&location, options, &monitor)?.compact(&monitor)
     }
 
     fn open_at(location: DatabaseLocation, options: &StoreOptions) -> Result<Self, StoreError> {

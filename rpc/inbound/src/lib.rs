@@ -7,7 +7,9 @@
 //! | host names that requests may name | `hosts` |
 //! | places for connections, and which connection makes room | `places` |
 //! | how good the claim of a connection to its place is | `claim` |
+//! | an amount that clients share, such as memory | `quota` |
 //! | shares in percent | `share` |
+//! | how often something may happen | `token_bucket` |
 //!
 //! Knows neither sockets nor protocols: a server says who connects and what its connections do.
 
@@ -16,11 +18,15 @@ mod claim;
 mod client;
 mod hosts;
 mod places;
+mod quota;
 mod share;
+mod token_bucket;
 
 pub use address::ClientAddress;
 pub use claim::{Claim, Claimant, StatedClaim};
 pub use client::ClientId;
 pub use hosts::{BadHost, Hosts};
 pub use places::{Place, PlaceLimits, Places};
+pub use quota::{Quota, QuotaError, QuotaPermit};
 pub use share::percent_of;
+pub use token_bucket::{TokenBucket, TokenRate};

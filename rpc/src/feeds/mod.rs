@@ -18,7 +18,7 @@ use chain::import::BlockId;
 use chain::pool::PendingHashes;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use inbound::ClientId;
+use inbound::{ClientId, Quota, QuotaPermit};
 use parking_lot::Mutex;
 use primitives::{B256, Header};
 use tokio::sync::watch;
@@ -34,7 +34,6 @@ use crate::facts::{NodeFacts, SyncStatus};
 use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
-use crate::quota::{Quota, QuotaPermit};
 
 /// How often the pool and the state of the download are polled, and chores are run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

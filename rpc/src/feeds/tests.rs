@@ -46,9 +46,11 @@ fn open() -> Chain {
     let config = ChainConfig {
         spec: Arc::new(ChainSpec::dev()),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(7),
         extra_data: Bytes::new(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
 }

@@ -12,7 +12,7 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inbound::ClientId;
+use inbound::{ClientId, Quota, QuotaPermit};
 use parking_lot::Mutex;
 
 use self::table::FilterTable;
@@ -23,7 +23,6 @@ use crate::json::{Json, JsonArray};
 use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
-use crate::quota::{Quota, QuotaPermit};
 use crate::types::Data;
 
 /// Default of [`FilterLimits::filters_max`].

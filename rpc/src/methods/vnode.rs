@@ -1,5 +1,5 @@
-//! The `vnode` module (docs/interface.md, 4.9): what `vnodeconfig.json` says about the service for
-//! the servers of application chains.
+//! The `vnode` module (docs/interface.md, 4.9): the service for the servers of application chains,
+//! and what `vnodeconfig.json` says about it.
 
 use primitives::Address;
 
@@ -17,9 +17,11 @@ pub fn methods() -> Vec<Method<Node>> {
              address if there is no such address.",
         ),
         Method::inline("vnode_scsService", [], scs_service)
-            .summary("Returns whether this node serves the servers of application chains."),
-        Method::inline("vnode_serviceCfg", [], service_cfg)
-            .summary("Returns the port of the service for servers of application chains, after a colon."),
+            .summary("Returns whether the service for the servers of application chains runs on this node."),
+        Method::inline("vnode_serviceCfg", [], service_cfg).summary(
+            "Returns the port of the service for servers of application chains, after a colon: the one \
+             that it listens on, or if it does not run, the one in vnodeconfig.json.",
+        ),
         Method::inline("vnode_showToPublic", [], show_to_public).summary(
             "Returns whether the service for servers of application chains is announced to the \
              public.",
@@ -38,12 +40,16 @@ fn address(node: &Node) -> RpcResult<Data<Address>> {
 
 /// `vnode_scsService`.
 const fn scs_service(node: &Node) -> RpcResult<bool> {
-    Ok(node.settings.vnode.scs_service)
+    Ok(node.scs_service.is_some())
 }
 
 /// `vnode_serviceCfg`: a colon and the port.
 fn service_cfg(node: &Node) -> RpcResult<String> {
-    Ok(format!(":{}", node.settings.vnode.service_port))
+    let running = node.scs_service.as_ref().map(|service| service.port());
+    Ok(format!(
+        ":{}",
+        running.unwrap_or(node.settings.vnode.service_port)
+    ))
 }
 
 /// `vnode_showToPublic`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::pool::PendingHashes;
-use inbound::ClientId;
+use inbound::{ClientId, QuotaPermit};
 use serde::Serialize;
 
 use super::{ChangeSignal, SubscriptionSource};
@@ -15,7 +15,6 @@ use crate::json::Json;
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
-use crate::quota::QuotaPermit;
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes read from the pool at once.

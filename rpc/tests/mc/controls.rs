@@ -2,10 +2,10 @@
 //! order and record it.
 
 use parking_lot::Mutex;
-use primitives::{Address, B512, Enode};
+use primitives::{Address, B256, B512, Enode, Transaction};
 use rpc::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    Subnet,
+    ScsServiceControl, Subnet,
 };
 
 /// Searchers that are started and stopped.
@@ -54,6 +54,28 @@ impl ListenerControl for Listener {
 
     fn stop(&self) -> ControlFuture<'_, bool> {
         Box::pin(async move { self.open.lock().take().is_some() })
+    }
+}
+
+/// A service for application chains that takes each transaction once.
+#[derive(Default)]
+pub(crate) struct ScsService {
+    /// What it has taken.
+    pub(crate) taken: Mutex<Vec<Transaction>>,
+}
+
+impl ScsServiceControl for ScsService {
+    fn port(&self) -> u16 {
+        50_062
+    }
+
+    fn submit(&self, transaction: &Transaction) -> Result<B256, String> {
+        let mut taken = self.taken.lock();
+        if taken.contains(transaction) {
+            return Err("Marked transactions".to_owned());
+        }
+        taken.push(transaction.clone());
+        Ok(transaction.hash())
     }
 }
 

@@ -26,7 +26,7 @@ use store::Store;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::controls::{Listener, Miner, Network};
+use crate::controls::{Listener, Miner, Network, ScsService};
 use crate::facts::TestFacts;
 
 /// The account that is paid for blocks.
@@ -74,6 +74,8 @@ pub(crate) struct Net {
     pub(crate) home: TempDir,
     pub(crate) miner: Arc<Miner>,
     pub(crate) listener: Arc<Listener>,
+    /// The service for application chains, if it runs.
+    pub(crate) service: Option<Arc<ScsService>>,
     server: TcpServer,
     ws: TcpServer,
     rpc: Arc<Rpc<Node>>,
@@ -93,37 +95,35 @@ impl Net {
 
     /// A node with these method rows and changed settings.
     pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
-        Self::start_as(
-            in_memory(),
-            change,
-            rows,
-            Limits::default(),
-            FilterLimits::default(),
-        )
+        let service = Some(Arc::default());
+        let limits = (Limits::default(), FilterLimits::default());
+        Self::start_as(in_memory(), change, rows, limits, service)
+    }
+
+    /// A node whose service for application chains does not run, with changed settings.
+    pub(crate) fn without_service(change: impl FnOnce(&mut NodeSettings)) -> Self {
+        let limits = (Limits::default(), FilterLimits::default());
+        Self::start_as(in_memory(), change, methods::all(), limits, None)
     }
 
     /// A node with these bounds.
     pub(crate) fn start_with(limits: Limits, filter_limits: FilterLimits) -> Self {
-        Self::start_as(in_memory(), |_| (), methods::all(), limits, filter_limits)
+        let limits = (limits, filter_limits);
+        Self::start_as(in_memory(), |_| (), methods::all(), limits, Some(Arc::default()))
     }
 
     /// A node whose chain is in this store.
     pub(crate) fn on(store: Store) -> Self {
-        Self::start_as(
-            store,
-            |_| (),
-            methods::all(),
-            Limits::default(),
-            FilterLimits::default(),
-        )
+        let limits = (Limits::default(), FilterLimits::default());
+        Self::start_as(store, |_| (), methods::all(), limits, Some(Arc::default()))
     }
 
     fn start_as(
         store: Store,
         change: impl FnOnce(&mut NodeSettings),
         rows: Vec<Method<Node>>,
-        limits: Limits,
-        filter_limits: FilterLimits,
+        (limits, filter_limits): (Limits, FilterLimits),
+        service: Option<Arc<ScsService>>,
     ) -> Self {
         let home = tempfile::tempdir().expect("a temporary folder");
         let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
@@ -136,6 +136,7 @@ impl Net {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool: PoolConfig {
                 locals: Some(LocalAccounts::new(move |address| own.contains(address))),
                 // The development network accepts every price.
@@ -144,6 +145,7 @@ impl Net {
             },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
+            states: chain::import::StateRetention::Archive,
         };
         let chain = Chain::open(store, config).expect("a new chain");
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
@@ -151,7 +153,6 @@ impl Net {
             data_directory: "/home/miner/.moac/devnet".into(),
             vnode: VnodeSettings {
                 beneficial_address: Some(PROXY),
-                scs_service: true,
                 service_port: 50062,
                 show_to_public: true,
                 ip: "52.1.2.3".to_owned(),
@@ -169,6 +170,10 @@ impl Net {
             .with_settings(settings)
             .with_listener(listener.clone())
             .with_network(Arc::new(Network::default()));
+        let node = match &service {
+            Some(service) => node.with_scs_service(Arc::<ScsService>::clone(service)),
+            None => node,
+        };
         let rpc = Rpc::new(Arc::new(node), rows, limits).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = Runtime::new().expect("a runtime");
@@ -193,6 +198,7 @@ impl Net {
             home,
             miner,
             listener,
+            service,
             server,
             ws,
             rpc,

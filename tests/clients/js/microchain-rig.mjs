@@ -30,6 +30,7 @@ export class Rig {
         this.chain3 = new Chain3(new Chain3.providers.HttpProvider(url));
         this.compiled = contracts;
         this.keys = new Map(accounts.map(({ address, key }) => [address.toLowerCase(), new SigningKey(key)]));
+        this.sending = new Map();
         this.counts = { transactions: 0, created: {} };
     }
 
@@ -65,7 +66,11 @@ export class Rig {
     async transact(transaction) {
         const filled = { gas: 3_000_000, gasPrice: GAS_PRICE, ...transaction };
         if (filled.value !== undefined) filled.value = this.chain3.toHex(filled.value.toString());
-        const hash = await promisify(this.chain3.mc.sendTransaction)(filled);
+        // The node gives out nonces, so transactions of an account are sent one after the other.
+        const before = this.sending.get(filled.from) ?? Promise.resolve();
+        const sent = before.catch(() => {}).then(() => promisify(this.chain3.mc.sendTransaction)(filled));
+        this.sending.set(filled.from, sent);
+        const hash = await sent;
         this.counts.transactions += 1;
         return waitFor(`a receipt of ${hash}`, () => promisify(this.chain3.mc.getTransactionReceipt)(hash));
     }

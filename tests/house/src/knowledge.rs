@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 9] = [
+const PACKAGES: [Knowledge; 11] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -59,6 +59,18 @@ const PACKAGES: [Knowledge; 9] = [
         folder: "node/chain",
         without: &["redb", "wgpu", "miner", "rpc", "tokio", "hyper", "warp"],
         unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "network",
+        folder: "node/network",
+        without: &["redb", "revm", "rpc", "miner", "clap", "hyper", "warp"],
+        unnamed: &[],
+    },
+    Knowledge {
+        package: "scs_service",
+        folder: "node/scs_service",
+        without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
+        unnamed: &[],
     },
     Knowledge {
         package: "inbound",
@@ -153,6 +165,40 @@ fn only_servers_and_access_know_sockets() {
     expect_none(
         &faults,
         "sockets and HTTP are known in rpc/src/server and rpc/src/access alone",
+    );
+}
+
+#[test]
+fn the_logic_of_network_knows_neither_sockets_nor_clocks() {
+    const SHELLS: [&str; 5] = [
+        "node/network/src/moment.rs",
+        "node/network/src/sockets.rs",
+        "node/network/src/discovery/socket.rs",
+        "node/network/src/nat/",
+        "node/network/src/rlpx/connection.rs",
+    ];
+    let mut faults = Vec::new();
+    for file in rust_files("node/network/src") {
+        if SHELLS.iter().any(|shell| file.path.starts_with(shell)) || file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        let code = code_only(&file.text);
+        for name in [
+            "tokio::",
+            "UdpSocket",
+            "TcpStream",
+            "Instant::now",
+            "SystemTime",
+            "SystemClock::start",
+        ] {
+            if code.contains(name) {
+                faults.push(format!("{} names {name}", file.path));
+            }
+        }
+    }
+    expect_none(
+        &faults,
+        "a simulation runs the logic of `network` with its own clock and its own network",
     );
 }
 

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose top-level modules form no cycle.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 12] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
     "node/store/src",
     "node/keystore/src",
     "node/chain/src",
+    "node/network/src",
+    "node/scs_service/src",
     "node/src",
     "rpc/src",
     "rpc/inbound/src",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose names are compared.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 14] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -14,6 +14,8 @@ const FOLDERS: [&str; 12] = [
     "node/store/src",
     "node/keystore/src",
     "node/chain/src",
+    "node/network/src",
+    "node/scs_service/src",
     "node/src",
     "rpc/src",
     "rpc/inbound/src",

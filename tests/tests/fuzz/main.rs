@@ -5,6 +5,10 @@
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
+use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
+use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage, WireFamily};
+use network::rlpx::{Capability, Hello};
+use network::{NodeClaims, NodeRecord};
 use primitives::rlp::RlpItem;
 use primitives::{
     Block, Bytes, Header, Receipt, ReceiptForm, ReceiptOutcome, SecretKey, TxForm, UnsignedTransaction,
@@ -12,6 +16,7 @@ use primitives::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use scs_service::proto::ScsPushMsg;
 
 /// One of `samples` with a few bytes changed, inserted or removed; sometimes random bytes.
 fn damaged(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
@@ -89,7 +94,164 @@ fn genesis_files() -> Vec<Vec<u8>> {
     ])
 }
 
+fn hellos() -> Vec<Vec<u8>> {
+    let capability = |name: &str, version| Capability {
+        name: name.to_owned(),
+        version,
+    };
+    let hello = Hello {
+        version: 5,
+        client: "Geth/v1.10.26".to_owned(),
+        capabilities: vec![capability("eth", 66), capability("snap", 1)],
+        port: 0,
+        id: node_key().public_key(),
+    };
+    vec![hello.encode()]
+}
+
+fn node_key() -> SecretKey {
+    SecretKey::from_bytes(&[0x46; 32]).expect("in range")
+}
+
+/// Version, code and body of some messages.
+fn peer_messages() -> Vec<Vec<u8>> {
+    let request = HeadersRequest {
+        start: HeadersStart::Number(7),
+        amount: 192,
+        skip: 3,
+        reverse: false,
+    };
+    let hash = primitives::B256::repeat_byte(7);
+    let all = [
+        PeerMessage::GetBlockHeaders(9, request),
+        PeerMessage::BlockHeaders(9, vec![Header::default()]),
+        PeerMessage::GetBlockBodies(9, vec![hash; 3]),
+        PeerMessage::NewBlockHashes(vec![AnnouncedBlock { hash, number: 7 }]),
+        PeerMessage::NewBlock(Box::default(), primitives::U256::from(7)),
+        PeerMessage::NodeData(9, vec![Bytes::from_static(b"node")]),
+        PeerMessage::Receipts(
+            9,
+            vec![vec![Receipt::new(ReceiptOutcome::Status(true), 1, Vec::new())]],
+        ),
+    ];
+    let versions = [62, 63, 64, 65, 66, 67, 68].map(|version| WireFamily::Eth.protocol(version));
+    let versions = versions
+        .into_iter()
+        .chain([62, 63].map(|version| WireFamily::Mc.protocol(version)));
+    let sample = |(index, protocol): (usize, Option<network::messages::WireProtocol>)| {
+        let protocol = protocol.expect("known");
+        all.clone().map(|message| {
+            let (code, payload) = message.encode(protocol);
+            [&[index as u8, code as u8][..], &payload].concat()
+        })
+    };
+    versions.enumerate().flat_map(sample).collect()
+}
+
+/// Type and body of some packets.
+fn discovery_packets() -> Vec<Vec<u8>> {
+    let endpoint = PacketEndpoint::new([52, 1, 2, 3].into(), 30303, 30303);
+    let key = primitives::B512::repeat_byte(7);
+    let packets = [
+        DiscoveryPacket::Ping {
+            from: endpoint,
+            to: endpoint,
+            tail: PacketTail {
+                record_sequence: Some(1),
+                network_id: Some(99),
+            },
+        },
+        DiscoveryPacket::FindNode {
+            target: key,
+            brothers_only: true,
+        },
+        DiscoveryPacket::Store { key, from: endpoint },
+        DiscoveryPacket::FindValue { key },
+    ];
+    let dialects = [
+        DiscoveryDialect::Ethereum,
+        DiscoveryDialect::Public { network_id: 99 },
+    ];
+    let sample = |packet: &DiscoveryPacket| {
+        dialects.map(|dialect| packet.seal(&node_key(), dialect, u64::MAX).0[97..].to_vec())
+    };
+    packets.iter().flat_map(sample).collect()
+}
+
+fn node_records() -> Vec<Vec<u8>> {
+    let claims = NodeClaims {
+        ip: Some([52, 1, 2, 3].into()),
+        tcp: 30303,
+        udp: 30303,
+        fork_id: None,
+    };
+    let record = NodeRecord::sign(&node_key(), 7, &claims);
+    vec![record.encode(), record.to_string().into_bytes()]
+}
+
+/// Messages between VNODE and SCS: a handshake, a broadcast, a ping.
+fn push_messages() -> Vec<Vec<u8>> {
+    use prost::Message;
+    use scs_service::message::payload::{Handshake, encode_head};
+    let field = |hex: &str| bytes::Bytes::from(primitives::hex::decode(hex).expect("hex"));
+    let handshake = ScsPushMsg {
+        requestid: bytes::Bytes::from_static(b"hello"),
+        timestamp: field("0000000000000001"),
+        requestflag: true,
+        r#type: field("00000004"),
+        status: field("00000000"),
+        scsid: bytes::Bytes::from_static(b"0x1111111111111111111111111111111111111111"),
+        msghash: Handshake::default().encode(),
+        ..ScsPushMsg::default()
+    };
+    let broadcast = ScsPushMsg {
+        r#type: field("00000002"),
+        status: field("00000040"),
+        subchainid: field(&format!("94{}", "22".repeat(20))),
+        sender: field(&"33".repeat(20)),
+        receiver: field(&"44".repeat(20)),
+        ..handshake.clone()
+    };
+    let ping = ScsPushMsg {
+        r#type: field("00000005"),
+        msghash: encode_head(300),
+        ..ScsPushMsg::default()
+    };
+    let messages = [handshake, broadcast, ping];
+    messages.iter().map(Message::encode_to_vec).collect()
+}
+
 proptest! {
+    #[test]
+    fn connections(bytes in damaged(hellos())) {
+        targets::connection(&bytes);
+    }
+
+    #[test]
+    fn hello(bytes in damaged(hellos())) {
+        targets::hello(&bytes);
+    }
+
+    #[test]
+    fn messages_of_peers(bytes in damaged(peer_messages())) {
+        targets::peer_message(&bytes);
+    }
+
+    #[test]
+    fn packets_of_discovery(bytes in damaged(discovery_packets())) {
+        targets::discovery(&bytes);
+    }
+
+    #[test]
+    fn node_records_of_others(bytes in damaged(node_records())) {
+        targets::node_record(&bytes);
+    }
+
+    #[test]
+    fn push_message(bytes in damaged(push_messages())) {
+        targets::push_message(&bytes);
+    }
+
     #[test]
     fn request(bytes in damaged(requests())) {
         targets::request(&bytes);
@@ -130,4 +292,15 @@ fn samples_are_valid() {
         .filter(|bytes| read(bytes, TxRules::Moac))
         .count();
     assert!(decoded >= 2, "{decoded}");
+    assert!(hellos().iter().all(|bytes| Hello::decode(bytes).is_ok()));
+    assert!(NodeRecord::decode(&node_records()[0]).is_ok());
+    // Some messages do not exist in every version.
+    let eth66 = WireFamily::Eth.protocol(66).expect("known");
+    let messages = peer_messages();
+    let read = |bytes: &&Vec<u8>| PeerMessage::decode(eth66, bytes[1].into(), &bytes[2..]).is_ok();
+    assert!(messages.iter().filter(|bytes| bytes[0] == 4).filter(read).count() == 7);
+    for bytes in push_messages() {
+        let message = <ScsPushMsg as prost::Message>::decode(&bytes[..]).expect("a message");
+        scs_service::ScsMessage::decode(&message).expect("its meaning");
+    }
 }

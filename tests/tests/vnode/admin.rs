@@ -128,7 +128,7 @@ fn vnodeconfig_has_the_settings_for_application_chains() {
     let home = tempfile::tempdir().expect("a folder");
     let proxy = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
     let settings = json!({
-        "scsservice": true, "SHOWTOPUBLIC": true, "VnodeServiceCfg": "localhost:50070",
+        "scsservice": false, "SHOWTOPUBLIC": true, "VnodeServiceCfg": "localhost:50070",
         "vnodeBeneficialAddress": proxy, "VnodeIP": "52.1.2.3",
     });
     std::fs::write(home.path().join("vnodeconfig.json"), settings.to_string()).expect("a write");
@@ -137,7 +137,7 @@ fn vnodeconfig_has_the_settings_for_application_chains() {
         .start();
     for (method, expected) in [
         ("vnode_address", json!(proxy)),
-        ("vnode_scsService", json!(true)),
+        ("vnode_scsService", json!(false)),
         ("vnode_serviceCfg", json!(":50070")),
         ("vnode_showToPublic", json!(true)),
         ("vnode_vnodeIP", json!("52.1.2.3")),

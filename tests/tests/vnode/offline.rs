@@ -528,8 +528,13 @@ fn a_flipped_byte_is_found_in_every_table() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     run_ok(&data, &["import", text(&mined.stream()), "--dev"]);
-    // A chain so short has no older changes of any account, and no old blocks.
-    let empty = [TableId::StateHistory, TableId::NumberToAncient];
+    // A chain so short has no older changes of any account, no old blocks, and nothing that was
+    // destroyed.
+    let empty = [
+        TableId::StateHistory,
+        TableId::NumberToAncient,
+        TableId::DeadStorage,
+    ];
     for table in TableId::ALL {
         let Some((key, row)) = last_row(&data, table) else {
             assert!(empty.contains(&table), "{} is empty", table.name());

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use store::{
-    BlockBody, BlockReads, HeaderRecord, SlotChange, Snapshot, StateReads, StoreError, TableId,
+    BlockBody, BlockReads, HeaderRecord, SlotChange, Snapshot, StateHorizon, StateReads, StoreError, TableId,
     TransactionPosition, position_hashes,
 };
 
@@ -66,13 +66,14 @@ impl BlockCounts {
 pub(super) fn check(
     view: &Snapshot,
     spec: &ChainSpec,
-    head: u64,
+    (head, horizon): (u64, StateHorizon),
     task: &BlockTask,
 ) -> (BlockCounts, Vec<CheckFault>) {
     let mut check = BlockCheck {
         view,
         spec,
         head,
+        horizon,
         counts: BlockCounts::default(),
         faults: Vec::new(),
     };
@@ -89,6 +90,7 @@ pub(super) struct BlockCheck<'a> {
     pub(super) view: &'a Snapshot,
     spec: &'a ChainSpec,
     head: u64,
+    horizon: StateHorizon,
     pub(super) counts: BlockCounts,
     faults: Vec<CheckFault>,
 }
@@ -352,7 +354,13 @@ impl BlockCheck<'_> {
 
     /// Counts what the block changed in the state.
     fn changes(&mut self, number: u64) -> Result<Option<()>, StoreError> {
+        if number < self.horizon.first_changes {
+            return Ok(Some(()));
+        }
         let changes = self.view.changes(number)?;
+        if !is_counted(&self.horizon, number) {
+            return Ok(Some(()));
+        }
         for (address, _) in &changes.accounts {
             self.counts
                 .changes
@@ -397,6 +405,12 @@ impl BlockCheck<'_> {
     fn lacks(&mut self, number: u64, hash: B256, what: &'static str) {
         self.faults.push(CheckFault::BlockLacks { number, hash, what });
     }
+}
+
+/// Whether the changes of block `number` are in all rows of accounts and slots. Without a horizon
+/// all are; otherwise those above it.
+pub(super) const fn is_counted(horizon: &StateHorizon, number: u64) -> bool {
+    number > horizon.block || horizon.first_changes == 0
 }
 
 fn number_text(number: Option<u64>) -> String {

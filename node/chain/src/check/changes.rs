@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 
 use primitives::{Address, U256, hex};
 use store::{
-    AccountVersion, NewestChanges, SlotChange, Snapshot, Source, StateChanges, StateReads, StoreError,
-    TableId,
+    AccountVersion, NewestChanges, SlotChange, Snapshot, Source, StateChanges, StateHorizon, StateReads,
+    StoreError, TableId,
 };
 
+use super::blocks::is_counted;
 use super::{CheckError, CheckFault, StoreCheck, guarded};
 
 /// The most rows that the second pass names.
@@ -48,6 +49,7 @@ impl ChangeSum {
 pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<(), CheckError> {
     let mut rows = ChangeLists {
         view: check.view,
+        horizon: check.horizon,
         sum: ChangeSum::default(),
         with_older: 0,
         faults: Vec::new(),
@@ -76,6 +78,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<
 /// The changes that the rows of accounts and slots list.
 struct ChangeLists<'a> {
     view: &'a Snapshot,
+    horizon: StateHorizon,
     sum: ChangeSum,
     /// Accounts and slots that say that they have older changes.
     with_older: u64,
@@ -92,9 +95,7 @@ impl ChangeLists<'_> {
             match NewestChanges::read(table, key, row) {
                 Err(error) => self.faults.push(error.into()),
                 Ok(changes) => {
-                    for number in &changes.blocks {
-                        self.sum.add(table, key, *number);
-                    }
+                    self.add(table, key, &changes.blocks);
                     if changes.has_older {
                         self.with_older += 1;
                     } else {
@@ -115,9 +116,7 @@ impl ChangeLists<'_> {
             match found {
                 Err(error) => self.faults.push(error.into()),
                 Ok((table, key, blocks)) => {
-                    for number in blocks {
-                        self.sum.add(table, key, *number);
-                    }
+                    self.add(table, key, blocks);
                     if last_key != key {
                         last_key = key.to_vec();
                         keys += 1;
@@ -138,6 +137,13 @@ impl ChangeLists<'_> {
         Ok(())
     }
 
+    /// Adds the changes of a row by these blocks.
+    fn add(&mut self, table: TableId, key: &[u8], blocks: &[u64]) {
+        for number in blocks.iter().filter(|number| is_counted(&self.horizon, **number)) {
+            self.sum.add(table, key, *number);
+        }
+    }
+
     /// Checks that the row of an account or a slot says that it has older changes.
     fn says_older(&mut self, table: TableId, key: &[u8]) {
         let row = self
@@ -156,6 +162,10 @@ impl ChangeLists<'_> {
 
     /// Checks that there was nothing before the first change, by block `number`.
     fn first_change(&mut self, table: TableId, key: &[u8], number: u64) {
+        if self.horizon.first_changes > 0 {
+            // Older changes are no longer listed.
+            return;
+        }
         match self.value_before(table, key, number) {
             Ok(None | Some(true)) => {}
             Ok(Some(false)) => self.faults.push(CheckFault::row(
@@ -188,10 +198,10 @@ impl ChangeLists<'_> {
 
     /// Names rows that list a block that did not change them.
     fn name_rows(&mut self) -> Result<(), StoreError> {
-        let view = self.view;
+        let (view, horizon) = (self.view, self.horizon);
         let mut named = Vec::new();
         let mut must_have = |table: TableId, key: &[u8], blocks: &[u64]| {
-            for number in blocks {
+            for number in blocks.iter().filter(|number| is_counted(&horizon, **number)) {
                 let is_there = view.changes(*number).is_ok_and(|changes| {
                     find_account(&changes, key).is_some() && table == TableId::Account
                         || find_slot(&changes, key).is_some() && table == TableId::Storage

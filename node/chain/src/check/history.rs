@@ -9,6 +9,7 @@ use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{BlockReads, SlotChange, Snapshot, Source, StateReads, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded};
+use crate::state::flat;
 use crate::trie::{NoNodes, StorageOwner, Trie, encode_account};
 
 /// Checks the states of all blocks from 0 to `head`.
@@ -22,7 +23,16 @@ pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckEr
     // After a wrong value all roots are wrong until the value is overwritten. Only the first of
     // them is reported.
     let mut wrong = false;
-    for number in 0..=head {
+    let first = match check.horizon.first_changes {
+        0 => 0,
+        _ => {
+            let oldest = check.horizon.block;
+            let loaded = guarded(&format!("state at block {oldest}"), || history.load(oldest));
+            check.faults(loaded.err().into_iter().collect());
+            oldest + 1
+        }
+    };
+    for number in first..=head {
         let roots = guarded(&format!("state at block {number}"), || {
             history.apply_block(number)
         });
@@ -62,6 +72,26 @@ struct BlockRoots {
 }
 
 impl StateHistory<'_> {
+    /// Puts the state after block `number` into the tries.
+    fn load(&mut self, number: u64) -> Result<(), StoreError> {
+        let view = self.view;
+        flat::accounts::<StoreError>(view, number, |found| {
+            let owner = (found.address, found.incarnation);
+            let mut storage = Trie::in_memory();
+            flat::slots::<StoreError>(view, owner, number, |slot, value| {
+                let key = keccak256(slot.to_be_bytes::<32>());
+                storage.insert(&NoNodes, key.as_slice(), &alloy_rlp::encode(value))
+            })?;
+            let key = keccak256(found.address);
+            self.accounts
+                .insert(&NoNodes, key.as_slice(), &encode_account(&found.account))?;
+            if found.account.storage_root != EMPTY_ROOT {
+                self.storages.insert(owner, storage);
+            }
+            Ok(())
+        })
+    }
+
     /// Applies the changes of block `number`. Returns `None` if the store has no such block.
     fn apply_block(&mut self, number: u64) -> Result<Option<BlockRoots>, StoreError> {
         let Some(hash) = self.view.canonical_hash(number)? else {

@@ -7,6 +7,7 @@
 mod blocks;
 mod changes;
 mod fault;
+mod headers;
 mod history;
 mod logs;
 mod notices;
@@ -17,8 +18,11 @@ pub use fault::CheckFault;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::catch_panic;
-use store::{AncientReads, AncientRow, BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
+use primitives::{Address, catch_panic};
+use store::{
+    AncientReads, AncientRow, BlockReads, HorizonReads, Snapshot, Source, StateHorizon, StateReads, Store,
+    StoreError, TableId, meta_key,
+};
 
 use crate::genesis::{genesis_header, read_record};
 use crate::parallel::for_each_in_order;
@@ -51,6 +55,8 @@ pub struct CheckSummary {
     pub blocks: u64,
     /// Blocks that are not canonical.
     pub side_blocks: u64,
+    /// Headers without bodies.
+    pub bare_headers: u64,
     /// Transactions of canonical blocks.
     pub transactions: u64,
     /// Accounts at the head.
@@ -96,6 +102,7 @@ pub fn check_store(
 ) -> Result<CheckSummary, CheckError> {
     let view = store.snapshot()?;
     let mut check = StoreCheck {
+        horizon: view.state_horizon()?,
         view: &view,
         spec,
         stop,
@@ -104,8 +111,11 @@ pub fn check_store(
     };
     let head = check.head()?;
     check.genesis();
-    let counts = check.blocks(store, head)?;
+    let sides = check.side_blocks()?;
+    let counts = check.blocks(store, head, &sides)?;
     check.row_counts(head, &counts);
+    headers::check(&mut check, &sides)?;
+    check.dead_storages(head);
     notices::check(&mut check)?;
     changes::check(&mut check, &counts.changes)?;
     check.log_index(head, counts.log_entries);
@@ -128,6 +138,8 @@ pub fn check_store(
 /// A running check.
 struct StoreCheck<'a> {
     view: &'a Snapshot,
+    /// Which states are kept.
+    horizon: StateHorizon,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
@@ -239,18 +251,22 @@ impl StoreCheck<'_> {
 
     /// Checks every block, canonical or not, on all processors. Faults are reported in the order of
     /// blocks.
-    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockCounts, CheckError> {
-        let sides = self.side_blocks()?;
+    fn blocks(
+        &mut self,
+        store: &Store,
+        head: u64,
+        sides: &[(u64, primitives::B256)],
+    ) -> Result<BlockCounts, CheckError> {
         let spans = (0..=head)
             .step_by(TASK_BLOCKS as usize)
             .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
         let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
-        let (spec, stop) = (self.spec, self.stop);
+        let (spec, stop, horizon) = (self.spec, self.stop, self.horizon);
         let tasks = tasks.take_while(|_| !stop.load(Ordering::Acquire));
         let work = |task: BlockTask| {
             let view = store.snapshot()?;
-            Ok::<_, StoreError>(blocks::check(&view, spec, head, &task))
+            Ok::<_, StoreError>(blocks::check(&view, spec, (head, horizon), &task))
         };
         let mut figures = BlockCounts::default();
         for_each_in_order(tasks, work, |result| {
@@ -323,7 +339,10 @@ impl StoreCheck<'_> {
             (TableId::BlockToHeader, stored),
             (TableId::BlockToBody, stored - ancient),
             (TableId::BlockToReceipts, counts.executed.saturating_sub(ancient)),
-            (TableId::BlockToChanges, head + 1),
+            (
+                TableId::BlockToChanges,
+                (head + 1).saturating_sub(self.horizon.first_changes),
+            ),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;
@@ -356,6 +375,30 @@ impl StoreCheck<'_> {
         faults.extend(scanned.err());
         self.faults(faults);
         count
+    }
+}
+
+impl StoreCheck<'_> {
+    /// Checks that storages whose rows are to be removed are of earlier incarnations.
+    fn dead_storages(&mut self, head: u64) {
+        let (view, mut faults) = (self.view, Vec::new());
+        let scanned = guarded("dead_storage", || {
+            view.scan(TableId::DeadStorage, &[], |key, row| {
+                let dead = key.split_last_chunk::<4>().and_then(|(address, incarnation)| {
+                    let address = <[u8; 20]>::try_from(address).ok()?;
+                    let now = view.account_at(&Address::from(address), head).ok()?;
+                    let is_dead = u32::from_be_bytes(*incarnation) < now.incarnation;
+                    (is_dead && matches!(row, [0 | 1])).then_some(())
+                });
+                if dead.is_none() {
+                    let reason = "it is of no storage that was destroyed, or its value is not 0 or 1";
+                    faults.push(CheckFault::row(TableId::DeadStorage, key, reason));
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        faults.extend(scanned.err());
+        self.faults(faults);
     }
 }
 

@@ -150,6 +150,11 @@ impl ChainSpec {
         }
     }
 
+    /// Whether the network can have application chains, from some block on.
+    pub const fn has_application_chains(&self) -> bool {
+        matches!(&self.family, ChainFamily::Moac(_))
+    }
+
     /// The id in signatures of transactions in block `number`.
     pub fn chain_id_at(&self, number: u64) -> u64 {
         let changes = self.chain_id_changes.iter();

@@ -35,6 +35,18 @@ pub struct StateError(#[from] pub StoreError);
 
 impl DBErrorMarker for StateError {}
 
+/// A state that is too old: the store keeps recent states only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "state of block {got} is not kept: got block {got}, expected block {expected} or later (--state recent)"
+)]
+pub struct StateNotKept {
+    /// Number of the block.
+    pub got: u64,
+    /// The oldest block whose state is kept.
+    pub expected: u64,
+}
+
 /// What this chain's EVM asks of the state in addition to revm's [`Database`].
 pub(crate) trait StorageProbe: Database<Error = StateError> {
     /// Whether any storage slot of the account is not zero.

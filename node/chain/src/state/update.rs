@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
-use store::{AccountChange, StateReads, StoreError, TableId, Tables};
+use store::{AccountChange, AccountVersion, StateReads, StoreError, TableId, Tables};
 
 use super::account::CachedAccount;
 use super::code::CodeCache;
-use crate::trie::{StateTrie, StorageOwner, TrieStats};
+use super::flat;
+use crate::trie::{StateTrie, StorageOwner, TrieStats, storage_prefix};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
@@ -164,6 +165,9 @@ pub(crate) fn revert_block(
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
         trie.set_slots(&*tables, (address, incarnation), root, slots)?;
     }
+    for (address, before) in &changes.accounts {
+        revive_storage(tables, &mut trie, number, address, before)?;
+    }
     let accounts = changes.accounts.iter();
     let before: Vec<_> = accounts
         .map(|(address, before)| (*address, before.account))
@@ -179,4 +183,50 @@ pub(crate) fn revert_block(
     }
     trie.commit(tables)?;
     tables.revert_state(number, &changes)
+}
+
+/// Makes sure that the trie has the storage of an account as it was before block `number`, if the
+/// block has destroyed it: the trie nodes of destroyed storages are removed after a while.
+fn revive_storage(
+    tables: &mut Tables<'_>,
+    trie: &mut StateTrie,
+    number: u64,
+    address: &Address,
+    before: &AccountVersion,
+) -> Result<(), StoreError> {
+    let owner = (*address, before.incarnation);
+    let Some(root) = before
+        .account
+        .map(|account| account.storage_root)
+        .filter(|root| *root != EMPTY_ROOT)
+    else {
+        return Ok(());
+    };
+    if tables.account_at(address, number)?.incarnation == before.incarnation {
+        return Ok(());
+    }
+    tables.revive_storage(address, before.incarnation)?;
+    let root_path = storage_prefix(address, before.incarnation);
+    if tables.trie_node(&root_path)?.is_some() {
+        return Ok(());
+    }
+    let mut slots = Vec::new();
+    flat::slots::<StoreError>(&*tables, owner, number, |slot, value| {
+        slots.push((slot, value));
+        Ok(())
+    })?;
+    trie.set_slots(&*tables, owner, EMPTY_ROOT, slots)?;
+    trie.hash_storages();
+    match trie.storage_root(owner) {
+        Some(got) if got == root => Ok(()),
+        got => Err(StoreError::corrupt(
+            TableId::Account,
+            address.as_slice(),
+            format!(
+                "storage root of incarnation {} from its slots: got {}, expected {root}",
+                before.incarnation,
+                got.unwrap_or(EMPTY_ROOT)
+            ),
+        )),
+    }
 }

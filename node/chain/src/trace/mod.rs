@@ -21,7 +21,7 @@ use store::StoreError;
 
 use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
-use crate::state::StateError;
+use crate::state::{StateError, StateNotKept};
 use crate::view::{StoredBlock, View};
 use crate::work::{WorkLimit, WorkStop};
 use bounds::TraceBounds;
@@ -105,6 +105,9 @@ pub enum TraceError {
         index: usize,
         error: TransactionError,
     },
+    /// The state that the block was executed on is too old.
+    #[error(transparent)]
+    NotKept(#[from] StateNotKept),
     /// The state could not be read.
     #[error(transparent)]
     State(#[from] StateError),

@@ -43,6 +43,7 @@ impl<'v> BlockReplay<'v> {
         let Some((_, parent)) = parent.filter(|(hash, _)| *hash == header.parent_hash) else {
             return Err(off_chain(block.id()));
         };
+        view.require_state(parent_number)?;
         let mut state = BlockState::new(view.snapshot(), parent_number, parent.header.state_root);
         Executor::new(view.spec(), header, &mut state).begin()?;
         Ok(Self {

@@ -19,7 +19,7 @@ use primitives::{
     Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
     uncles_hash,
 };
-use store::{AncientReads, BlockReads, Source, Store, TableId};
+use store::{AncientReads, BlockReads, Source, StateReads, Store, TableId};
 
 /// One native token in sha.
 pub(crate) fn coins(count: u64) -> U256 {
@@ -273,7 +273,7 @@ impl Node {
 }
 
 /// Every row of every table, by table name. Blocks that are in the blocks file are there as if they
-/// had rows.
+/// had rows. The trie nodes of destroyed storages are left out, because they go at some time.
 pub(crate) type Rows = BTreeMap<&'static str, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 pub(crate) fn rows(store: &Store) -> Rows {
@@ -293,6 +293,19 @@ pub(crate) fn rows(store: &Store) -> Rows {
             assert_eq!(before, None, "block {number} has a row in {} too", table.name());
         }
     }
+    rows.insert(TableId::DeadStorage.name(), BTreeMap::new());
+    let head = snapshot.head().expect("read").map_or(0, |(number, _)| number);
+    let nodes = rows.get_mut(TableId::PathToTrieNode.name()).expect("a table");
+    nodes.retain(|path, _| {
+        let Some((address, incarnation)) = path[1..].split_first_chunk::<20>() else {
+            return true;
+        };
+        if path[0] == 0 {
+            return true;
+        }
+        let version = snapshot.account_at(&Address::from(address), head).expect("read");
+        incarnation.starts_with(&version.incarnation.to_be_bytes())
+    });
     rows
 }
 

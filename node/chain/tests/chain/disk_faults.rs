@@ -207,9 +207,11 @@ fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
     let config = ChainConfig {
         spec: scene.maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xa1),
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(open(disk).expect("a good disk"), config).expect("the chain opens")
 }

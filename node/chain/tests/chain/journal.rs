@@ -43,12 +43,14 @@ impl DataDirectory {
         let config = ChainConfig {
             spec: Arc::new(easy_spec()),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool: PoolConfig {
                 journal: Some(self.journal()),
                 ..pool
             },
             beneficiary: account(9),
             extra_data: Default::default(),
+            states: chain::import::StateRetention::Archive,
         };
         Chain::open(self.store.clone(), config).expect("the chain opens")
     }

@@ -12,8 +12,10 @@ mod deep_reorg;
 #[path = "../../../store/tests/store/disk.rs"]
 mod disk;
 mod disk_faults;
+mod fork_limits;
 mod gas;
 mod handle;
+mod headers;
 mod import;
 mod journal;
 mod logs;
@@ -25,6 +27,7 @@ mod precompiles;
 mod public;
 mod public_node;
 mod random_forks;
+mod recent_states;
 mod refund;
 mod roots;
 mod run;

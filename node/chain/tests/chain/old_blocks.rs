@@ -1,5 +1,5 @@
-//! Old blocks in the blocks file: however they got there, everything reads as before, and the head can
-//! be set back to any of them.
+//! Old blocks in the blocks file: however they got there, everything reads as before, and the head
+//! can be set back to any of them.
 
 use std::collections::HashMap;
 

@@ -284,9 +284,11 @@ fn the_block_builder_adds_the_system_transaction() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
     for number in 1..=2 {
@@ -446,9 +448,11 @@ fn the_pool_drops_transactions_when_the_chain_id_changes() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(node.store, config).expect("the chain opens");
     let early = transfer(0, 0, TxForm::Native);

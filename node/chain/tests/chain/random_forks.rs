@@ -80,14 +80,14 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 #[derive(Clone, Debug)]
-struct RandomBlock {
+pub(crate) struct RandomBlock {
     /// The parent, counted back from the newest block.
-    parent: usize,
-    mark: u8,
-    acts: Vec<(usize, Act)>,
+    pub(crate) parent: usize,
+    pub(crate) mark: u8,
+    pub(crate) acts: Vec<(usize, Act)>,
 }
 
-fn random_block() -> impl Strategy<Value = RandomBlock> {
+pub(crate) fn random_block() -> impl Strategy<Value = RandomBlock> {
     let acts = proptest::collection::vec((0..3usize, act()), 0..6);
     // The parent is mostly the newest block, so that branches become long enough to be the heavier
     // one.

@@ -87,9 +87,11 @@ fn pool_and_subscribers_follow() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: account(9),
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(Store::in_memory().expect("a store"), config).expect("a chain");
     for block in main.iter().chain(&sides) {

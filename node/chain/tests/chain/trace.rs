@@ -38,9 +38,11 @@ fn open_chain(system: &str) -> Chain {
     let config = ChainConfig {
         spec: Arc::new(spec),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Default::default(),
+        states: chain::import::StateRetention::Archive,
     };
     Chain::open(Store::in_memory().expect("a store"), config).expect("a chain")
 }

@@ -14,7 +14,7 @@ mod reader;
 pub use item::RlpItem;
 pub use reader::RlpReader;
 
-pub(crate) use write::{encode_fields, encode_fields_to_vec, fields_length};
+pub use write::{encode_fields, encode_fields_to_vec, fields_length};
 
 mod write;
 

@@ -34,6 +34,16 @@ impl<'a> RlpReader<'a> {
         open().map_err(DecodeError::field(what))
     }
 
+    /// Reads items that follow each other without a list around them.
+    pub const fn over(items: &'a [u8]) -> Self {
+        Self { rest: items }
+    }
+
+    /// The bytes that are not read yet.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Whether all fields are read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -252,6 +262,15 @@ mod tests {
         assert_eq!(error(&[0xc0, 0xc0]), of(RlpError::Trailing { got: 1 }));
         let long = vec![0x80; crate::rlp::INPUT_BYTES_MAX + 1];
         assert!(error(&long).to_string().contains("expected at most 67108864"));
+    }
+
+    #[test]
+    fn items_without_a_list() {
+        let mut reader = RlpReader::over(&[0x10, 0xc1, 0x05, 0xff]);
+        assert_eq!(reader.u64("code"), Ok(16));
+        assert_eq!(reader.list("list").and_then(|mut list| list.u64("five")), Ok(5));
+        assert_eq!(reader.rest(), [0xff]);
+        assert!(reader.raw("junk").is_err());
     }
 
     #[test]

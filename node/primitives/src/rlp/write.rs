@@ -6,7 +6,7 @@
 use alloy_rlp::{BufMut, Encodable, Header};
 
 /// Writes `fields` as one list.
-pub(crate) fn encode_fields(fields: &[&dyn Encodable], out: &mut dyn BufMut) {
+pub fn encode_fields(fields: &[&dyn Encodable], out: &mut dyn BufMut) {
     Header {
         list: true,
         payload_length: payload_length(fields),
@@ -18,14 +18,14 @@ pub(crate) fn encode_fields(fields: &[&dyn Encodable], out: &mut dyn BufMut) {
 }
 
 /// The RLP of `fields` as one list.
-pub(crate) fn encode_fields_to_vec(fields: &[&dyn Encodable]) -> Vec<u8> {
+pub fn encode_fields_to_vec(fields: &[&dyn Encodable]) -> Vec<u8> {
     let mut out = Vec::with_capacity(fields_length(fields));
     encode_fields(fields, &mut out);
     out
 }
 
 /// Number of bytes that [`encode_fields`] writes.
-pub(crate) fn fields_length(fields: &[&dyn Encodable]) -> usize {
+pub fn fields_length(fields: &[&dyn Encodable]) -> usize {
     Header {
         list: true,
         payload_length: payload_length(fields),

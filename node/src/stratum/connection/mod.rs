@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ethash::B256;
-use inbound::Place;
+use inbound::{Place, TokenBucket, TokenRate};
 use stratum::LineBuffer;
 use stratum::server::{ServerSession, ServerSettings, ShareClaim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,6 @@ use super::conduct::ShareRecord;
 use super::event_log::LoggedEvent;
 use super::extranonces::ExtranonceLease;
 use super::state::StratumState;
-use super::token_bucket::{TokenBucket, TokenRate};
 use super::vardiff::Vardiff;
 use end::DisconnectReason;
 use shares::JudgedShare;

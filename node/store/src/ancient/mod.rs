@@ -1,9 +1,10 @@
 //! Old blocks: their bodies and receipts, compressed, in a file that only grows.
 //!
 //! A block that no reorganization is likely to reach needs no rows that can change. So the bodies
-//! and receipts of old canonical blocks are moved to the file `chain.blocks` ([`file`]), some
-//! blocks at a time ([`moves`]). [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says
-//! where they are. It has the numbers from 0 to that of the last moved block, without gaps.
+//! and receipts of old canonical blocks are moved to the file `chain.blocks`
+//! ([`crate::blocks_file`]), some blocks at a time ([`moves`]).
+//! [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says where they are. It has the
+//! numbers from 0 to that of the last moved block, without gaps.
 //!
 //! A move appends to the file, syncs it, and then writes the index rows in the same batch in which
 //! the moved rows are removed. So the index is the truth after a crash: what it names is on the
@@ -14,8 +15,6 @@
 //! decompresses nothing else. Whoever reads a block reads it with [`with_part`], which looks at the
 //! rows first.
 
-mod dead_branches;
-mod file;
 mod moves;
 mod record;
 #[cfg(test)]
@@ -23,12 +22,11 @@ mod tests;
 
 use primitives::B256;
 
-use crate::blocks::BlockReads;
+use crate::blocks_file::RECORDS_START;
+use crate::canonical::canonical_hash;
 use crate::codec::{RowReader, block_key, push_number};
 use crate::source::Source;
 use crate::{StoreError, TableId};
-pub use file::AncientFile;
-pub(crate) use file::{AncientBatch, AncientReaders, RECORDS_START};
 use record::decode_part;
 
 const INDEX: TableId = TableId::NumberToAncient;
@@ -148,7 +146,7 @@ pub(crate) fn indexed_end(key: &[u8], row: &[u8]) -> Result<u64, StoreError> {
 /// # Errors
 /// [`StoreError`] when the read fails, or when the part in the file is damaged.
 pub(crate) fn with_part<R>(
-    source: &(impl BlockReads + ?Sized),
+    source: &(impl Source + ?Sized),
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -166,7 +164,7 @@ pub(crate) fn with_part<R>(
 
 /// The row that a part of a block had before it was moved; `None` if it is not in the file.
 fn read_part(
-    source: &(impl BlockReads + ?Sized),
+    source: &(impl Source + ?Sized),
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -175,15 +173,15 @@ fn read_part(
         return Ok(None);
     };
     // The file has canonical blocks only.
-    if source.canonical_hash(number)? != Some(*hash) {
+    if canonical_hash(source, number)? != Some(*hash) {
         return Ok(None);
     }
     let file = source.ancient_file();
     let (offset, len) = place.part(part);
-    let bytes = file.read(number, part, offset, len)?;
+    let bytes = file.read(number, part.name(), offset, len)?;
     decode_part(number, part, hash, &bytes)
         .map(Some)
-        .map_err(|reason| file.damaged(number, part, offset, &reason))
+        .map_err(|reason| file.damaged(number, part.name(), offset, &reason))
 }
 
 /// A block whose place in the file was checked.
@@ -196,7 +194,7 @@ pub struct AncientRow {
 }
 
 /// Reads of the index of the file.
-pub trait AncientReads: BlockReads {
+pub trait AncientReads: Source {
     /// How many blocks are in the file: those from 0 to the one before this number.
     ///
     /// # Errors
@@ -218,9 +216,9 @@ pub trait AncientReads: BlockReads {
             .collect()
     }
 
-    /// Calls `visit` with each block of the file. A row that is corrupt, or that does not follow the
-    /// row before, is an error that the walk goes on after: numbers must not have gaps, and records
-    /// must not overlap.
+    /// Calls `visit` with each block of the file. A row that is corrupt, or that does not follow
+    /// the row before, is an error that the walk goes on after: numbers must not have gaps, and
+    /// records must not overlap.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.

@@ -2,10 +2,12 @@
 
 use primitives::B256;
 
-use super::record::{PartEncoder, ROW_BYTES_MAX};
-use super::{AncientPlace, BlockPart, INDEX, RECORDS_START, last_place, place_of, read_part};
-use crate::blocks::BlockReads;
+use super::record::PartEncoder;
+use super::{AncientPlace, BlockPart, INDEX, last_place, place_of, read_part};
+use crate::blocks_file::RECORDS_START;
+use crate::canonical::canonical_hash;
 use crate::codec::block_key;
+use crate::compression::CONTENT_BYTES_MAX;
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -14,9 +16,9 @@ use crate::{StoreError, TableId};
 const MOVE_BYTES_MAX: usize = 32 << 20;
 
 impl Tables<'_> {
-    /// Moves the bodies and receipts of canonical blocks from their rows into the blocks file: up to
-    /// block `last`, from the first that is not there yet. Long blocks end the move earlier. Removes
-    /// the side blocks at the heights of the moved blocks that no block above builds on.
+    /// Moves the bodies and receipts of canonical blocks from their rows into the blocks file: up
+    /// to block `last`, from the first that is not there yet. Long blocks end the move earlier.
+    /// Removes the side blocks at the heights of the moved blocks that no block above builds on.
     ///
     /// The file has the blocks when this returns. If it has no space, nothing is moved.
     ///
@@ -67,9 +69,7 @@ impl Tables<'_> {
     ) -> Result<Option<(AncientBlock, AncientPlace)>, StoreError> {
         let key = number.to_be_bytes();
         let missing = |table, key: &[u8]| StoreError::corrupt(table, key, "row is missing");
-        let hash = self
-            .canonical_hash(number)?
-            .ok_or_else(|| missing(TableId::NumberToHash, &key))?;
+        let hash = canonical_hash(self, number)?.ok_or_else(|| missing(TableId::NumberToHash, &key))?;
         let key = block_key(number, &hash);
         let begin = records.len();
         let mut place = AncientPlace {
@@ -78,7 +78,7 @@ impl Tables<'_> {
         };
         for (part, len) in BlockPart::ALL.into_iter().zip(&mut place.lens) {
             let encoded = self.with(part.table(), &key, |row| {
-                let fits = row.len() <= ROW_BYTES_MAX;
+                let fits = row.len() <= CONTENT_BYTES_MAX;
                 fits.then(|| encoder.encode(number, part, &hash, row, records))
             })?;
             let Some(encoded) = encoded.ok_or_else(|| missing(part.table(), &key))? else {
@@ -90,8 +90,8 @@ impl Tables<'_> {
         Ok(Some((AncientBlock { number, hash }, place)))
     }
 
-    /// Makes the parts of a canonical block rows again if they are in the blocks file. The block must
-    /// be the last one there.
+    /// Makes the parts of a canonical block rows again if they are in the blocks file. The block
+    /// must be the last one there.
     ///
     /// # Errors
     /// [`StoreError`] when a read or write fails, or when other blocks follow in the file.

@@ -5,25 +5,21 @@
 //! the frame. All numbers are little-endian.
 
 use primitives::B256;
-use zstd::bulk::Compressor;
 
 use super::BlockPart;
+use crate::compression::{FrameEncoder, decode_frame};
 
 /// Bytes of a checksum.
 const CHECKSUM: usize = 4;
-/// The level of compression. Higher levels are slower and gain less than 1 % here.
-const LEVEL: i32 = 3;
-/// The longest row of a part, in bytes. Longer ones are not moved.
-pub(super) const ROW_BYTES_MAX: usize = 1 << 30;
 
 /// Compresses parts of blocks.
-pub(super) struct PartEncoder(Compressor<'static>);
+pub(super) struct PartEncoder(FrameEncoder);
 
 impl PartEncoder {
     /// # Errors
     /// Only for lack of memory.
     pub(super) fn new() -> std::io::Result<Self> {
-        Compressor::new(LEVEL).map(Self)
+        FrameEncoder::new().map(Self)
     }
 
     /// Appends the form of a part in the file to `out`. Returns its length.
@@ -38,7 +34,7 @@ impl PartEncoder {
         row: &[u8],
         out: &mut Vec<u8>,
     ) -> std::io::Result<u64> {
-        let frame = self.0.compress(row)?;
+        let frame = self.0.encode(row)?;
         let sum = checksum(number, part, hash, &frame);
         out.extend_from_slice(&frame);
         out.extend_from_slice(&sum.to_le_bytes());
@@ -60,12 +56,7 @@ pub(super) fn decode_part(
     if got != expected {
         return Err(format!("checksum: got {got:08x}, expected {expected:08x}"));
     }
-    let len = zstd::zstd_safe::get_frame_content_size(frame).ok().flatten();
-    let len = len
-        .and_then(|len| usize::try_from(len).ok())
-        .filter(|len| *len <= ROW_BYTES_MAX)
-        .ok_or_else(|| format!("length: got {len:?}, expected at most {ROW_BYTES_MAX} bytes"))?;
-    zstd::bulk::decompress(frame, len).map_err(|error| format!("the frame cannot be read: {error}"))
+    decode_frame(frame)
 }
 
 fn checksum(number: u64, part: BlockPart, hash: &B256, frame: &[u8]) -> u32 {

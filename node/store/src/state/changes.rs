@@ -1,6 +1,7 @@
 //! What a block changed in the state: keys, and the values before the block.
 //!
-//! The row of [`TableId::BlockToChanges`](crate::TableId::BlockToChanges):
+//! The row of [`TableId::BlockToChanges`](crate::TableId::BlockToChanges), packed as
+//! [`crate::compression`] says:
 //!
 //! - number of accounts (LEB128), then for each account, ascending: address (20) and the account
 //!   before the block, encoded as in its own row;
@@ -14,6 +15,7 @@ use primitives::{Address, U256};
 
 use super::AccountVersion;
 use crate::codec::{RowReader, push_number, push_uint};
+use crate::compression::{pack, unpack};
 
 /// What one block changed, with the values before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,12 +71,13 @@ impl StateChanges {
                 push_uint(&mut row, change.before);
             }
         }
-        row
+        pack(&row)
     }
 
-    pub(super) fn decode(row: &[u8]) -> Result<Self, String> {
+    pub(super) fn decode(packed: &[u8]) -> Result<Self, String> {
         let mut changes = Self::default();
-        let mut reader = RowReader::new(row);
+        let row = unpack(packed)?;
+        let mut reader = RowReader::new(&row);
         for _ in 0..reader.number()? {
             changes.accounts.push(read_account(&mut reader)?);
         }
@@ -99,8 +102,9 @@ impl StateChanges {
     }
 
     /// The account before the block of this row; `None` if the block did not change it.
-    pub(super) fn find_account(row: &[u8], address: &Address) -> Result<Option<AccountVersion>, String> {
-        let mut reader = RowReader::new(row);
+    pub(super) fn find_account(packed: &[u8], address: &Address) -> Result<Option<AccountVersion>, String> {
+        let row = unpack(packed)?;
+        let mut reader = RowReader::new(&row);
         for _ in 0..reader.number()? {
             if reader.take(20)? == address.as_slice() {
                 return AccountVersion::read(&mut reader).map(Some);
@@ -112,12 +116,13 @@ impl StateChanges {
 
     /// The value of a slot before the block of this row; `None` if the block did not change it.
     pub(super) fn find_slot(
-        row: &[u8],
+        packed: &[u8],
         address: &Address,
         incarnation: u32,
         slot: &U256,
     ) -> Result<Option<U256>, String> {
-        let mut reader = RowReader::new(row);
+        let row = unpack(packed)?;
+        let mut reader = RowReader::new(&row);
         let mut wanted = None;
         for index in 0..reader.number()? {
             if reader.take(20)? == address.as_slice() {
@@ -187,6 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::AccountRecord;
     use crate::state::tests::version;
 
     prop_compose! {
@@ -228,6 +234,7 @@ mod tests {
 
         #[test]
         fn bad_rows_are_errors_and_never_a_panic(row: Vec<u8>) {
+            let row = [&[0], row.as_slice()].concat();
             let _ = StateChanges::decode(&row);
             let _ = StateChanges::find_account(&row, &Address::ZERO);
             let _ = StateChanges::find_slot(&row, &Address::ZERO, 0, &U256::ZERO);
@@ -235,8 +242,37 @@ mod tests {
     }
 
     #[test]
+    fn the_row_of_a_full_block_is_compressed() {
+        let accounts = (0..200u64).map(|index| {
+            let address = Address::from_slice(&primitives::keccak256(index.to_be_bytes())[12..]);
+            let account = AccountRecord {
+                balance: U256::from(10).pow(U256::from(21)) + U256::from(index),
+                ..AccountRecord::default()
+            };
+            let account = Some(account);
+            (
+                address,
+                AccountVersion {
+                    account,
+                    incarnation: 0,
+                },
+            )
+        });
+        let mut changes = StateChanges {
+            accounts: accounts.collect(),
+            slots: Vec::new(),
+        };
+        changes.accounts.sort_unstable_by_key(|(address, _)| *address);
+        let row = changes.encode();
+        assert!(row.len() < 200 * 27, "{} bytes", row.len());
+        assert_eq!(StateChanges::decode(&row).unwrap(), changes);
+        let (address, before) = changes.accounts[77];
+        assert_eq!(StateChanges::find_account(&row, &address).unwrap(), Some(before));
+    }
+
+    #[test]
     fn a_count_that_the_row_cannot_hold_is_an_error() {
-        let row = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let row = [0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         assert!(StateChanges::decode(&row).is_err());
     }
 }

@@ -17,6 +17,7 @@
 
 use std::ops::ControlFlow;
 
+use super::{AccountVersion, HorizonReads};
 use crate::block_list::{BlockListRow, BlockListTail};
 use crate::codec::{push_number, read_number};
 use crate::source::Source;
@@ -90,6 +91,11 @@ impl<'a> StateRow<'a> {
             block,
             may_be_older: self.has_older,
         }))
+    }
+
+    /// Whether older changes are in [`TableId::StateHistory`].
+    pub(super) const fn has_older(&self) -> bool {
+        self.has_older
     }
 
     /// The blocks of the list, ascending.
@@ -232,6 +238,14 @@ pub(super) fn scan_older_changes(
     })
 }
 
+/// Whether a value is that of an account or a slot that was never written.
+fn is_nothing(table: TableId, value: &[u8]) -> bool {
+    match table {
+        TableId::Storage => value.is_empty(),
+        _ => value == AccountVersion::default().to_bytes(),
+    }
+}
+
 impl Tables<'_> {
     /// Writes the value after block `number`, which is above all blocks that changed it before.
     /// Returns the value before, if there was a row.
@@ -261,9 +275,14 @@ impl Tables<'_> {
         }
         blocks.push(number);
         if blocks.len() > NEWEST_MAX {
-            let older: Vec<_> = blocks.drain(..MOVED).collect();
+            // Nobody reads changes up to the horizon.
+            let horizon = self.state_horizon()?.block;
+            let older: Vec<_> = blocks
+                .drain(..MOVED)
+                .filter(|block| *block > horizon || horizon == 0)
+                .collect();
             self.move_to_older(&history_prefix(table, key), &older)?;
-            has_older = true;
+            has_older |= !older.is_empty();
         }
         self.put(table, key, &encode_row(has_older, &blocks, value))?;
         Ok(before)
@@ -302,9 +321,44 @@ impl Tables<'_> {
             blocks.splice(0..0, older);
         }
         if blocks.is_empty() {
-            return self.delete(table, key);
+            let horizon = self.state_horizon()?.block;
+            if horizon == 0 || is_nothing(table, before) {
+                return self.delete(table, key);
+            }
+            // The blocks that made this value are no longer listed. All of them are this old.
+            blocks.push(horizon);
         }
         self.put(table, key, &encode_row(has_older, &blocks, before))
+    }
+
+    /// Removes the older rows of an account or a slot that list no block above `number`. Notes in
+    /// its row if none are left.
+    pub(super) fn delete_older(&mut self, table: TableId, key: &[u8], number: u64) -> Result<(), StoreError> {
+        let prefix = history_prefix(table, key);
+        loop {
+            let mut first = None;
+            self.scan(TABLE, &history_key(&prefix, 0), |row_key, value| {
+                if row_key.len() == prefix.len() + 8 && row_key.starts_with(&prefix) {
+                    let last = with_list(&prefix, row_key, value, |row| Ok(row.last));
+                    first = Some((row_key.to_vec(), last));
+                }
+                ControlFlow::Break(())
+            })?;
+            let Some((row_key, last)) = first else { break };
+            if last? > number {
+                return Ok(());
+            }
+            self.delete(TABLE, &row_key)?;
+        }
+        let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
+        let shorter = self.with(table, key, |row| {
+            let row = StateRow::parse(row)?;
+            Ok(encode_row(false, &row.blocks()?, row.value))
+        })?;
+        match shorter {
+            Some(row) => self.put(table, key, &row.map_err(corrupt)?),
+            None => Ok(()),
+        }
     }
 
     /// Adds blocks to the older rows of `prefix`. They are above all blocks there.

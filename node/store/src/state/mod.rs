@@ -9,12 +9,16 @@
 //!   it: two look-ups, or three if the change is long ago.
 //! - A reorganization puts back what the row of the block says.
 //!
+//! States before the horizon are not kept ([`horizon`]). A store without one keeps all states.
+//!
 //! The storage of an account belongs to an incarnation. Destroying the account begins the next
-//! incarnation. So the old slots need not be deleted, and they stay readable at past blocks. The
-//! trie is in the package `chain`; here are only its rows.
+//! incarnation. So the old slots need not be deleted, and they stay readable at past blocks, until
+//! [`dead_storages`] removes them. The trie is in the package `chain`; here are only its rows.
 
 mod changes;
+mod dead_storages;
 mod history;
+mod horizon;
 
 use std::ops::ControlFlow;
 
@@ -27,6 +31,7 @@ use crate::{StoreError, TableId};
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
 use history::{StateRow, newest_changes, next_older_change, scan_older_changes};
+pub use horizon::{HorizonReads, StateHorizon};
 
 /// An account as the state trie holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

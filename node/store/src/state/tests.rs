@@ -169,7 +169,7 @@ fn a_missing_or_foreign_list_of_changes_is_an_error() {
     write(&store, |tables| {
         tables.put_state(1, &[change(1)])?;
         tables.put_state(2, &[change(2)])?;
-        tables.put(TableId::BlockToChanges, &2u64.to_be_bytes(), &[0])
+        tables.put(TableId::BlockToChanges, &2u64.to_be_bytes(), &[0, 0])
     });
     let error = store.snapshot().unwrap().account_at(&address, 1).unwrap_err();
     assert!(

@@ -24,8 +24,9 @@ tables! {
     Meta = "meta" {
         key: "name of the value, in ASCII",
         value: "see `meta_key`",
-        put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put",
-        removed_by: "delete_notices",
+        put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put_best_header, \
+                 put_open_reorganization, put",
+        removed_by: "delete_notices, delete_best_header, delete_open_reorganization",
         is_state: false,
         may_wait: false,
     }
@@ -35,9 +36,39 @@ tables! {
         key: "block hash (32)",
         value: "block number (8)",
         put_by: "put_block",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: true,
+    }
+
+    /// Headers whose bodies are not stored: bare headers. No other table of blocks has them.
+    HashToBareHeader = "hash_to_bare_header" {
+        key: "block hash (32)",
+        value: "total difficulty (32), RLP of the header",
+        put_by: "put_bare_header",
+        removed_by: "delete_bare_header, put_block, delete_blocks_above, move_to_file",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// The stored blocks that are not canonical.
+    SideBlockList = "side_block_list" {
+        key: "block number (8), block hash (32)",
+        value: "hash of the parent (32), total difficulty (32)",
+        put_by: "put_side_block, delete_canonical",
+        removed_by: "delete_side_block, put_canonical, delete_blocks_above, move_to_file",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// The best header chain, as far as it is not canonical: side blocks, then bare headers.
+    BestNumberToHash = "best_number_to_hash" {
+        key: "block number (8)",
+        value: "block hash (32)",
+        put_by: "put_best_hash",
+        removed_by: "delete_best_hash, delete_best_header",
+        is_state: false,
+        may_wait: false,
     }
 
     /// Which blocks are canonical. No other table says it.
@@ -55,34 +86,36 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
         put_by: "put_block, put_header",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
 
-    /// Body of every stored block that is not in the blocks file, with the recovered senders of its transactions.
+    /// Body of every stored block that is not in the blocks file, with the recovered senders of its
+    /// transactions.
     BlockToBody = "block_to_body" {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
         put_by: "put_block, delete_canonical",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
 
-    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms are
-    /// computed from the logs.
+    /// Receipts of every executed block that is not in the blocks file, canonical or not. Blooms
+    /// are computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
         put_by: "put_receipts, delete_canonical",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
 
-    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks have
-    /// no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have no gaps.
+    /// Old canonical blocks: where their bodies and receipts are in the blocks file. These blocks
+    /// have no rows in `block_to_body` and `block_to_receipts`. The numbers begin with 0 and have
+    /// no gaps.
     NumberToAncient = "number_to_ancient" {
         key: "block number (8)",
         value: "offset of the record, bytes of the body and bytes of the receipts, in LEB128",
@@ -150,13 +183,14 @@ tables! {
         may_wait: true,
     }
 
-    /// What each canonical block changed in the state, with the values before it. Past states are
-    /// read from it, and a reorganization takes the block back with it.
+    /// What each canonical block above the horizon changed in the state, with the values before it.
+    /// Past states are read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
+                compressed if that makes them shorter",
         put_by: "put_state",
-        removed_by: "revert_state",
+        removed_by: "revert_state, prune_states",
         is_state: false,
         may_wait: false,
     }
@@ -177,8 +211,18 @@ tables! {
               then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
-        removed_by: "put_trie_node",
+        removed_by: "put_trie_node, sweep_dead_storages",
         is_state: true,
+        may_wait: false,
+    }
+
+    /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
+    DeadStorage = "dead_storage" {
+        key: "address (20), incarnation (4)",
+        value: "0: the trie nodes are to be removed; 1: also the slots and their older changes (1)",
+        put_by: "note_dead_tries, prune_states",
+        removed_by: "sweep_dead_storages, revive_storage",
+        is_state: false,
         may_wait: false,
     }
 

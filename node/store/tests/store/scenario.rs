@@ -1,5 +1,5 @@
-//! What the tests of failing disks do: batches of pseudo-random changes and of blocks, some of which
-//! move into the blocks file and back, and what the store must have after each batch.
+//! What the tests of failing disks do: batches of pseudo-random changes and of blocks, some of
+//! which move into the blocks file and back, and what the store must have after each batch.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

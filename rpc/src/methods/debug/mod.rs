@@ -5,6 +5,7 @@ mod state;
 mod trace;
 
 use chain::chain::WriteError;
+use chain::import::ImportError;
 use ethash::MAX_EPOCH;
 use primitives::{B256, Block};
 use serde::Serialize;
@@ -73,9 +74,12 @@ fn set_head(node: &Node, (Count(number),): (Count,)) -> RpcResult<()> {
     node.blocks.clear();
     match result {
         Ok(_) => Ok(()),
-        Err(error @ (WriteError::AboveHead { .. } | WriteError::Stopping | WriteError::Failed(_))) => {
-            Err(RpcError::refused(error.to_string()))
-        }
+        Err(
+            error @ (WriteError::AboveHead { .. }
+            | WriteError::Import(ImportError::StateNotKept(_))
+            | WriteError::Stopping
+            | WriteError::Failed(_)),
+        ) => Err(RpcError::refused(error.to_string())),
         Err(error) => Err(failure_of("the node could not change its chain", error)),
     }
 }

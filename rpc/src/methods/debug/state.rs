@@ -75,6 +75,8 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     };
     let header = view.header(number).map_err(failure)?;
     let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
+    view.require_state(number)
+        .map_err(|error| RpcError::refused(error.to_string()))?;
     let mut found = Vec::new();
     let mut memory = Ok(());
     let whole = flat::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {

@@ -93,6 +93,7 @@ pub(super) fn trace_error(error: TraceError) -> RpcError {
     match error {
         TraceError::State(_) | TraceError::Store(_) | TraceError::Transaction { .. } => failure(error),
         TraceError::Genesis
+        | TraceError::NotKept(_)
         | TraceError::OffChain { .. }
         | TraceError::NoTransaction { .. }
         | TraceError::NoMemory

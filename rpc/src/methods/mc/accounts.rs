@@ -10,6 +10,7 @@ use primitives::{
 use super::price::gas_price;
 use super::request::TransactionRequest;
 use super::state::next_nonce;
+use crate::control::ScsServiceControl;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -71,12 +72,18 @@ pub(in crate::methods) fn send_signed(
     request: TransactionRequest,
     key: impl FnOnce(&Address) -> RpcResult<SecretKey>,
 ) -> RpcResult<Data<B256>> {
-    check_sharding(node, &request)?;
+    let route = sending_route(node, &request)?;
     let key = key(&request.from)?;
     let price = gas_price_of(node, &request)?;
     let _nonce_lock = node.sending.lock();
     let unsigned = complete(node, request, price)?;
-    submit_own(node, &unsigned, &key)
+    match route {
+        SendingRoute::Pool => submit_own(node, &unsigned, &key),
+        SendingRoute::Service(service) => {
+            let signed = unsigned.sign(&key, node.chain.chain_id(), TxForm::Native);
+            submit_to_service(service, &signed)
+        }
+    }
 }
 
 /// The gas price that the sender names, or the suggested one.
@@ -157,12 +164,20 @@ impl TxRoute {
     }
 }
 
-/// Refuses a request for any other place than the pool. The messages are those of
+/// Where this node sends a transaction itself.
+enum SendingRoute<'a> {
+    /// Into its pool.
+    Pool,
+    /// To its service for servers of application chains.
+    Service(&'a dyn ScsServiceControl),
+}
+
+/// Where a request goes. Refuses what this node does not send. The messages are those of
 /// `mc_sendTransaction`.
-fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
+fn sending_route<'a>(node: &'a Node, request: &TransactionRequest) -> RpcResult<SendingRoute<'a>> {
     match TxRoute::of(node, request.sharding_flag, request.via) {
-        TxRoute::Pool => Ok(()),
-        TxRoute::OwnService => Err(no_service(request.sharding_flag)),
+        TxRoute::Pool => Ok(SendingRoute::Pool),
+        TxRoute::OwnService => own_service(node, request.sharding_flag).map(SendingRoute::Service),
         TxRoute::OtherProxy { is_named: false } => Err(RpcError::refused("Empty via with shardingFlag set")),
         TxRoute::OtherProxy { is_named: true } => Err(RpcError::refused(
             "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
@@ -171,11 +186,22 @@ fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
     }
 }
 
-/// The error for transactions of application chains: this node does not run their service yet.
-fn no_service(flag: u64) -> RpcError {
-    RpcError::refused(format!(
-        "shardingFlag {flag}: no service for servers of application chains runs on this node"
-    ))
+/// The service that takes transactions of application chains.
+///
+/// # Errors
+/// −32000 if it does not run.
+fn own_service(node: &Node, flag: u64) -> RpcResult<&dyn ScsServiceControl> {
+    node.scs_service.as_deref().ok_or_else(|| {
+        RpcError::refused(format!(
+            "shardingFlag {flag}: no service for servers of application chains runs on this node: \
+             SCSService in vnodeconfig.json starts it"
+        ))
+    })
+}
+
+/// Hands a transaction to the service. It enters neither the pool nor a block of this chain.
+fn submit_to_service(service: &dyn ScsServiceControl, transaction: &Transaction) -> RpcResult<Data<B256>> {
+    service.submit(transaction).map(Data).map_err(RpcError::refused)
 }
 
 /// `mc_sendRawTransaction`: in twelve or nine fields.
@@ -184,7 +210,7 @@ fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Da
         .map_err(|error| RpcError::refused(error.to_string()))?;
     match TxRoute::of(node, transaction.sharding_flag, transaction.via) {
         TxRoute::Pool => submit(node, transaction, name_style),
-        TxRoute::OwnService => Err(no_service(transaction.sharding_flag)),
+        TxRoute::OwnService => submit_to_service(own_service(node, transaction.sharding_flag)?, &transaction),
         TxRoute::OtherProxy { .. } => Err(RpcError::refused("via error")),
         TxRoute::UnknownFlag => Err(RpcError::refused("shardingFlag error")),
     }

@@ -161,6 +161,7 @@ fn call_error(error: EvmCallError) -> RpcError {
         EvmCallError::State(error) => failure(error),
         EvmCallError::Reverted(ref reason) => RpcError::reverted(error.to_string(), reason),
         EvmCallError::AboveHead { .. }
+        | EvmCallError::NotKept(_)
         | EvmCallError::Refused(_)
         | EvmCallError::AlwaysFails(_)
         | EvmCallError::Stopped(_) => RpcError::refused(error.to_string()),

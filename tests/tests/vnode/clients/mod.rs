@@ -8,6 +8,7 @@ mod cast;
 mod chain3;
 mod ethers;
 mod outside_miner;
+mod scs_service;
 mod web3;
 mod web3py;
 

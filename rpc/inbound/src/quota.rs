@@ -10,15 +10,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use inbound::{ClientId, percent_of};
 use parking_lot::Mutex;
+
+use crate::{ClientId, percent_of};
 
 /// The part of the whole that is left for the local socket: one of so many.
 const LOCAL_PART: usize = 8;
 
 /// An amount that clients share. Clones are the same amount.
 #[derive(Clone, Debug)]
-pub(crate) struct Quota(Arc<Mutex<QuotaState>>);
+pub struct Quota(Arc<Mutex<QuotaState>>);
 
 #[derive(Debug)]
 struct QuotaState {
@@ -35,7 +36,7 @@ struct QuotaState {
 
 /// A part of a quota that a client holds. It is given back when the permit is dropped.
 #[derive(Debug)]
-pub(crate) struct QuotaPermit {
+pub struct QuotaPermit {
     quota: Quota,
     client: ClientId,
     amount: usize,
@@ -44,7 +45,7 @@ pub(crate) struct QuotaPermit {
 /// A client asked for more than it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("got {held} and {asked} more, expected at most {client_max} for this client now, of {max} for all")]
-pub(crate) struct QuotaError {
+pub struct QuotaError {
     /// What the client holds already.
     held: usize,
     /// What the client asked for.
@@ -58,7 +59,7 @@ pub(crate) struct QuotaError {
 impl Quota {
     /// A quota of `max`. A client over the network may hold `share_percent` of what no other
     /// client holds.
-    pub(crate) fn new(max: usize, share_percent: usize) -> Self {
+    pub fn new(max: usize, share_percent: usize) -> Self {
         Self(Arc::new(Mutex::new(QuotaState {
             max,
             share_percent,
@@ -69,7 +70,7 @@ impl Quota {
     }
 
     /// Changes the share of the clients over the network. What they hold is not taken back.
-    pub(crate) fn set_share(&self, share_percent: usize) {
+    pub fn set_share(&self, share_percent: usize) {
         self.0.lock().share_percent = share_percent;
     }
 
@@ -77,7 +78,7 @@ impl Quota {
     ///
     /// # Errors
     /// If the client would hold more than it may.
-    pub(crate) fn take(&self, client: ClientId, amount: usize) -> Result<QuotaPermit, QuotaError> {
+    pub fn take(&self, client: ClientId, amount: usize) -> Result<QuotaPermit, QuotaError> {
         self.0.lock().take(client, amount)?;
         Ok(QuotaPermit {
             quota: self.clone(),
@@ -87,8 +88,7 @@ impl Quota {
     }
 
     /// What all clients hold.
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.0.lock().used
     }
 }
@@ -98,14 +98,14 @@ impl QuotaPermit {
     ///
     /// # Errors
     /// If the client would hold more than it may. The permit is then as before.
-    pub(crate) fn grow(&mut self, more: usize) -> Result<(), QuotaError> {
+    pub fn grow(&mut self, more: usize) -> Result<(), QuotaError> {
         self.quota.0.lock().take(self.client, more)?;
         self.amount += more;
         Ok(())
     }
 
     /// Gives all but `amount` back.
-    pub(crate) fn shrink(&mut self, amount: usize) {
+    pub fn shrink(&mut self, amount: usize) {
         if amount < self.amount {
             self.quota.0.lock().give_back(self.client, self.amount - amount);
             self.amount = amount;
@@ -168,8 +168,14 @@ impl Drop for QuotaPermit {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
-    use crate::caller::remote_client as remote;
+
+    /// A client over the network.
+    fn remote(last: u8) -> ClientId {
+        IpAddr::from([192, 0, 2, last]).into()
+    }
 
     /// Takes `amount` at a time until the client gets no more. Returns the permits.
     fn take_all(quota: &Quota, client: ClientId, amount: usize) -> Vec<QuotaPermit> {

@@ -8,14 +8,16 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How many tokens a bucket holds, and how fast it fills up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TokenRate {
-    pub(super) burst: f64,
-    pub(super) per_second: f64,
+pub struct TokenRate {
+    /// The most tokens that a bucket holds.
+    pub burst: f64,
+    /// Tokens that are added in a second.
+    pub per_second: f64,
 }
 
 /// A bucket of tokens.
 #[derive(Debug)]
-pub(super) struct TokenBucket {
+pub struct TokenBucket {
     rate: TokenRate,
     tokens: f64,
     filled_at: Instant,
@@ -25,7 +27,7 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    pub(super) const fn new(rate: TokenRate, now: Instant) -> Self {
+    pub const fn new(rate: TokenRate, now: Instant) -> Self {
         Self {
             rate,
             tokens: rate.burst,
@@ -39,7 +41,7 @@ impl TokenBucket {
     /// # Errors
     /// If there is none, the time after which the caller should try again. Callers get different
     /// times, so that they do not all try at once.
-    pub(super) fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
+    pub fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
         if self.has_token(now) {
             self.tokens -= 1.0;
             return Ok(());
@@ -53,7 +55,7 @@ impl TokenBucket {
     }
 
     /// Whether there is a token.
-    pub(super) fn has_token(&mut self, now: Instant) -> bool {
+    pub fn has_token(&mut self, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(self.filled_at).as_secs_f64();
         self.filled_at = self.filled_at.max(now);
         self.give(elapsed * self.rate.per_second);
@@ -61,7 +63,7 @@ impl TokenBucket {
     }
 
     /// Adds tokens, up to the most that the bucket holds.
-    pub(super) fn give(&mut self, tokens: f64) {
+    pub fn give(&mut self, tokens: f64) {
         self.tokens = (self.tokens + tokens).min(self.rate.burst);
     }
 }

@@ -2,7 +2,7 @@
 
 use store::{AncientReads, BlockReads, StoreError, Tables};
 
-use super::Importer;
+use super::super::Importer;
 
 /// When the bodies and receipts of canonical blocks move into the blocks file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,11 @@ impl Importer {
     /// Moves blocks that have become old. `imported` is how many blocks the transaction has made
     /// canonical; the number of moved blocks is in proportion, so that a commit does not take long
     /// after a deep reorganization.
-    pub(super) fn move_old_blocks(&self, tables: &mut Tables<'_>, imported: u64) -> Result<(), StoreError> {
+    pub(in crate::import) fn move_old_blocks(
+        &self,
+        tables: &mut Tables<'_>,
+        imported: u64,
+    ) -> Result<(), StoreError> {
         let OldBlocks { depth, step } = self.old_blocks;
         let Some((head, _)) = tables.head()? else {
             return Ok(());
@@ -43,7 +47,11 @@ impl Importer {
                 break;
             }
             tables.move_to_file(last)?;
-            if tables.ancient_count()? == first {
+            let moved = tables.ancient_count()?;
+            if let Some(last) = moved.checked_sub(1) {
+                tables.note_dead_tries(first, last)?;
+            }
+            if moved == first {
                 break;
             }
         }

@@ -1,0 +1,172 @@
+//! What is known of each node that packets came from: whether it has proven its address, and what
+//! kind of node it is.
+//!
+//! A node has proven its address (it has a "bond") if it answered a PING there within a day. Only
+//! such nodes get answers that are larger than their questions. Source: docs/p2p.md, 4.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use primitives::B512;
+
+use super::table::ContactKind;
+
+/// How long a proof of an address counts.
+pub const BOND_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Nodes that are remembered.
+pub const BONDS_MAX: usize = 4096;
+
+/// What is known of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BondState {
+    ip: IpAddr,
+    /// When it last answered a PING: it has proven its address.
+    pong_received: Option<Duration>,
+    /// When it was last sent a PONG: this node has proven its own address to it.
+    pong_sent: Option<Duration>,
+    pub(super) kind: ContactKind,
+    /// How many requests in a row it has not answered.
+    pub(super) failures: u32,
+    /// The number of its node record that it has sent; 0 if it has sent none.
+    pub(super) record_sequence: u64,
+    touched: Duration,
+}
+
+/// The known nodes.
+#[derive(Debug, Default)]
+pub(super) struct BondBook {
+    states: HashMap<B512, BondState>,
+}
+
+fn is_fresh(at: Option<Duration>, now: Duration) -> bool {
+    at.is_some_and(|at| now < at + BOND_LIFETIME)
+}
+
+impl BondBook {
+    /// The state of a node that is at `ip` now. Another address than before loses the proof.
+    pub(super) fn touch(&mut self, id: B512, ip: IpAddr, now: Duration) -> &mut BondState {
+        if !self.states.contains_key(&id) && self.states.len() >= BONDS_MAX {
+            self.forget_one(now);
+        }
+        let state = self.states.entry(id).or_insert(BondState {
+            ip,
+            pong_received: None,
+            pong_sent: None,
+            kind: ContactKind::Unknown,
+            failures: 0,
+            record_sequence: 0,
+            touched: now,
+        });
+        if state.ip != ip {
+            state.ip = ip;
+            state.pong_received = None;
+            state.pong_sent = None;
+        }
+        state.touched = now;
+        state
+    }
+
+    /// Forgets a node without a proof, if there is one: else anyone could push the others out.
+    fn forget_one(&mut self, now: Duration) {
+        let value = |state: &BondState| (is_fresh(state.pong_received, now), state.touched);
+        let least = self.states.iter().min_by_key(|(_, state)| value(state));
+        if let Some(id) = least.map(|(id, _)| *id) {
+            self.states.remove(&id);
+        }
+    }
+
+    pub(super) fn get(&mut self, id: &B512) -> Option<&mut BondState> {
+        self.states.get_mut(id)
+    }
+
+    pub(super) fn kind(&self, id: &B512) -> ContactKind {
+        self.states.get(id).map(|state| state.kind).unwrap_or_default()
+    }
+
+    /// Whether the node has proven that it is at `ip`.
+    pub(super) fn has_proven(&self, id: &B512, ip: IpAddr, now: Duration) -> bool {
+        let state = self.states.get(id).filter(|state| state.ip == ip);
+        state.is_some_and(|state| is_fresh(state.pong_received, now))
+    }
+
+    /// Whether this node has proven its address to the node.
+    pub(super) fn knows_us(&self, id: &B512, now: Duration) -> bool {
+        self.states
+            .get(id)
+            .is_some_and(|state| is_fresh(state.pong_sent, now))
+    }
+
+    /// Raises the kind of a node. Returns the kind afterwards.
+    pub(super) fn raise(&mut self, id: &B512, kind: ContactKind) -> ContactKind {
+        match self.states.get_mut(id) {
+            Some(state) => {
+                state.kind = state.kind.max(kind);
+                state.kind
+            }
+            None => kind,
+        }
+    }
+}
+
+impl BondState {
+    /// Notes an answer. Returns whether it is a new proof.
+    pub(super) fn answered(&mut self, now: Duration) -> bool {
+        let is_new = !is_fresh(self.pong_received, now);
+        self.pong_received = Some(now);
+        self.failures = 0;
+        is_new
+    }
+
+    pub(super) const fn was_answered(&mut self, now: Duration) {
+        self.pong_sent = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u16) -> B512 {
+        let mut id = B512::ZERO;
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        id
+    }
+
+    const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn a_proof_is_for_one_address_and_one_day() {
+        let mut book = BondBook::default();
+        assert!(!book.has_proven(&id(1), IP, Duration::ZERO));
+        assert!(book.touch(id(1), IP, Duration::ZERO).answered(Duration::ZERO));
+        assert!(!book.touch(id(1), IP, Duration::ZERO).answered(Duration::ZERO));
+        assert!(book.has_proven(&id(1), IP, Duration::ZERO));
+        assert!(!book.has_proven(&id(1), OTHER, Duration::ZERO));
+        assert!(!book.has_proven(&id(1), IP, BOND_LIFETIME));
+        book.touch(id(1), OTHER, Duration::ZERO);
+        assert!(!book.has_proven(&id(1), IP, Duration::ZERO));
+    }
+
+    #[test]
+    fn those_without_a_proof_are_forgotten_first() {
+        let mut book = BondBook::default();
+        book.touch(id(0), IP, Duration::ZERO).answered(Duration::ZERO);
+        for number in 1..2 * BONDS_MAX as u16 {
+            book.touch(id(number), IP, Duration::from_secs(number.into()));
+        }
+        assert_eq!(book.states.len(), BONDS_MAX);
+        assert!(book.has_proven(&id(0), IP, Duration::ZERO));
+    }
+
+    #[test]
+    fn kinds_only_rise() {
+        let mut book = BondBook::default();
+        book.touch(id(1), IP, Duration::ZERO);
+        assert_eq!(book.raise(&id(1), ContactKind::Brother), ContactKind::Brother);
+        assert_eq!(book.raise(&id(1), ContactKind::Alien), ContactKind::Brother);
+        assert_eq!(book.kind(&id(1)), ContactKind::Brother);
+        assert_eq!(book.kind(&id(2)), ContactKind::Unknown);
+    }
+}

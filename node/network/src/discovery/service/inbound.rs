@@ -1,0 +1,281 @@
+//! What each packet of another node does.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use primitives::{B256, B512, Bytes, Enode, keccak256};
+
+use super::{Awaited, Discovery, DiscoveryAction, PendingAnswer, RESERVED_PORTS, UNPROVEN_PINGS_IN_SECOND};
+use crate::address;
+use crate::contact::NodeContact;
+use crate::discovery::packet::{
+    DiscoveryDialect, DiscoveryPacket, NEIGHBORS_IN_PACKET, PacketEndpoint, PacketTail, ReadPacket,
+};
+use crate::discovery::table::{BUCKET_NODES_MAX, ContactKind};
+use crate::discovery::values::VALUES_IN_ANSWER;
+use crate::enr::NodeRecord;
+use crate::moment::Moment;
+
+impl Discovery {
+    pub(super) fn take(&mut self, read: ReadPacket, from: SocketAddr, now: Moment) {
+        let ReadPacket { id, hash, packet, .. } = read;
+        let has_proven = self.bonds.has_proven(&id, from.ip(), now.elapsed);
+        match packet {
+            DiscoveryPacket::Ping {
+                from: sender, tail, ..
+            } => {
+                let contact = NodeContact {
+                    id,
+                    ip: from.ip(),
+                    udp: from.port(),
+                    tcp: sender.tcp,
+                };
+                self.take_ping(contact, hash, tail, now);
+            }
+            DiscoveryPacket::Pong { ping_hash, tail, .. } => self.take_pong(id, from, ping_hash, tail, now),
+            DiscoveryPacket::FindNode {
+                target,
+                brothers_only,
+            } if has_proven => {
+                self.answer_find(&target, brothers_only, from, now);
+            }
+            DiscoveryPacket::Neighbors { nodes } => self.take_neighbors(&id, from.ip(), nodes),
+            DiscoveryPacket::EnrRequest if has_proven => {
+                let record = Bytes::from(self.record.encode());
+                let answer = DiscoveryPacket::EnrResponse {
+                    request_hash: hash,
+                    record,
+                };
+                self.send(from, &answer, now);
+            }
+            DiscoveryPacket::EnrResponse { request_hash, record } => {
+                let is_asked =
+                    |awaited: &Awaited| matches!(awaited, Awaited::Record { hash } if *hash == request_hash);
+                let record = NodeRecord::decode(&record);
+                if let (Some(_), Ok(record)) = (self.take_pending(&id, is_asked), record)
+                    && record.id() == id
+                {
+                    if let Some(state) = self.bonds.get(&id) {
+                        state.record_sequence = record.sequence();
+                    }
+                    self.actions.push(DiscoveryAction::Record(Box::new(record)));
+                }
+            }
+            DiscoveryPacket::Store { key, .. }
+                if has_proven && self.values.put(key, id, from, now.elapsed) =>
+            {
+                self.send(from, &DiscoveryPacket::StoreReply, now);
+            }
+            DiscoveryPacket::FindValue { key } if has_proven => {
+                let value = self.values.get(&key, now.elapsed, &mut self.entropy);
+                let value = Bytes::from(value.into_bytes());
+                self.send(from, &DiscoveryPacket::FindValueReply { key, value }, now);
+            }
+            DiscoveryPacket::FindValueReply { key, value } => {
+                let is_asked =
+                    |awaited: &Awaited| matches!(awaited, Awaited::Values { key: asked } if *asked == key);
+                if self.take_pending(&id, is_asked).is_some() {
+                    let nodes = enodes(&value);
+                    self.actions.push(DiscoveryAction::Values { key, nodes });
+                }
+            }
+            // A request of an unproven address, or a StoreReply, which has no meaning.
+            _ => {}
+        }
+    }
+
+    /// Whether one more PING of an unproven address is answered in this second.
+    pub(super) const fn has_allowance(&mut self, now: Moment) -> bool {
+        let second = now.elapsed.as_secs();
+        if self.unproven_second != second {
+            self.unproven_second = second;
+            self.unproven = 0;
+        }
+        self.unproven += 1;
+        self.unproven <= UNPROVEN_PINGS_IN_SECOND
+    }
+
+    pub(super) fn take_ping(&mut self, contact: NodeContact, hash: B256, tail: PacketTail, now: Moment) {
+        let has_proven = self.bonds.has_proven(&contact.id, contact.ip, now.elapsed);
+        if !has_proven && !self.has_allowance(now) {
+            return;
+        }
+        self.bonds.touch(contact.id, contact.ip, now.elapsed);
+        let kind = self.take_tail(&contact.id, tail);
+        if self.settings.is_strict && kind != ContactKind::Brother {
+            return;
+        }
+        let pong = DiscoveryPacket::Pong {
+            to: PacketEndpoint::new(contact.ip, contact.udp, contact.tcp),
+            ping_hash: hash,
+            tail: self.own_tail(),
+        };
+        self.send(contact.udp_address(), &pong, now);
+        let state = self.bonds.touch(contact.id, contact.ip, now.elapsed);
+        state.was_answered(now.elapsed);
+        if kind == ContactKind::Alien {
+            return;
+        }
+        if has_proven {
+            self.add_to_table(contact, now.elapsed);
+            self.ask_for_new_record(&contact, tail, now);
+        } else {
+            self.ping(contact, false, now);
+        }
+        // Searches that waited for this PING may ask now.
+        let waits = |awaited: &Awaited| matches!(awaited, Awaited::TheirPing { .. });
+        while let Some(Awaited::TheirPing { lookup, contact }) = self.take_pending(&contact.id, waits) {
+            self.ask_for_nodes(lookup, contact, now);
+        }
+    }
+
+    pub(super) fn take_pong(
+        &mut self,
+        id: B512,
+        from: SocketAddr,
+        ping_hash: B256,
+        tail: PacketTail,
+        now: Moment,
+    ) {
+        let is_asked = |awaited: &Awaited| matches!(awaited, Awaited::Pong { hash, to, .. } if *hash == ping_hash && to.ip() == from.ip());
+        let Some(Awaited::Pong { contact, .. }) = self.take_pending(&id, is_asked) else {
+            return;
+        };
+        let is_new = self.bonds.touch(id, from.ip(), now.elapsed).answered(now.elapsed);
+        let kind = self.take_tail(&id, tail);
+        let is_refused =
+            kind == ContactKind::Alien || (self.settings.is_strict && kind != ContactKind::Brother);
+        if !is_refused {
+            self.add_to_table(contact, now.elapsed);
+            if is_new {
+                self.actions.push(DiscoveryAction::Verified(contact));
+            }
+            // Before, the node would not answer.
+            if self.bonds.knows_us(&id, now.elapsed) {
+                self.ask_for_new_record(&contact, tail, now);
+            }
+        }
+        let waits = |awaited: &Awaited| matches!(awaited, Awaited::Bond { .. });
+        while let Some(Awaited::Bond { lookup, contact }) = self.take_pending(&id, waits) {
+            if is_refused {
+                self.end_query(lookup, &id, false);
+            } else if self.bonds.knows_us(&id, now.elapsed) {
+                self.ask_for_nodes(lookup, contact, now);
+            } else if !self.await_answer(id, Awaited::TheirPing { lookup, contact }, now.elapsed) {
+                self.end_query(lookup, &id, false);
+            }
+        }
+    }
+
+    /// Asks for the node's record if it has a newer one than this node knows.
+    fn ask_for_new_record(&mut self, contact: &NodeContact, tail: PacketTail, now: Moment) {
+        let known = self
+            .bonds
+            .get(&contact.id)
+            .map_or(0, |state| state.record_sequence);
+        let is_asked = |pending: &PendingAnswer| {
+            pending.id == contact.id && matches!(pending.awaited, Awaited::Record { .. })
+        };
+        if tail.record_sequence.is_some_and(|sequence| sequence > known) && !self.pending.iter().any(is_asked)
+        {
+            self.ask_for_record(contact.id, contact.udp_address(), now);
+        }
+    }
+
+    /// Reads what follows the usual fields. Returns the sender's kind.
+    pub(super) fn take_tail(&mut self, id: &B512, tail: PacketTail) -> ContactKind {
+        let DiscoveryDialect::Public { network_id } = self.settings.dialect else {
+            return ContactKind::Unknown;
+        };
+        match tail.network_id {
+            Some(got) if got == network_id => self.raise(id, ContactKind::Brother),
+            Some(got) if got != 0 => self.raise(id, ContactKind::Alien),
+            _ => self.bonds.kind(id),
+        }
+    }
+
+    pub(super) fn raise(&mut self, id: &B512, kind: ContactKind) -> ContactKind {
+        let kind = self.bonds.raise(id, kind);
+        if kind == ContactKind::Alien {
+            self.table.remove(id, &mut self.entropy);
+        } else {
+            self.table.set_kind(id, kind);
+        }
+        kind
+    }
+
+    pub(super) fn add_to_table(&mut self, contact: NodeContact, now: Duration) {
+        if contact.udp > RESERVED_PORTS {
+            let kind = self.bonds.kind(&contact.id);
+            self.table.add(contact, kind, now);
+        }
+    }
+
+    pub(super) fn answer_find(&mut self, target: &B512, brothers_only: bool, to: SocketAddr, now: Moment) {
+        let is_public = matches!(self.settings.dialect, DiscoveryDialect::Public { .. });
+        let brothers_only = brothers_only || self.settings.is_strict;
+        let is_told = |kind: ContactKind| match (is_public, brothers_only) {
+            (false, _) => true,
+            (true, false) => kind >= ContactKind::Uncle,
+            (true, true) => kind == ContactKind::Brother,
+        };
+        let nodes = self.table.closest(&keccak256(target), BUCKET_NODES_MAX, |entry| {
+            is_told(entry.kind) && address::may_tell(to.ip(), entry.contact.ip)
+        });
+        if nodes.is_empty() && !is_public {
+            // Ethereum's clients wait for an answer, even if it is empty.
+            self.send(to, &DiscoveryPacket::Neighbors { nodes: Vec::new() }, now);
+        }
+        for part in nodes.chunks(NEIGHBORS_IN_PACKET) {
+            let nodes = part.to_vec();
+            self.send(to, &DiscoveryPacket::Neighbors { nodes }, now);
+        }
+    }
+
+    pub(super) fn take_neighbors(&mut self, id: &B512, from: IpAddr, nodes: Vec<NodeContact>) {
+        let is_asked = |pending: &&mut PendingAnswer| {
+            pending.id == *id && matches!(pending.awaited, Awaited::Neighbors { .. })
+        };
+        let Some(PendingAnswer {
+            awaited: Awaited::Neighbors { lookup, received },
+            ..
+        }) = self.pending.iter_mut().find(is_asked)
+        else {
+            return;
+        };
+        *received += nodes.len();
+        let (lookup, is_complete) = (*lookup, *received >= BUCKET_NODES_MAX);
+        let is_usable = |node: &NodeContact| {
+            node.udp > RESERVED_PORTS
+                && address::may_tell(from, node.ip)
+                && self
+                    .settings
+                    .ranges
+                    .as_ref()
+                    .is_none_or(|ranges| ranges.contains(node.ip))
+                && self.bonds.kind(&node.id) != ContactKind::Alien
+        };
+        let usable: Vec<_> = nodes
+            .into_iter()
+            .take(BUCKET_NODES_MAX)
+            .filter(is_usable)
+            .collect();
+        if let Some(search) = self.lookups.get_mut(&lookup) {
+            search.add(usable);
+        }
+        if is_complete {
+            self.take_pending(id, |awaited| matches!(awaited, Awaited::Neighbors { .. }));
+            self.end_query(lookup, id, true);
+        }
+    }
+}
+
+/// The enodes in an answer, at most [`VALUES_IN_ANSWER`].
+fn enodes(value: &[u8]) -> Vec<Enode> {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts
+        .filter_map(|part| part.parse().ok())
+        .take(VALUES_IN_ANSWER)
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! Runs [`Discovery`] on a UDP socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use primitives::{B512, Enode};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::packet::PACKET_BYTES_MAX;
+use super::service::{Discovery, DiscoveryAction};
+use super::table::ContactKind;
+use crate::contact::NodeContact;
+use crate::enr::NodeRecord;
+use crate::moment::SystemClock;
+
+/// Events that wait for the reader. Later ones are dropped: discovery must not wait.
+pub const DISCOVERY_EVENTS_MAX: usize = 1024;
+/// Requests that wait for discovery.
+const REQUESTS_MAX: usize = 64;
+/// Wait after a socket error, so that a lasting one does not use the processor.
+const ERROR_PAUSE: Duration = Duration::from_millis(20);
+
+/// What discovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoveryEvent {
+    /// A node has proven its address.
+    Verified(NodeContact),
+    /// A search is done.
+    LookupDone {
+        /// Its number.
+        lookup: u64,
+        /// The closest nodes that answered.
+        nodes: Vec<NodeContact>,
+    },
+    /// A node has sent its record.
+    Record(Box<NodeRecord>),
+    /// A node has sent what it keeps under a key.
+    Values {
+        /// The key.
+        key: B512,
+        /// The enodes.
+        nodes: Vec<Enode>,
+    },
+}
+
+enum SocketRequest {
+    Lookup(B512),
+    Probe(NodeContact),
+    SetKind(B512, SocketAddr, ContactKind),
+}
+
+/// Discovery that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct DiscoverySocket {
+    address: SocketAddr,
+    requests: mpsc::Sender<SocketRequest>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl DiscoverySocket {
+    /// Starts `discovery` on `socket`. Also returns the events.
+    ///
+    /// # Errors
+    /// An error of the system if the socket has no address.
+    pub fn start(
+        socket: UdpSocket,
+        discovery: Discovery,
+        clock: SystemClock,
+    ) -> io::Result<(Self, mpsc::Receiver<DiscoveryEvent>)> {
+        let address = socket.local_addr()?;
+        let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+        let (events, receiver) = mpsc::channel(DISCOVERY_EVENTS_MAX);
+        let run = SocketLoop {
+            socket,
+            discovery,
+            clock,
+            events,
+        };
+        let task = tokio::spawn(run.run(inbox));
+        let own = Self {
+            address,
+            requests,
+            task,
+        };
+        Ok((own, receiver))
+    }
+
+    /// The address of the socket.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins a search. [`DiscoveryEvent::LookupDone`] has the result.
+    pub async fn lookup(&self, target: B512) {
+        self.request(SocketRequest::Lookup(target)).await;
+    }
+
+    /// Asks a node whether it is there.
+    pub async fn probe(&self, node: NodeContact) {
+        self.request(SocketRequest::Probe(node)).await;
+    }
+
+    /// Notes what a connection from or to `address` has shown of a node.
+    pub async fn set_kind(&self, id: B512, address: SocketAddr, kind: ContactKind) {
+        self.request(SocketRequest::SetKind(id, address, kind)).await;
+    }
+
+    async fn request(&self, request: SocketRequest) {
+        // If the task has ended, nobody needs the request.
+        let _ = self.requests.send(request).await;
+    }
+}
+
+impl Drop for DiscoverySocket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct SocketLoop {
+    socket: UdpSocket,
+    discovery: Discovery,
+    clock: SystemClock,
+    events: mpsc::Sender<DiscoveryEvent>,
+}
+
+impl SocketLoop {
+    async fn run(mut self, mut inbox: mpsc::Receiver<SocketRequest>) {
+        // One byte more than a packet may have, so that a longer one is recognized.
+        let mut buffer = vec![0; PACKET_BYTES_MAX + 1];
+        loop {
+            let deadline = self.clock.instant(self.discovery.deadline());
+            let wait = sleep_until(deadline.map_or_else(Instant::now, Instant::from));
+            let actions = tokio::select! {
+                received = self.socket.recv_from(&mut buffer) => match received {
+                    Ok((count, from)) => self.receive(&buffer[..count], from),
+                    Err(error) => {
+                        tracing::debug!(%error, "the socket of discovery cannot receive");
+                        tokio::time::sleep(ERROR_PAUSE).await;
+                        Vec::new()
+                    }
+                },
+                request = inbox.recv() => match request {
+                    Some(request) => self.take(&request),
+                    None => return,
+                },
+                () = wait => self.discovery.on_time(self.clock.now()),
+            };
+            for action in actions {
+                self.act(action).await;
+            }
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8], from: SocketAddr) -> Vec<DiscoveryAction> {
+        match self.discovery.handle(self.clock.now(), from, bytes) {
+            Ok(actions) => actions,
+            Err(error) => {
+                tracing::trace!(%from, %error, "a packet of discovery is dropped");
+                Vec::new()
+            }
+        }
+    }
+
+    fn take(&mut self, request: &SocketRequest) -> Vec<DiscoveryAction> {
+        let now = self.clock.now();
+        match request {
+            SocketRequest::Lookup(target) => self.discovery.lookup(*target, now).1,
+            SocketRequest::Probe(node) => self.discovery.probe(*node, now),
+            SocketRequest::SetKind(id, address, kind) => {
+                self.discovery.set_kind(id, address.ip(), *kind, now);
+                Vec::new()
+            }
+        }
+    }
+
+    async fn act(&self, action: DiscoveryAction) {
+        let event = match action {
+            DiscoveryAction::Send { to, packet } => {
+                if let Err(error) = self.socket.send_to(&packet, to).await {
+                    tracing::trace!(%to, %error, "a packet of discovery cannot be sent");
+                }
+                return;
+            }
+            DiscoveryAction::Verified(node) => DiscoveryEvent::Verified(node),
+            DiscoveryAction::LookupDone { lookup, nodes } => DiscoveryEvent::LookupDone { lookup, nodes },
+            DiscoveryAction::Record(record) => DiscoveryEvent::Record(record),
+            DiscoveryAction::Values { key, nodes } => DiscoveryEvent::Values { key, nodes },
+        };
+        let _ = self.events.try_send(event);
+    }
+}

@@ -1,0 +1,129 @@
+//! What other nodes have asked this one to keep: under a key the enode URLs of those who asked.
+//!
+//! Only the public network's dialect has this. Nodes of an application chain find each other by it.
+//! Source: docs/p2p.md, 4 and 5.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use primitives::{B512, hex};
+
+use crate::entropy::Entropy;
+
+/// Enodes under one key.
+pub const VALUES_OF_KEY_MAX: usize = 16;
+/// Keys in all.
+pub const KEYS_MAX: usize = 1024;
+/// How long an enode is kept.
+pub const VALUE_LIFETIME: Duration = Duration::from_secs(300);
+/// Enodes in one answer.
+pub const VALUES_IN_ANSWER: usize = 5;
+
+#[derive(Debug)]
+struct StoredValue {
+    id: B512,
+    from: SocketAddr,
+    expires: Duration,
+}
+
+/// The kept values.
+#[derive(Debug, Default)]
+pub(super) struct ValueStore {
+    keys: HashMap<B512, Vec<StoredValue>>,
+}
+
+impl ValueStore {
+    /// Keeps the enode of `id` at `from` under `key`. A new one replaces the oldest if the key is
+    /// full. Returns whether it is kept.
+    pub(super) fn put(&mut self, key: B512, id: B512, from: SocketAddr, now: Duration) -> bool {
+        if !self.keys.contains_key(&key) && self.keys.len() >= KEYS_MAX {
+            self.expire(now);
+            if self.keys.len() >= KEYS_MAX {
+                return false;
+            }
+        }
+        let values = self.keys.entry(key).or_default();
+        values.retain(|value| value.id != id && value.expires > now);
+        if values.len() >= VALUES_OF_KEY_MAX {
+            values.remove(0);
+        }
+        values.push(StoredValue {
+            id,
+            from,
+            expires: now + VALUE_LIFETIME,
+        });
+        true
+    }
+
+    /// At most [`VALUES_IN_ANSWER`] of the enodes under `key`, chosen at random, each followed by a
+    /// comma.
+    pub(super) fn get(&self, key: &B512, now: Duration, entropy: &mut Entropy) -> String {
+        let stored = self.keys.get(key).map_or(&[][..], |values| values);
+        let mut valid: Vec<_> = stored.iter().filter(|value| value.expires > now).collect();
+        entropy.shuffle(&mut valid);
+        let enode = |value: &&StoredValue| format!("enode://{}@{},", hex::encode(value.id), value.from);
+        valid.iter().take(VALUES_IN_ANSWER).map(enode).collect()
+    }
+
+    /// Forgets what is too old.
+    pub(super) fn expire(&mut self, now: Duration) {
+        self.keys.retain(|_, values| {
+            values.retain(|value| value.expires > now);
+            !values.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u16) -> B512 {
+        let mut id = B512::ZERO;
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        id
+    }
+
+    fn from(number: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], number))
+    }
+
+    #[test]
+    fn values_are_bounded_and_expire() {
+        let mut store = ValueStore::default();
+        let mut entropy = Entropy::from_seed([1; 32]);
+        let key = B512::repeat_byte(9);
+        for number in 0..20 {
+            assert!(store.put(key, id(number), from(number), Duration::from_secs(number.into())));
+        }
+        assert_eq!(store.keys[&key].len(), VALUES_OF_KEY_MAX);
+        let now = Duration::from_secs(20);
+        let answer = store.get(&key, now, &mut entropy);
+        assert_eq!(answer.matches("enode://").count(), VALUES_IN_ANSWER);
+        assert!(answer.ends_with(','));
+        assert!(answer.len() < 1000, "it must fit into a packet: {}", answer.len());
+        // The same node counts once.
+        store.put(key, id(19), from(7), now);
+        assert_eq!(store.keys[&key].len(), VALUES_OF_KEY_MAX);
+        let end = now + VALUE_LIFETIME;
+        assert_eq!(store.get(&key, end, &mut entropy), "");
+        store.expire(end);
+        assert!(store.keys.is_empty());
+        assert_eq!(store.get(&B512::ZERO, now, &mut entropy), "");
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        let mut store = ValueStore::default();
+        for number in 0..KEYS_MAX as u16 {
+            assert!(store.put(id(number), id(1), from(1), Duration::ZERO));
+        }
+        assert!(!store.put(B512::repeat_byte(9), id(1), from(1), Duration::ZERO));
+        assert!(store.put(id(5), id(2), from(1), Duration::ZERO), "a known key");
+        assert!(
+            store.put(B512::repeat_byte(9), id(1), from(1), VALUE_LIFETIME),
+            "the others expired"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Keeps the ports of a node open on its router, and follows its outside address.
+
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::gateway::{NatGateway, TransportProtocol};
+
+/// How long a mapping lasts if it is not renewed.
+pub const MAPPING_LIFETIME: Duration = Duration::from_secs(20 * 60);
+/// Time between two renewals.
+pub const MAPPING_RENEWAL: Duration = Duration::from_secs(15 * 60);
+
+/// A port that others should reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortRequest {
+    /// UDP or TCP.
+    pub protocol: TransportProtocol,
+    /// The port of this machine.
+    pub port: NonZeroU16,
+}
+
+/// What the router does for this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatStatus {
+    /// The outside address, if the router tells it.
+    pub external_ip: Option<IpAddr>,
+    /// The ports that are passed on, with their outside ports.
+    pub ports: Vec<(PortRequest, u16)>,
+}
+
+/// Asks the router once for its address and for all ports. What it refuses is logged.
+pub async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) -> NatStatus {
+    let mut status = NatStatus::default();
+    match gateway.external_ip().await {
+        Ok(ip) => status.external_ip = Some(ip),
+        Err(error) => tracing::debug!(%error, "the router does not tell its address"),
+    }
+    for request in requests {
+        match gateway
+            .map(request.protocol, request.port, MAPPING_LIFETIME)
+            .await
+        {
+            Ok(outside) => status.ports.push((*request, outside)),
+            Err(error) => tracing::debug!(%error, port = request.port, "the router does not pass a port on"),
+        }
+    }
+    status
+}
+
+/// Ends the mappings.
+pub async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) {
+    for request in requests {
+        if let Err(error) = gateway.unmap(request.protocol, request.port).await {
+            tracing::debug!(%error, port = request.port, "the router does not end a mapping");
+        }
+    }
+}
+
+/// Renews the mappings until nobody reads `status` any more. Then they end.
+pub async fn keep_mapped(
+    gateway: Arc<dyn NatGateway>,
+    requests: Vec<PortRequest>,
+    status: watch::Sender<NatStatus>,
+) {
+    loop {
+        let new = refresh_mappings(&*gateway, &requests).await;
+        status.send_if_modified(|old| {
+            let is_changed = *old != new;
+            *old = new;
+            is_changed
+        });
+        tokio::select! {
+            () = tokio::time::sleep(MAPPING_RENEWAL) => {}
+            () = status.closed() => break,
+        }
+    }
+    remove_mappings(&*gateway, &requests).await;
+}

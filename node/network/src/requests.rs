@@ -1,0 +1,294 @@
+//! The requests to one peer that wait for their answers.
+//!
+//! From eth/66 on an answer has the id of its request. Before, answers of a kind come in the order
+//! of the requests of that kind. Each request has a deadline that follows from the peer's round
+//! trips: three times the usual one, 2 to 20 s. Knows no sockets and no clock. Source:
+//! docs/p2p.md, 3 and 6.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::messages::{PeerMessage, RequestId, WireProtocol};
+
+/// Requests to one peer at a time.
+pub const REQUESTS_MAX: usize = 64;
+/// Shortest time for an answer.
+pub const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+/// Longest time for an answer.
+pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(20);
+/// A round trip counts this many times in a deadline.
+const ROUND_TRIPS: u32 = 3;
+/// The share of a new round trip in the usual one is one of so many.
+const SMOOTHING: u32 = 8;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AnswerKind {
+    /// Headers.
+    Headers,
+    /// Bodies of blocks.
+    Bodies,
+    /// Receipts of blocks.
+    Receipts,
+    /// Pooled transactions.
+    Transactions,
+    /// Nodes of the state.
+    State,
+}
+
+impl AnswerKind {
+    /// What a request asks for. `None` if the message is no request.
+    pub const fn of_request(message: &PeerMessage) -> Option<Self> {
+        match message {
+            PeerMessage::GetBlockHeaders(..) => Some(Self::Headers),
+            PeerMessage::GetBlockBodies(..) => Some(Self::Bodies),
+            PeerMessage::GetReceipts(..) => Some(Self::Receipts),
+            PeerMessage::GetPooledTransactions(..) => Some(Self::Transactions),
+            PeerMessage::GetNodeData(..) => Some(Self::State),
+            _ => None,
+        }
+    }
+
+    /// What an answer has. `None` if the message is no answer.
+    pub const fn of_answer(message: &PeerMessage) -> Option<Self> {
+        match message {
+            PeerMessage::BlockHeaders(..) => Some(Self::Headers),
+            PeerMessage::BlockBodies(..) => Some(Self::Bodies),
+            PeerMessage::Receipts(..) => Some(Self::Receipts),
+            PeerMessage::PooledTransactions(..) => Some(Self::Transactions),
+            PeerMessage::NodeData(..) => Some(Self::State),
+            _ => None,
+        }
+    }
+}
+
+/// A request that waits for its answer. `T` is what the asker wants to remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingRequest<T> {
+    /// Its id. Each request of this node has one of its own, even if the version sends none.
+    pub id: RequestId,
+    /// What was asked for.
+    pub kind: AnswerKind,
+    /// When it was sent.
+    pub sent: Duration,
+    /// When the answer is late.
+    pub deadline: Duration,
+    /// What the asker remembers.
+    pub note: T,
+}
+
+/// Too many requests wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("got {REQUESTS_MAX} requests that wait for this peer, expected fewer")]
+pub struct TooManyRequests;
+
+/// The requests to one peer.
+#[derive(Debug)]
+pub struct RequestBook<T> {
+    protocol: WireProtocol,
+    waiting: VecDeque<WaitingRequest<T>>,
+    next_id: RequestId,
+    /// The usual round trip.
+    round_trip: Option<Duration>,
+}
+
+impl<T> RequestBook<T> {
+    /// No requests yet.
+    pub const fn new(protocol: WireProtocol) -> Self {
+        Self {
+            protocol,
+            waiting: VecDeque::new(),
+            next_id: 1,
+            round_trip: None,
+        }
+    }
+
+    /// How long an answer may take now.
+    pub fn timeout(&self) -> Duration {
+        self.round_trip.map_or(REQUEST_TIMEOUT_MAX, |usual| {
+            (usual * ROUND_TRIPS).clamp(REQUEST_TIMEOUT_MIN, REQUEST_TIMEOUT_MAX)
+        })
+    }
+
+    /// Notes a request. Returns its id, which belongs into the message.
+    ///
+    /// # Errors
+    /// [`TooManyRequests`] if it must not be sent.
+    pub fn ask(&mut self, kind: AnswerKind, now: Duration, note: T) -> Result<RequestId, TooManyRequests> {
+        if self.waiting.len() >= REQUESTS_MAX {
+            return Err(TooManyRequests);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting.push_back(WaitingRequest {
+            id,
+            kind,
+            sent: now,
+            deadline: now + self.timeout(),
+            note,
+        });
+        Ok(id)
+    }
+
+    /// The request that `message` answers. `None` if it answers none.
+    pub fn answered(&mut self, message: &PeerMessage, now: Duration) -> Option<WaitingRequest<T>> {
+        let kind = AnswerKind::of_answer(message)?;
+        let has_ids = self.protocol.has_request_ids();
+        let is_it = |request: &WaitingRequest<T>| {
+            request.kind == kind && (!has_ids || message.request_id() == Some(request.id))
+        };
+        let at = self.waiting.iter().position(is_it)?;
+        let request = self.waiting.remove(at)?;
+        let trip = now.saturating_sub(request.sent);
+        let usual = self.round_trip.unwrap_or(trip);
+        self.round_trip = Some((usual * (SMOOTHING - 1) + trip) / SMOOTHING);
+        Some(request)
+    }
+
+    /// When [`Self::late`] has something to tell.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.waiting.iter().map(|request| request.deadline).min()
+    }
+
+    /// The requests whose answers are late. They wait no longer.
+    pub fn late(&mut self, now: Duration) -> Vec<WaitingRequest<T>> {
+        let (late, waiting) = self
+            .waiting
+            .drain(..)
+            .partition(|request| request.deadline <= now);
+        self.waiting = waiting;
+        Vec::from(late)
+    }
+
+    /// All requests, when the peer is gone.
+    pub fn into_waiting(self) -> Vec<WaitingRequest<T>> {
+        self.waiting.into()
+    }
+
+    /// How many requests wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether no request waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::WireFamily;
+
+    fn book(version: u64) -> RequestBook<&'static str> {
+        RequestBook::new(WireFamily::Eth.protocol(version).expect("known"))
+    }
+
+    const fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn answers_with_ids_may_come_in_any_order() {
+        let mut book = book(66);
+        let first = book.ask(AnswerKind::Headers, seconds(0), "first").expect("room");
+        let second = book.ask(AnswerKind::Headers, seconds(0), "second").expect("room");
+        let answer = |id| PeerMessage::BlockHeaders(id, Vec::new());
+        let mut note = |message: &PeerMessage| book.answered(message, seconds(1)).map(|request| request.note);
+        assert_eq!(note(&answer(second)), Some("second"));
+        assert_eq!(note(&answer(second)), None, "once only");
+        assert_eq!(
+            note(&PeerMessage::BlockBodies(first, Vec::new())),
+            None,
+            "another kind"
+        );
+        assert_eq!(note(&PeerMessage::NewBlockHashes(Vec::new())), None, "no answer");
+        assert_eq!(note(&answer(first)), Some("first"));
+        assert!(book.is_empty());
+    }
+
+    #[test]
+    fn answers_without_ids_come_in_order() {
+        let mut book = book(63);
+        for (kind, note) in [
+            (AnswerKind::Headers, "one"),
+            (AnswerKind::Bodies, "two"),
+            (AnswerKind::Headers, "three"),
+        ] {
+            book.ask(kind, seconds(0), note).expect("room");
+        }
+        let mut note = |message: &PeerMessage| book.answered(message, seconds(1)).map(|request| request.note);
+        assert_eq!(note(&PeerMessage::BlockBodies(0, Vec::new())), Some("two"));
+        assert_eq!(note(&PeerMessage::BlockHeaders(0, Vec::new())), Some("one"));
+        assert_eq!(note(&PeerMessage::BlockHeaders(0, Vec::new())), Some("three"));
+        assert_eq!(note(&PeerMessage::BlockHeaders(0, Vec::new())), None);
+    }
+
+    #[test]
+    fn deadlines_follow_the_round_trips() {
+        let mut book = book(63);
+        assert_eq!(book.timeout(), REQUEST_TIMEOUT_MAX);
+        let mut trip = |time: Duration| {
+            book.ask(AnswerKind::Bodies, seconds(100), "").expect("room");
+            book.answered(&PeerMessage::BlockBodies(0, Vec::new()), seconds(100) + time)
+                .expect("it waits");
+            book.timeout()
+        };
+        assert_eq!(trip(Duration::from_millis(50)), REQUEST_TIMEOUT_MIN);
+        let slow: Vec<_> = (0..50).map(|_| trip(seconds(3))).collect();
+        assert!(
+            slow.is_sorted() && slow[49] > seconds(8) && slow[49] <= seconds(9),
+            "{slow:?}"
+        );
+        assert_eq!(
+            (0..50).map(|_| trip(seconds(60))).last(),
+            Some(REQUEST_TIMEOUT_MAX)
+        );
+    }
+
+    #[test]
+    fn late_answers_and_bounds() {
+        let mut book = book(66);
+        for number in 0..REQUESTS_MAX {
+            assert!(book.ask(AnswerKind::Receipts, seconds(number as u64), "").is_ok());
+        }
+        assert_eq!(
+            book.ask(AnswerKind::Receipts, seconds(0), ""),
+            Err(TooManyRequests)
+        );
+        assert_eq!(book.deadline(), Some(REQUEST_TIMEOUT_MAX));
+        assert_eq!(book.late(seconds(19)), []);
+        let late: Vec<_> = book.late(seconds(21)).iter().map(|request| request.id).collect();
+        assert_eq!(late, [1, 2]);
+        assert_eq!(book.len(), REQUESTS_MAX - 2);
+        assert_eq!(
+            book.answered(&PeerMessage::Receipts(1, Vec::new()), seconds(22)),
+            None
+        );
+        assert_eq!(book.into_waiting().len(), REQUESTS_MAX - 2);
+    }
+
+    #[test]
+    fn kinds_of_messages() {
+        let requests = [
+            PeerMessage::GetBlockBodies(1, Vec::new()),
+            PeerMessage::GetReceipts(1, Vec::new()),
+            PeerMessage::GetPooledTransactions(1, Vec::new()),
+            PeerMessage::GetNodeData(1, Vec::new()),
+        ];
+        let answers = [
+            PeerMessage::BlockBodies(1, Vec::new()),
+            PeerMessage::Receipts(1, Vec::new()),
+            PeerMessage::PooledTransactions(1, Vec::new()),
+            PeerMessage::NodeData(1, Vec::new()),
+        ];
+        for (request, answer) in requests.iter().zip(&answers) {
+            let kind = AnswerKind::of_request(request);
+            assert!(kind.is_some());
+            assert_eq!(kind, AnswerKind::of_answer(answer));
+            assert_eq!(AnswerKind::of_answer(request), None);
+            assert_eq!(AnswerKind::of_request(answer), None);
+        }
+    }
+}

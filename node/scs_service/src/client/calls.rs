@@ -1,0 +1,275 @@
+//! The unary calls of an SCS (docs/scs-wire.md, 9).
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use primitives::rlp::RlpReader;
+use primitives::{Address, B256, Bytes, DecodeError, U256, hex};
+use prost::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+use tonic::Request;
+use tonic::client::Grpc;
+
+use super::{ScsClient, ScsClientError, session};
+use crate::message::payload::decode_text;
+use crate::proto::{
+    AccountInfoRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest, ScbPublicCallRequest,
+    ServiceReply, StorageRequest, UploadBlockRequest,
+};
+use crate::wire::{
+    ACCOUNT_INFO, CHAIN_INFO, DOWNLOAD_BLOCK, REMOTE_CALL, SCB_PUBLIC_CALL, UPLOAD_BLOCK, codec, path,
+};
+
+/// The answer of calls that return nothing.
+const SUCCESS: &str = "success";
+/// Fields of an account that have a meaning. Others may follow.
+const ACCOUNT_FIELDS_MIN: usize = 4;
+
+/// An account of the base chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountSummary {
+    /// The balance in sha.
+    pub balance: U256,
+    /// The number of transactions sent, those that are pending in the pool included.
+    pub tx_nonce: u64,
+    /// The hash of the code; zero if the account does not exist.
+    pub code_hash: B256,
+}
+
+/// A contract of the base chain, with the slots that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContractSummary {
+    /// The balance in sha.
+    pub balance: U256,
+    /// The number of transactions sent or contracts created.
+    pub tx_nonce: u64,
+    /// The root of the storage.
+    pub storage_root: B256,
+    /// The hash of the code.
+    pub code_hash: B256,
+    /// The code.
+    pub code: Bytes,
+    /// Values by slot.
+    pub storage: BTreeMap<U256, U256>,
+}
+
+/// The JSON of `ChainInfo`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ContractJson {
+    balance: Box<RawValue>,
+    nonce: u64,
+    root: String,
+    code_hash: String,
+    code: Option<String>,
+    storage: Option<BTreeMap<String, String>>,
+}
+
+impl ScsClient {
+    /// Reads an account at the head of the VNODE.
+    ///
+    /// # Errors
+    /// [`ScsClientError`] if there is no connection, or the VNODE does not answer as it should.
+    pub async fn account_info(&self, address: Address) -> Result<AccountSummary, ScsClientError> {
+        let request = AccountInfoRequest {
+            requestid: 0,
+            addr: raw(address),
+        };
+        let body = self.call(ACCOUNT_INFO, request).await?;
+        read_account(&body).map_err(|error| ScsClientError::Answer(error.to_string()))
+    }
+
+    /// Reads a contract and parts of its storage at the head of the VNODE; `None` if there is no
+    /// such account.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`].
+    pub async fn chain_info(
+        &self,
+        contract: Address,
+        storage: Vec<StorageRequest>,
+    ) -> Result<Option<ContractSummary>, ScsClientError> {
+        let request = ChainInfoRequest {
+            requestid: 0,
+            consensusaddr: raw(contract),
+            request: storage,
+        };
+        let body = self.call(CHAIN_INFO, request).await?;
+        if body.is_empty() {
+            return Ok(None);
+        }
+        read_contract(&body).map(Some).map_err(ScsClientError::Answer)
+    }
+
+    /// Sends a signed transaction of the base chain, or of a MicroChain.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`]. The text of a refusal is that of the VNODE's pool.
+    pub async fn remote_call(&self, transaction: Bytes) -> Result<(), ScsClientError> {
+        let request = RemoteCallRequest {
+            data: transaction.0,
+            ..RemoteCallRequest::default()
+        };
+        check_success(&self.call(REMOTE_CALL, request).await?)
+    }
+
+    /// Calls a contract at the head of the VNODE, in its own name. A call that fails returns the
+    /// data of its revert, or nothing.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`].
+    pub async fn public_call(&self, contract: Address, input: Bytes) -> Result<Bytes, ScsClientError> {
+        let request = ScbPublicCallRequest {
+            contractaddr: raw(contract),
+            data: input.0,
+            ..ScbPublicCallRequest::default()
+        };
+        Ok(self.call(SCB_PUBLIC_CALL, request).await?.into())
+    }
+
+    /// Leaves a block of a MicroChain at the VNODE for another SCS.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`].
+    pub async fn upload_block(
+        &self,
+        chain: Address,
+        number: u64,
+        hash: B256,
+        block: Bytes,
+    ) -> Result<(), ScsClientError> {
+        let request = UploadBlockRequest {
+            sender: raw(self.config().id.0),
+            blocknumber: number,
+            blockhash: bytes::Bytes::copy_from_slice(hash.as_slice()),
+            scsid: self.config().id.to_wire(),
+            subchainid: raw(chain),
+            blockdata: block.0,
+            ..UploadBlockRequest::default()
+        };
+        check_success(&self.call(UPLOAD_BLOCK, request).await?)
+    }
+
+    /// Fetches a block that the SCS `uploader` has left at the VNODE; with `hash` `None` the last
+    /// one of this number. `None` if there is no such block.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`].
+    pub async fn download_block(
+        &self,
+        uploader: Address,
+        chain: Address,
+        number: u64,
+        hash: Option<B256>,
+    ) -> Result<Option<Bytes>, ScsClientError> {
+        let hash = hash.map(|hash| bytes::Bytes::copy_from_slice(hash.as_slice()));
+        let request = DownloadBlockRequest {
+            sender: raw(uploader),
+            blocknumber: number,
+            blockhash: hash.unwrap_or_default(),
+            scsid: self.config().id.to_wire(),
+            subchainid: raw(chain),
+            ..DownloadBlockRequest::default()
+        };
+        let body = self.call(DOWNLOAD_BLOCK, request).await?;
+        Ok((!body.is_empty()).then(|| body.into()))
+    }
+
+    async fn call<M: Message + 'static>(
+        &self,
+        method: &'static str,
+        request: M,
+    ) -> Result<bytes::Bytes, ScsClientError> {
+        let config = self.config();
+        let origin = session::origin(config).map_err(ScsClientError::Answer)?;
+        let mut grpc = Grpc::with_origin(self.link()?.sender, origin)
+            .max_decoding_message_size(config.message_len_max)
+            .max_encoding_message_size(config.message_len_max);
+        let answered = async {
+            grpc.ready().await.map_err(|_| ScsClientError::NotConnected)?;
+            let reply = grpc.unary(Request::new(request), path(method), codec()).await?;
+            let reply: ServiceReply = reply.into_inner();
+            Ok(reply.replybody)
+        };
+        let answered = timeout(config.call_timeout, answered).await;
+        answered.map_err(|_| ScsClientError::Timeout(config.call_timeout))?
+    }
+}
+
+fn raw(address: Address) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(address.as_slice())
+}
+
+fn check_success(body: &[u8]) -> Result<(), ScsClientError> {
+    match decode_text(body) {
+        Ok(text) if text == SUCCESS => Ok(()),
+        Ok(text) => Err(ScsClientError::Answer(format!(
+            "got {text:?}, expected {SUCCESS:?}"
+        ))),
+        Err(error) => Err(ScsClientError::Answer(error.to_string())),
+    }
+}
+
+fn read_account(body: &[u8]) -> Result<AccountSummary, DecodeError> {
+    let mut fields = RlpReader::open(body, "account")?;
+    let got = fields.count("account")?;
+    if got < ACCOUNT_FIELDS_MIN {
+        return Err(DecodeError::FieldCount {
+            what: "account",
+            got,
+            expected: "at least 4",
+        });
+    }
+    fields.address("addr")?;
+    Ok(AccountSummary {
+        balance: fields.u256("balance")?,
+        tx_nonce: fields.u64("nonce")?,
+        code_hash: fields.fixed("codeHash")?,
+    })
+}
+
+fn read_contract(body: &[u8]) -> Result<ContractSummary, String> {
+    let json: ContractJson = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let base64 = |field: &str, text: &str| STANDARD.decode(text).map_err(|error| format!("{field}: {error}"));
+    let hash = |field: &str, bytes: &[u8]| {
+        B256::try_from(bytes).map_err(|_| format!("{field}: got {} bytes, expected 32", bytes.len()))
+    };
+    let root = hex::decode(&json.root).map_err(|error| format!("Root: {error}"))?;
+    let code = base64("Code", json.code.as_deref().unwrap_or_default())?;
+    let storage = json.storage.unwrap_or_default().into_iter();
+    Ok(ContractSummary {
+        balance: U256::from_str_radix(json.balance.get(), 10).map_err(|error| format!("Balance: {error}"))?,
+        tx_nonce: json.nonce,
+        storage_root: hash("Root", &root)?,
+        code_hash: hash("CodeHash", &base64("CodeHash", &json.code_hash)?)?,
+        code: code.into(),
+        storage: storage
+            .map(|(slot, value)| Ok((read_slot(&slot)?, read_value(&value)?)))
+            .collect::<Result<_, String>>()?,
+    })
+}
+
+fn read_slot(text: &str) -> Result<U256, String> {
+    let bytes = hex::decode(text).map_err(|error| format!("Storage: slot {text:?}: {error}"))?;
+    U256::try_from_be_slice(&bytes)
+        .ok_or_else(|| format!("Storage: slot: got {} bytes, expected 32", bytes.len()))
+}
+
+/// A value: the RLP of a number, or nothing for zero.
+fn read_value(text: &str) -> Result<U256, String> {
+    if text.is_empty() {
+        return Ok(U256::ZERO);
+    }
+    let failed = |error: &dyn std::fmt::Display| format!("Storage: value {text:?}: {error}");
+    let bytes = hex::decode(text).map_err(|error| failed(&error))?;
+    let mut rest = &bytes[..];
+    let value = <U256 as alloy_rlp::Decodable>::decode(&mut rest).map_err(|error| failed(&error))?;
+    if rest.is_empty() {
+        Ok(value)
+    } else {
+        Err(failed(&"got bytes after the end, expected none"))
+    }
+}

@@ -1,0 +1,105 @@
+//! The contents of handshakes and pings (docs/scs-wire.md, 3; docs/scs-wire.md, 4).
+
+use bytes::Bytes;
+use primitives::rlp::{RlpItem, RlpReader};
+use primitives::{DecodeError, Encodable};
+
+use super::ScsMessageError;
+
+/// The answer to a good handshake.
+pub const SHAKE_REPLY: &str = "shakereply";
+/// The answer to a handshake for another chain.
+pub const CHAIN_ID_ERROR: &str = "chainiderror";
+/// The answer of a node that cannot serve yet.
+pub const NOT_INITIALIZED: &str = "Not initialize";
+/// The beginning of the answer to a handshake with a bad id. The id follows.
+pub const INVALID_ID: &str = "shakereply: error: invalid scsId ";
+/// The answer to the ping of an SCS.
+pub const PING_REPLY: &str = "pingreply";
+
+/// What an SCS says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handshake {
+    /// Of no meaning.
+    pub operation: String,
+    /// Of no meaning.
+    pub public_key: String,
+    /// How many MicroChains the SCS can serve.
+    pub capability: u64,
+    /// The chain id of the base chain.
+    pub chain_id: u64,
+}
+
+impl Handshake {
+    /// Reads the payload of a handshake.
+    ///
+    /// # Errors
+    /// [`ScsMessageError`] if it is not a list of these four fields.
+    pub fn decode(payload: &[u8]) -> Result<Self, ScsMessageError> {
+        let mut fields = RlpReader::open(payload, "handshake")?;
+        fields.expect_count("handshake", 4, "4")?;
+        Ok(Self {
+            operation: text("operation", fields.slice("operation")?)?,
+            public_key: text("publickey", fields.slice("publickey")?)?,
+            capability: fields.u64("capability")?,
+            chain_id: fields.u64("chainId")?,
+        })
+    }
+
+    /// The payload of a handshake.
+    pub fn encode(&self) -> Bytes {
+        let fields: [&dyn Encodable; 4] = [
+            &self.operation,
+            &self.public_key,
+            &self.capability,
+            &self.chain_id,
+        ];
+        let mut out = Vec::new();
+        alloy_rlp::encode_list::<_, dyn Encodable>(&fields, &mut out);
+        out.into()
+    }
+}
+
+/// A text as a payload: its RLP.
+pub fn encode_text(text: &str) -> Bytes {
+    alloy_rlp::encode(text).into()
+}
+
+/// Reads a text.
+///
+/// # Errors
+/// [`ScsMessageError`] if the payload is not the RLP of a text.
+pub fn decode_text(payload: &[u8]) -> Result<String, ScsMessageError> {
+    text("text", &bytes("text", payload)?)
+}
+
+/// A number as the payload of a ping: the list with the RLP of it.
+pub fn encode_head(number: u64) -> Bytes {
+    let fields: [&dyn Encodable; 1] = [&number];
+    let mut out = Vec::new();
+    alloy_rlp::encode_list::<_, dyn Encodable>(&fields, &mut out);
+    out.into()
+}
+
+/// Reads the number of the head in a ping.
+///
+/// # Errors
+/// [`ScsMessageError`] if the payload is not the list of a number.
+pub fn decode_head(payload: &[u8]) -> Result<u64, ScsMessageError> {
+    let mut fields = RlpReader::open(payload, "ping")?;
+    fields.expect_count("ping", 1, "1")?;
+    Ok(fields.u64("head number")?)
+}
+
+fn bytes(field: &'static str, payload: &[u8]) -> Result<Vec<u8>, ScsMessageError> {
+    let field_error = |cause| DecodeError::Field { field, cause };
+    match RlpItem::decode_exact(payload).map_err(field_error)? {
+        RlpItem::Bytes(bytes) => Ok(bytes),
+        RlpItem::List(_) => Err(field_error(primitives::rlp::RlpError::UnexpectedList).into()),
+    }
+}
+
+fn text(field: &'static str, bytes: &[u8]) -> Result<String, ScsMessageError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ScsMessageError::Text { field })?;
+    Ok(text.to_owned())
+}

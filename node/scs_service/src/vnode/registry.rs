@@ -1,0 +1,293 @@
+//! The SCSs that are connected: for each id the stream that it shook hands on last.
+//!
+//! An id costs nothing, so their number is bounded, in all and for each address. If all places are
+//! taken, the address with the most ids loses its newest one without a role to an address that has
+//! at least two fewer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tonic::Status;
+
+use super::client_share::ClientShare;
+use super::queue::PushQueue;
+use crate::message::ScsId;
+use crate::proto::ScsPushMsg;
+
+/// An SCS that has shaken hands.
+#[derive(Debug)]
+pub(super) struct ConnectedScs {
+    /// Its id.
+    pub(super) id: ScsId,
+    /// Its id in lower case, as it stands in the requestids of its messages.
+    pub(super) id_text: String,
+    /// What waits to be sent to it.
+    pub(super) queue: Arc<PushQueue>,
+    client: Arc<ClientShare>,
+    /// In which order the SCSs came.
+    number: u64,
+    /// It has had a role in a MicroChain.
+    has_role: AtomicBool,
+    /// One more than the head that it was last pinged with; 0 before the first ping.
+    pinged: AtomicU64,
+}
+
+impl ConnectedScs {
+    /// Notes that the SCS has a role in a MicroChain.
+    pub(super) fn note_role(&self) {
+        self.has_role.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a ping with this head is due: the first one, or one with a higher head.
+    pub(super) fn take_ping(&self, head: u64) -> bool {
+        let next = head.saturating_add(1);
+        self.pinged.fetch_max(next, Ordering::Relaxed) < next
+    }
+}
+
+/// The connected SCSs.
+#[derive(Debug)]
+pub(super) struct ScsRegistry {
+    ids_max: usize,
+    address_ids_max: usize,
+    state: Mutex<RegistryState>,
+}
+
+#[derive(Debug, Default)]
+struct RegistryState {
+    connected: HashMap<ScsId, Arc<ConnectedScs>>,
+    next_number: u64,
+}
+
+/// The place of an SCS. Dropping it takes the SCS out, unless its id is on another stream now.
+#[derive(Debug)]
+pub(super) struct ScsRegistration {
+    registry: Arc<ScsRegistry>,
+    scs: Arc<ConnectedScs>,
+}
+
+impl ScsRegistry {
+    pub(super) fn new(ids_max: usize, address_ids_max: usize) -> Self {
+        Self {
+            ids_max,
+            address_ids_max,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Registers an SCS on the stream that `queue` belongs to. From now on its messages go there,
+    /// after `answer`.
+    ///
+    /// # Errors
+    /// A status if there are too many SCSs.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        id: ScsId,
+        queue: &Arc<PushQueue>,
+        client: &Arc<ClientShare>,
+        answer: ScsPushMsg,
+    ) -> Result<ScsRegistration, Status> {
+        let state = &mut *self.state.lock();
+        if !state.connected.contains_key(&id) {
+            let of_client = state.count_of(client);
+            if of_client >= self.address_ids_max {
+                return Err(Status::resource_exhausted(format!(
+                    "SCSs of this address: got one more than {of_client}, expected at most {}",
+                    self.address_ids_max
+                )));
+            }
+            if state.connected.len() >= self.ids_max && !state.make_room(of_client) {
+                return Err(Status::resource_exhausted(format!(
+                    "SCSs: got one more than {}, expected at most {}",
+                    state.connected.len(),
+                    self.ids_max
+                )));
+            }
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        let scs = Arc::new(ConnectedScs {
+            id,
+            id_text: id.to_string(),
+            queue: Arc::clone(queue),
+            client: Arc::clone(client),
+            number,
+            has_role: AtomicBool::new(false),
+            pinged: AtomicU64::new(0),
+        });
+        queue.push(answer, false);
+        state.connected.insert(id, Arc::clone(&scs));
+        client.add_registered();
+        Ok(ScsRegistration {
+            registry: Arc::clone(self),
+            scs,
+        })
+    }
+
+    /// The connected SCSs, in no order.
+    pub(super) fn all(&self) -> Vec<Arc<ConnectedScs>> {
+        self.state.lock().connected.values().cloned().collect()
+    }
+
+    /// The SCS with this id.
+    pub(super) fn get(&self, id: &ScsId) -> Option<Arc<ConnectedScs>> {
+        self.state.lock().connected.get(id).cloned()
+    }
+
+    /// How many SCSs are connected.
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().connected.len()
+    }
+}
+
+impl RegistryState {
+    fn count_of(&self, client: &ClientShare) -> usize {
+        let same = |scs: &&Arc<ConnectedScs>| scs.client.address == client.address;
+        self.connected.values().filter(same).count()
+    }
+
+    /// Ends the stream of an SCS of the address with the most of them, if that address has at least
+    /// two more than `own`. Returns whether there is room now.
+    fn make_room(&mut self, own: usize) -> bool {
+        let mut counts = HashMap::new();
+        for scs in self.connected.values() {
+            *counts.entry(scs.client.address).or_insert(0_usize) += 1;
+        }
+        let Some((&crowd, &count)) = counts.iter().max_by_key(|(_, count)| **count) else {
+            return false;
+        };
+        if count < own + 2 {
+            return false;
+        }
+        let newest = self
+            .connected
+            .values()
+            .filter(|scs| scs.client.address == crowd)
+            .max_by_key(|scs| (!scs.has_role.load(Ordering::Relaxed), scs.number));
+        let Some(displaced) = newest.map(|scs| scs.id) else {
+            return false;
+        };
+        if let Some(scs) = self.connected.remove(&displaced) {
+            scs.queue.fail(Status::resource_exhausted(
+                "this SCS made room for one of an address that has fewer",
+            ));
+        }
+        true
+    }
+}
+
+impl Drop for ScsRegistration {
+    fn drop(&mut self) {
+        let connected = &mut self.registry.state.lock().connected;
+        let is_own = |scs: &Arc<ConnectedScs>| Arc::ptr_eq(scs, &self.scs);
+        if connected.get(&self.scs.id).is_some_and(is_own) {
+            connected.remove(&self.scs.id);
+        }
+        self.scs.client.remove_registered();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::time::Instant;
+
+    use inbound::{ClientAddress, Quota};
+    use primitives::Address;
+
+    use super::super::client_share::ClientShares;
+    use super::super::limits::ServiceLimits;
+    use super::*;
+
+    struct Setup {
+        registry: Arc<ScsRegistry>,
+        shares: ClientShares,
+        quota: Quota,
+    }
+
+    impl Setup {
+        fn new(ids_max: usize, address_ids_max: usize) -> Self {
+            Self {
+                registry: Arc::new(ScsRegistry::new(ids_max, address_ids_max)),
+                shares: ClientShares::default(),
+                quota: Quota::new(1 << 20, 100),
+            }
+        }
+
+        fn client(&self, last: u8) -> Arc<ClientShare> {
+            let address: ClientAddress = IpAddr::from([192, 0, 2, last]).into();
+            self.shares
+                .get(address, &ServiceLimits::default(), Instant::now())
+        }
+
+        fn register(&self, id: u8, client: u8) -> Result<ScsRegistration, tonic::Code> {
+            let client = self.client(client);
+            let permit = self.quota.take(client.address.into(), 0).expect("nothing");
+            let queue = Arc::new(PushQueue::new(10, 1000, permit));
+            let id = ScsId(Address::repeat_byte(id));
+            let registered = self.registry.register(id, &queue, &client, ScsPushMsg::default());
+            registered.map_err(|status| status.code())
+        }
+
+        fn ids(&self) -> Vec<u8> {
+            let mut ids: Vec<_> = self.registry.all().iter().map(|scs| scs.id.0[0]).collect();
+            ids.sort_unstable();
+            ids
+        }
+    }
+
+    #[test]
+    fn the_newest_stream_of_an_id_counts() {
+        let setup = Setup::new(10, 10);
+        let first = setup.register(1, 1).expect("a place");
+        let second = setup.register(1, 1).expect("the same place");
+        assert_eq!(setup.ids(), [1]);
+        drop(first);
+        assert_eq!(setup.ids(), [1], "the second stream has the id");
+        assert!(setup.client(1).has_registered());
+        drop(second);
+        assert_eq!(setup.ids(), [0_u8; 0]);
+    }
+
+    #[test]
+    fn a_crowd_makes_room() {
+        let setup = Setup::new(4, 3);
+        let crowd: Vec<_> = (1..=3)
+            .map(|id| setup.register(id, 1).expect("a place"))
+            .collect();
+        assert_eq!(
+            setup.register(9, 1).err(),
+            Some(tonic::Code::ResourceExhausted),
+            "its address has enough"
+        );
+        setup
+            .registry
+            .get(&ScsId(Address::repeat_byte(3)))
+            .expect("connected")
+            .note_role();
+        let one = setup.register(4, 2).expect("the last place");
+        let two = setup.register(5, 3).expect("the crowd makes room");
+        assert_eq!(setup.ids(), [1, 3, 4, 5], "the newest without a role is gone");
+        drop(crowd);
+        assert_eq!(setup.ids(), [4, 5]);
+        drop((one, two));
+        let single = Setup::new(2, 2);
+        let both = [1, 2].map(|id| single.register(id, id).expect("a place"));
+        assert_eq!(single.register(3, 3).err(), Some(tonic::Code::ResourceExhausted));
+        drop(both);
+    }
+
+    #[test]
+    fn pings_follow_a_rising_head() {
+        let setup = Setup::new(1, 1);
+        let _held = setup.register(1, 1).expect("a place");
+        let scs = setup
+            .registry
+            .get(&ScsId(Address::repeat_byte(1)))
+            .expect("connected");
+        let due: Vec<_> = [0, 0, 3, 2, 3, 4].map(|head| scs.take_ping(head)).into();
+        assert_eq!(due, [true, false, true, false, false, true]);
+    }
+}

@@ -1,0 +1,212 @@
+//! The streams of `ScsPush`: handshakes, pings and broadcasts come in, pushes go out.
+//!
+//! Every stream is read until its client ends it, also those that have shaken hands. A client may
+//! end its half of a stream after a handshake: pushes go on.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::queue::{Outbound, PushQueue};
+use super::registry::ScsRegistration;
+use super::server::{ConnectionState, OpenCall};
+use super::service::ServiceState;
+use crate::message::payload::{
+    CHAIN_ID_ERROR, Handshake, INVALID_ID, NOT_INITIALIZED, PING_REPLY, SHAKE_REPLY, encode_text,
+};
+use crate::message::{MessageKind, ScsId, ScsMessage, ScsMessageError, message_hash};
+use crate::proto::ScsPushMsg;
+use crate::wire::metered::StreamMeter;
+
+/// Which SCS a stream belongs to, if it has shaken hands.
+struct StreamSlot {
+    connection: Arc<ConnectionState>,
+    state: Mutex<SlotState>,
+}
+
+enum SlotState {
+    Open(Option<ScsRegistration>),
+    Ended,
+}
+
+impl StreamSlot {
+    /// Gives the stream to an SCS. The one that had it before loses it.
+    fn put(&self, registration: ScsRegistration) {
+        let state = &mut *self.state.lock();
+        if let SlotState::Open(slot) = state
+            && slot.replace(registration).is_none()
+        {
+            self.connection.add_registered();
+        }
+    }
+
+    fn is_registered(&self) -> bool {
+        matches!(&*self.state.lock(), SlotState::Open(Some(_)))
+    }
+
+    fn end(&self) {
+        let ended = std::mem::replace(&mut *self.state.lock(), SlotState::Ended);
+        if let SlotState::Open(Some(_)) = ended {
+            self.connection.remove_registered();
+        }
+    }
+}
+
+/// Ends everything that belongs to a stream when its answer is dropped.
+pub(super) struct StreamGuard {
+    reader: AbortHandle,
+    slot: Arc<StreamSlot>,
+    _open: OpenCall,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.slot.end();
+    }
+}
+
+/// Opens a stream.
+pub(super) fn open(
+    state: Arc<ServiceState>,
+    connection: Arc<ConnectionState>,
+    open: OpenCall,
+    meter: StreamMeter,
+    request: Request<Streaming<ScsPushMsg>>,
+) -> Result<Response<Outbound<StreamGuard>>, Status> {
+    state.check_serving()?;
+    let limits = &state.config.limits;
+    let client = connection.client.address.into();
+    let permit = state.queued.take(client, 0);
+    let permit = permit.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    let queue = Arc::new(PushQueue::new(
+        limits.queue_len_max,
+        limits.queue_bytes_max,
+        permit,
+    ));
+    let slot = Arc::new(StreamSlot {
+        connection: Arc::clone(&connection),
+        state: Mutex::new(SlotState::Open(None)),
+    });
+    let reader = StreamReader {
+        state,
+        connection,
+        meter,
+        queue: Arc::clone(&queue),
+        slot: Arc::clone(&slot),
+    };
+    let reader = tokio::spawn(reader.run(request.into_inner())).abort_handle();
+    let guard = StreamGuard {
+        reader,
+        slot,
+        _open: open,
+    };
+    Ok(Response::new(Outbound::new(queue, guard)))
+}
+
+/// Reads what an SCS sends on a stream.
+struct StreamReader {
+    state: Arc<ServiceState>,
+    connection: Arc<ConnectionState>,
+    meter: StreamMeter,
+    queue: Arc<PushQueue>,
+    slot: Arc<StreamSlot>,
+}
+
+impl StreamReader {
+    async fn run(self, mut incoming: Streaming<ScsPushMsg>) {
+        let end = loop {
+            match incoming.message().await {
+                Ok(Some(wire)) => {
+                    if let Err(status) = self.take(&wire).await {
+                        break Err(status);
+                    }
+                    self.meter.release();
+                }
+                Ok(None) => break Ok(()),
+                Err(status) => break Err(status),
+            }
+        };
+        self.meter.release();
+        match end {
+            Ok(()) if self.slot.is_registered() => {}
+            Ok(()) => self.queue.close(),
+            Err(status) => {
+                let peer = self.connection.client.address;
+                tracing::debug!(%peer, %status, "a stream of the service ends");
+                self.queue.fail(status);
+            }
+        }
+    }
+
+    async fn take(&self, wire: &ScsPushMsg) -> Result<(), Status> {
+        let message = ScsMessage::decode(wire).map_err(refusal)?;
+        match message.kind {
+            MessageKind::ShakeHand { .. } => self.shake_hands(wire),
+            MessageKind::Ping { .. } => {
+                self.answer(wire, PING_REPLY);
+                Ok(())
+            }
+            MessageKind::Broadcast(_) => self.broadcast(wire, &message).await,
+            // Answers of an SCS to what it was pushed, and what this program does not know.
+            MessageKind::DirectCall { .. } | MessageKind::Control(_) | MessageKind::Unknown { .. } => Ok(()),
+        }
+    }
+
+    fn answer(&self, wire: &ScsPushMsg, text: &str) {
+        self.queue.push(self.state.answer(wire, encode_text(text)), false);
+    }
+
+    fn shake_hands(&self, wire: &ScsPushMsg) -> Result<(), Status> {
+        let Ok(id) = ScsId::from_wire(&wire.scsid) else {
+            let got = String::from_utf8_lossy(&wire.scsid);
+            self.answer(wire, &format!("{INVALID_ID}{got}"));
+            return Ok(());
+        };
+        let handshake = Handshake::decode(&wire.msghash).map_err(refusal)?;
+        if !self.state.host.is_ready() {
+            self.answer(wire, NOT_INITIALIZED);
+            return Ok(());
+        }
+        if handshake.chain_id != self.state.host.chain_id() {
+            self.answer(wire, CHAIN_ID_ERROR);
+            return Ok(());
+        }
+        let client = &self.connection.client;
+        if !self.state.config.allow.may_shake_hands(&id, client.address) {
+            let text = format!("SCS {id} at {} is not allowed here", client.address);
+            return Err(Status::permission_denied(text));
+        }
+        let answer = self.state.answer(wire, encode_text(SHAKE_REPLY));
+        let registry = &self.state.registry;
+        let registration = registry.register(id, &self.queue, client, answer)?;
+        tracing::debug!(scs = %id, peer = %client.address, "an SCS has shaken hands");
+        self.slot.put(registration);
+        Ok(())
+    }
+
+    async fn broadcast(&self, wire: &ScsPushMsg, message: &ScsMessage) -> Result<(), Status> {
+        message.route().map_err(refusal)?;
+        let client = &self.connection.client;
+        if !self.state.config.allow.may_send(client.address) && !client.has_registered() {
+            return Err(Status::permission_denied(
+                "broadcasts are taken from addresses where an allowed SCS is connected",
+            ));
+        }
+        while let Err(wait) = client.take_broadcast(Instant::now()) {
+            tokio::time::sleep(wait).await;
+        }
+        let wire = wire.compact();
+        self.state.host.relay_broadcast(&wire, &message_hash(&wire));
+        self.state.push(wire, Some(client)).await.map_err(refusal)?;
+        Ok(())
+    }
+}
+
+/// The status for a malformed message.
+pub(super) fn refusal(error: ScsMessageError) -> Status {
+    Status::invalid_argument(error.to_string())
+}

@@ -1,0 +1,280 @@
+//! What the service asks of the chain.
+
+use std::time::Duration;
+
+use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
+use chain::chain::SubmitError;
+use chain::rules::body::sender;
+use chain::spec::BlockRules;
+use chain::state::flat;
+use chain::{Chain, View};
+use primitives::{Address, B256, Bytes, Transaction, U256};
+use scs_service::ScsId;
+use scs_service::vnode::{
+    AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
+    HostNotice, RoleAnswer, ScsHost, ScsRole,
+};
+use store::{StateReads, StoreError};
+
+/// The selector of `getSCSRole(address)` (docs/scs-wire.md, 5).
+const GET_SCS_ROLE: [u8; 4] = [0x50, 0x85, 0x9f, 0xd9];
+/// Gas and time of a call that asks for a role. Published contracts need a small part of it.
+const ROLE_GAS: u64 = 10_000_000;
+const ROLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Gas of a call of an SCS: much more than any call needs, yet it bounds the memory of the call.
+const CALL_GAS: u64 = 500_000_000;
+/// The highest sharding flag that exists: a contract of an application chain.
+const SHARDING_FLAG_MAX: u64 = 3;
+
+/// The chain as the service sees it.
+pub(super) struct ChainScsHost {
+    chain: Chain,
+}
+
+impl ChainScsHost {
+    pub(super) const fn new(chain: Chain) -> Self {
+        Self { chain }
+    }
+
+    fn view(&self) -> Result<View, HostError> {
+        self.chain.view().map_err(failed)
+    }
+}
+
+/// A transaction for an application chain, after its signature was checked.
+///
+/// # Errors
+/// A text if the signature is not valid on this chain, or the transaction names no chain.
+pub(super) fn direct_call(chain: &Chain, transaction: &Transaction) -> Result<DirectCall, String> {
+    let flag = transaction.sharding_flag;
+    let to = transaction.to.ok_or_else(|| {
+        format!("shardingFlag {flag}: to: got none, expected the address of an application chain")
+    })?;
+    let sender =
+        sender(chain.spec(), chain.pool().next_number(), transaction).map_err(|error| error.to_string())?;
+    Ok(DirectCall {
+        hash: transaction.hash(),
+        sender,
+        chain: to,
+        rlp: transaction.encode().into(),
+    })
+}
+
+fn failed(error: impl std::fmt::Display) -> HostError {
+    HostError::Failed(error.to_string())
+}
+
+/// An error of a call that could not be run to its end.
+fn call_error(error: EvmCallError) -> HostError {
+    match error {
+        EvmCallError::Stopped(stop) => HostError::TooMuch(stop.to_string()),
+        other => failed(other),
+    }
+}
+
+impl ScsHost for ChainScsHost {
+    fn chain_id(&self) -> u64 {
+        self.chain.chain_id()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.chain.failure().is_none()
+    }
+
+    fn has_micro_chains(&self) -> bool {
+        let head = self.chain.pool().next_number().saturating_sub(1);
+        matches!(
+            self.chain.spec().rules_at(head),
+            BlockRules::Moac { nuwa: true, .. }
+        )
+    }
+
+    fn canonical_hash(&self, number: u64) -> Result<Option<B256>, HostError> {
+        self.view()?.canonical_hash(number).map_err(failed)
+    }
+
+    fn notices(&self, number: u64) -> Result<Option<BlockNotices>, HostError> {
+        let view = self.view()?;
+        let Some((hash, _)) = view.header(number).map_err(failed)? else {
+            return Ok(None);
+        };
+        let id = chain::import::BlockId { number, hash };
+        let stored = view.notices(&id).map_err(failed)?.unwrap_or_default();
+        let mut notices = Vec::with_capacity(stored.len());
+        if !stored.is_empty() {
+            let missing = || HostError::Failed(format!("block {number} has notices, but no body"));
+            let block = view.block(number).map_err(failed)?.ok_or_else(missing)?;
+            for notice in stored {
+                let transaction = block.body.transactions.get(notice.transaction_index as usize);
+                let missing = || {
+                    HostError::Failed(format!(
+                        "block {number} has a notice of transaction {}, but no such transaction",
+                        notice.transaction_index
+                    ))
+                };
+                notices.push(HostNotice {
+                    transaction: transaction.ok_or_else(missing)?.hash(),
+                    caller: notice.caller,
+                    input: notice.input,
+                });
+            }
+        }
+        Ok(Some(BlockNotices { hash, notices }))
+    }
+
+    fn role(&self, chain: &Address, id: &ScsId) -> Result<RoleAnswer, HostError> {
+        let view = self.view()?;
+        let head = view.head_number();
+        let account = view.account(chain, head).map_err(failed)?;
+        let has_code = account.is_some_and(|account| account.code_hash != primitives::EMPTY_CODE_HASH);
+        if !has_code {
+            return Ok(RoleAnswer::Role(ScsRole::None));
+        }
+        let request = CallRequest {
+            from: Some(*chain),
+            to: Some(*chain),
+            gas: Some(ROLE_GAS),
+            input: [&GET_SCS_ROLE[..], id.0.into_word().as_slice()].concat().into(),
+            ..CallRequest::default()
+        };
+        let outcome = view.call(StateAt::Block(head), &request, ROLE_TIMEOUT);
+        Ok(match outcome.map_err(call_error)? {
+            CallOutcome::Success { output, .. } if output.len() >= 32 => {
+                let number = U256::from_be_slice(&output[..32]);
+                let role = u64::try_from(number).map_or(ScsRole::None, ScsRole::from_number);
+                RoleAnswer::Role(role)
+            }
+            _ => RoleAnswer::CallFailed,
+        })
+    }
+
+    fn account(&self, address: &Address) -> Result<HostAccount, HostError> {
+        // The pool is read before the chain: a transaction can move from the pool into a block
+        // between the two reads, but not back.
+        let pooled = self.chain.pool().next_nonce(address).unwrap_or_default();
+        let view = self.view()?;
+        let account = view.account(address, view.head_number()).map_err(failed)?;
+        let Some(account) = account else {
+            return Ok(HostAccount {
+                tx_nonce: pooled,
+                ..HostAccount::default()
+            });
+        };
+        Ok(HostAccount {
+            balance: account.balance,
+            tx_nonce: pooled.max(account.tx_nonce),
+            code_hash: account.code_hash,
+        })
+    }
+
+    fn contract(&self, address: &Address) -> Result<Option<Box<dyn ContractView + '_>>, HostError> {
+        let view = self.view()?;
+        let head = view.head_number();
+        let version = view.snapshot().account_at(address, head).map_err(failed)?;
+        let Some(account) = version.account else {
+            return Ok(None);
+        };
+        let contract = HostContract {
+            balance: account.balance,
+            tx_nonce: account.tx_nonce,
+            storage_root: account.storage_root,
+            code_hash: account.code_hash,
+            code: view.code(address, head).map_err(failed)?.into(),
+        };
+        Ok(Some(Box::new(ContractAtHead {
+            view,
+            address: *address,
+            incarnation: version.incarnation,
+            contract,
+        })))
+    }
+
+    fn call(&self, contract: &Address, input: Bytes) -> Result<Bytes, HostError> {
+        let view = self.view()?;
+        let request = CallRequest {
+            from: Some(*contract),
+            to: Some(*contract),
+            gas: Some(CALL_GAS),
+            input,
+            ..CallRequest::default()
+        };
+        let outcome = view.call(StateAt::Block(view.head_number()), &request, TIMEOUT_DEFAULT);
+        Ok(match outcome.map_err(call_error)? {
+            CallOutcome::Success { output, .. } | CallOutcome::Revert { output, .. } => output,
+            CallOutcome::OutOfGas | CallOutcome::Failed(_) => Bytes::new(),
+        })
+    }
+
+    fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {
+        let refused = |error: &dyn std::fmt::Display| HostError::Refused(error.to_string());
+        let rules = self.chain.spec().tx_rules();
+        let transaction = Transaction::decode_raw(raw, rules).map_err(|error| refused(&error))?;
+        match transaction.sharding_flag {
+            0 => match self.chain.submit_transaction(transaction) {
+                Ok(_) => Ok(AcceptedTransaction::Pooled),
+                Err(SubmitError::Store(error)) => Err(failed(error)),
+                Err(error) => Err(refused(&error)),
+            },
+            1..=SHARDING_FLAG_MAX => {
+                let call = direct_call(&self.chain, &transaction);
+                call.map(AcceptedTransaction::ForChain)
+                    .map_err(HostError::Refused)
+            }
+            _ => Err(HostError::Refused("shardingFlag error".to_owned())),
+        }
+    }
+}
+
+/// A contract at the head that the service has read.
+struct ContractAtHead {
+    view: View,
+    address: Address,
+    incarnation: u32,
+    contract: HostContract,
+}
+
+/// Why a walk over slots ended early.
+enum WalkEnd {
+    Stopped,
+    Store(StoreError),
+}
+
+impl From<StoreError> for WalkEnd {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl ContractView for ContractAtHead {
+    fn contract(&self) -> &HostContract {
+        &self.contract
+    }
+
+    fn slot(&self, slot: &U256) -> Result<U256, HostError> {
+        let (view, head) = (&self.view, self.view.head_number());
+        let value = view
+            .snapshot()
+            .slot_at(&self.address, self.incarnation, slot, head);
+        value.map_err(failed)
+    }
+
+    fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
+        let owner = (self.address, self.incarnation);
+        let walked = flat::slots(
+            self.view.snapshot(),
+            owner,
+            self.view.head_number(),
+            |slot, value| {
+                if visit(slot, value) {
+                    Ok(())
+                } else {
+                    Err(WalkEnd::Stopped)
+                }
+            },
+        );
+        match walked {
+            Ok(()) | Err(WalkEnd::Stopped) => Ok(()),
+            Err(WalkEnd::Store(error)) => Err(failed(error)),
+        }
+    }
+}
