@@ -1,9 +1,9 @@
 //! Runs the node from its start to its end.
 //!
 //! Order of the start: options, log, light cache (which takes longest, so it starts first), store,
-//! chain, miner, service for SCS servers, other servers, banner. When the node stops, all parts stop in parallel, so that a part
-//! that hangs does not keep the others running. Stopping takes at most two seconds, or three if a
-//! driver hangs.
+//! chain, miner, service for SCS servers, other servers, banner. When the node stops, all parts
+//! stop in parallel, so that a part that hangs does not keep the others running. Stopping takes at
+//! most two seconds, or three if a driver hangs.
 
 use std::io::Write;
 use std::path::Path;

@@ -18,4 +18,4 @@ pub mod proto;
 pub mod vnode;
 mod wire;
 
-pub use message::{AddressForm, MessageError, MessageKind, ScsId, ScsMessage, WireAddress};
+pub use message::{AddressForm, MessageKind, ScsId, ScsMessage, ScsMessageError, WireAddress};

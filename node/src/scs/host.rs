@@ -12,7 +12,7 @@ use primitives::{Address, B256, Bytes, Transaction, U256};
 use scs_service::ScsId;
 use scs_service::vnode::{
     BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, ScsRole, Submission,
+    ScsHost, ScsRole, ScsSubmission,
 };
 use store::{StateReads, StoreError};
 
@@ -205,19 +205,19 @@ impl ScsHost for ChainScsHost {
         })
     }
 
-    fn submit(&self, raw: &[u8]) -> Result<Submission, HostError> {
+    fn submit(&self, raw: &[u8]) -> Result<ScsSubmission, HostError> {
         let refused = |error: &dyn std::fmt::Display| HostError::Refused(error.to_string());
         let rules = self.chain.spec().tx_rules();
         let transaction = Transaction::decode_raw(raw, rules).map_err(|error| refused(&error))?;
         match transaction.sharding_flag {
             0 => match self.chain.submit_transaction(transaction) {
-                Ok(_) => Ok(Submission::Pooled),
+                Ok(_) => Ok(ScsSubmission::Pooled),
                 Err(SubmitError::Store(error)) => Err(failed(error)),
                 Err(error) => Err(refused(&error)),
             },
             1..=SHARDING_FLAG_MAX => {
                 let call = direct_call(&self.chain, &transaction);
-                call.map(Submission::ForChain).map_err(HostError::Refused)
+                call.map(ScsSubmission::ForChain).map_err(HostError::Refused)
             }
             _ => Err(HostError::Refused("shardingFlag error".to_owned())),
         }

@@ -30,7 +30,7 @@ use tokio::task::AbortHandle;
 use tonic::Status;
 
 use crate::message::payload::Handshake;
-use crate::message::{ControlStatus, MessageError, ScsId, ScsMessage};
+use crate::message::{ControlStatus, ScsId, ScsMessage, ScsMessageError};
 use crate::proto::ScsPushMsg;
 use crate::wire::{MESSAGE_LEN_MAX, RequestSender};
 
@@ -134,7 +134,7 @@ pub enum ScsClientError {
     NotConnected,
     /// The message is malformed.
     #[error(transparent)]
-    Message(#[from] MessageError),
+    Message(#[from] ScsMessageError),
     /// The VNODE refuses, or the connection broke.
     #[error("{}: {}", .0.code(), .0.message())]
     Status(Box<Status>),

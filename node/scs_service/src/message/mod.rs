@@ -31,7 +31,7 @@ const ADDRESS_RLP_PREFIX: u8 = 0x94;
 
 /// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
+pub enum ScsMessageError {
     /// A field has a length that it cannot have.
     #[error("{field}: got {got} bytes, expected {expected}")]
     Length {
@@ -171,14 +171,14 @@ impl WireAddress {
 /// Reads an address; `None` if the field is empty.
 ///
 /// # Errors
-/// [`MessageError`] for anything but 0, 20 or 21 bytes.
-pub fn read_address(field: &'static str, bytes: &[u8]) -> Result<Option<WireAddress>, MessageError> {
+/// [`ScsMessageError`] for anything but 0, 20 or 21 bytes.
+pub fn read_address(field: &'static str, bytes: &[u8]) -> Result<Option<WireAddress>, ScsMessageError> {
     match (bytes.len(), bytes.first()) {
         (0, _) => Ok(None),
         (20, _) => Ok(Some(WireAddress::raw(Address::from_slice(bytes)))),
         (21, Some(&ADDRESS_RLP_PREFIX)) => Ok(Some(WireAddress::rlp(Address::from_slice(&bytes[1..])))),
-        (21, Some(&got)) => Err(MessageError::AddressPrefix { field, got }),
-        (got, _) => Err(MessageError::Length {
+        (21, Some(&got)) => Err(ScsMessageError::AddressPrefix { field, got }),
+        (got, _) => Err(ScsMessageError::Length {
             field,
             got,
             expected: "0, 20 or 21",
@@ -213,8 +213,8 @@ impl ScsMessage {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`MessageError`] for the first field that is wrong.
-    pub fn decode(message: &ScsPushMsg) -> Result<Self, MessageError> {
+    /// [`ScsMessageError`] for the first field that is wrong.
+    pub fn decode(message: &ScsPushMsg) -> Result<Self, ScsMessageError> {
         at_most(
             "requestid",
             &message.requestid,
@@ -258,21 +258,23 @@ impl ScsMessage {
     /// The MicroChain of a message that is passed on.
     ///
     /// # Errors
-    /// [`MessageError::Length`] if the message names none, or its requestid is too short.
-    pub fn route(&self) -> Result<Address, MessageError> {
+    /// [`ScsMessageError::Length`] if the message names none, or its requestid is too short.
+    pub fn route(&self) -> Result<Address, ScsMessageError> {
         let got = self.request_id.len();
         if got < REQUEST_ID_LEN_MIN {
-            return Err(MessageError::Length {
+            return Err(ScsMessageError::Length {
                 field: "requestid",
                 got,
                 expected: "16 to 1024",
             });
         }
-        self.chain.map(|chain| chain.address).ok_or(MessageError::Length {
-            field: "subchainid",
-            got: 0,
-            expected: "20 or 21",
-        })
+        self.chain
+            .map(|chain| chain.address)
+            .ok_or(ScsMessageError::Length {
+                field: "subchainid",
+                got: 0,
+                expected: "20 or 21",
+            })
     }
 }
 
@@ -301,14 +303,14 @@ pub(crate) fn timestamp_bytes(seconds: u64) -> Bytes {
 }
 
 /// A number of 4 bytes. Fewer bytes are 0, as in the published programs.
-fn read_number(field: &'static str, bytes: &[u8]) -> Result<i32, MessageError> {
+fn read_number(field: &'static str, bytes: &[u8]) -> Result<i32, ScsMessageError> {
     match (<[u8; 4]>::try_from(bytes), bytes.len()) {
         (Ok(bytes), _) => match i32::from_be_bytes(bytes) {
-            got @ ..0 => Err(MessageError::Negative { field, got }),
+            got @ ..0 => Err(ScsMessageError::Negative { field, got }),
             number => Ok(number),
         },
         (Err(_), ..4) => Ok(0),
-        (Err(_), got) => Err(MessageError::Length {
+        (Err(_), got) => Err(ScsMessageError::Length {
             field,
             got,
             expected: "at most 4",
@@ -316,11 +318,11 @@ fn read_number(field: &'static str, bytes: &[u8]) -> Result<i32, MessageError> {
     }
 }
 
-fn read_timestamp(bytes: &[u8]) -> Result<Option<u64>, MessageError> {
+fn read_timestamp(bytes: &[u8]) -> Result<Option<u64>, ScsMessageError> {
     match (<[u8; 8]>::try_from(bytes), bytes.len()) {
         (Ok(bytes), _) => Ok(Some(u64::from_be_bytes(bytes))),
         (Err(_), 0) => Ok(None),
-        (Err(_), got) => Err(MessageError::Length {
+        (Err(_), got) => Err(ScsMessageError::Length {
             field: "timestamp",
             got,
             expected: "0 or 8",
@@ -328,14 +330,14 @@ fn read_timestamp(bytes: &[u8]) -> Result<Option<u64>, MessageError> {
     }
 }
 
-fn at_most(
+const fn at_most(
     field: &'static str,
     bytes: &[u8],
     max: usize,
     expected: &'static str,
-) -> Result<(), MessageError> {
+) -> Result<(), ScsMessageError> {
     match bytes.len() {
-        got if got > max => Err(MessageError::Length { field, got, expected }),
+        got if got > max => Err(ScsMessageError::Length { field, got, expected }),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use primitives::rlp::{RlpItem, RlpReader};
 use primitives::{DecodeError, Encodable};
 
-use super::MessageError;
+use super::ScsMessageError;
 
 /// The answer to a good handshake.
 pub const SHAKE_REPLY: &str = "shakereply";
@@ -34,8 +34,8 @@ impl Handshake {
     /// Reads the payload of a handshake.
     ///
     /// # Errors
-    /// [`MessageError`] if it is not a list of these four fields.
-    pub fn decode(payload: &[u8]) -> Result<Self, MessageError> {
+    /// [`ScsMessageError`] if it is not a list of these four fields.
+    pub fn decode(payload: &[u8]) -> Result<Self, ScsMessageError> {
         let mut fields = RlpReader::open(payload, "handshake")?;
         fields.expect_count("handshake", 4, "4")?;
         Ok(Self {
@@ -68,8 +68,8 @@ pub fn encode_text(text: &str) -> Bytes {
 /// Reads a text.
 ///
 /// # Errors
-/// [`MessageError`] if the payload is not the RLP of a text.
-pub fn decode_text(payload: &[u8]) -> Result<String, MessageError> {
+/// [`ScsMessageError`] if the payload is not the RLP of a text.
+pub fn decode_text(payload: &[u8]) -> Result<String, ScsMessageError> {
     text("text", &bytes("text", payload)?)
 }
 
@@ -84,14 +84,14 @@ pub fn encode_head(number: u64) -> Bytes {
 /// Reads the number of the head in a ping.
 ///
 /// # Errors
-/// [`MessageError`] if the payload is not the list of a number.
-pub fn decode_head(payload: &[u8]) -> Result<u64, MessageError> {
+/// [`ScsMessageError`] if the payload is not the list of a number.
+pub fn decode_head(payload: &[u8]) -> Result<u64, ScsMessageError> {
     let mut fields = RlpReader::open(payload, "ping")?;
     fields.expect_count("ping", 1, "1")?;
     Ok(fields.u64("head number")?)
 }
 
-fn bytes(field: &'static str, payload: &[u8]) -> Result<Vec<u8>, MessageError> {
+fn bytes(field: &'static str, payload: &[u8]) -> Result<Vec<u8>, ScsMessageError> {
     let field_error = |cause| DecodeError::Field { field, cause };
     match RlpItem::decode_exact(payload).map_err(field_error)? {
         RlpItem::Bytes(bytes) => Ok(bytes),
@@ -99,7 +99,7 @@ fn bytes(field: &'static str, payload: &[u8]) -> Result<Vec<u8>, MessageError> {
     }
 }
 
-fn text(field: &'static str, bytes: &[u8]) -> Result<String, MessageError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| MessageError::Text { field })?;
+fn text(field: &'static str, bytes: &[u8]) -> Result<String, ScsMessageError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ScsMessageError::Text { field })?;
     Ok(text.to_owned())
 }

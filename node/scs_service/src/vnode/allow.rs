@@ -104,7 +104,7 @@ mod tests {
             let entry: AllowEntry = text.parse().expect("an entry");
             assert_eq!(entry.to_string(), text);
         }
-        for bad in ["", "0x12", "host", &format!("{ID}@"), &format!("@10.0.0.1")] {
+        for bad in ["", "0x12", "host", &format!("{ID}@"), "@10.0.0.1"] {
             assert!(bad.parse::<AllowEntry>().is_err(), "{bad}");
         }
     }
@@ -114,9 +114,9 @@ mod tests {
         let id: ScsId = ID.parse().expect("an id");
         let other: ScsId = ID.replace('1', "2").parse().expect("an id");
         let client = |text: &str| ClientAddress::from(text.parse::<IpAddr>().expect("an address"));
-        let (here, there) = (client("10.0.0.1"), client("10.0.0.2"));
+        let clients = [client("10.0.0.1"), client("10.0.0.2")];
         let check = |list: &AllowList, expected: [[bool; 4]; 2]| {
-            let got = [here, there].map(|client| {
+            let got = clients.map(|client| {
                 [
                     list.may_connect(client),
                     list.may_shake_hands(&id, client),

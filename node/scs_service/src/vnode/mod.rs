@@ -38,7 +38,7 @@ pub use allow::{AllowEntry, AllowList, BadAllowEntry};
 pub use filter::ScsRole;
 pub use host::{
     BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, Submission,
+    ScsHost, ScsSubmission,
 };
 pub use limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, ServiceLimits};
 pub use server::{ScsServer, ServerError};

@@ -16,7 +16,7 @@ use super::registry::ConnectedScs;
 use super::service::{ServiceState, unix_seconds};
 use crate::message::payload::encode_head;
 use crate::message::{
-    MessageError, MessageKind, ScsId, ScsMessage, WireAddress, message_hash, timestamp_bytes,
+    MessageKind, ScsId, ScsMessage, ScsMessageError, WireAddress, message_hash, timestamp_bytes,
 };
 use crate::proto::ScsPushMsg;
 
@@ -35,7 +35,7 @@ impl ServiceState {
         self: &Arc<Self>,
         wire: ScsPushMsg,
         author: Option<&ClientShare>,
-    ) -> Result<usize, MessageError> {
+    ) -> Result<usize, ScsMessageError> {
         let message = ScsMessage::decode(&wire)?;
         let chain = message.route()?;
         let hash = (wire.requestid.len() > REPEATABLE_ID_LEN_MAX).then(|| message_hash(&wire));

@@ -17,7 +17,7 @@ use super::registry::ScsRegistry;
 use super::roles::RoleCache;
 use super::seen::SeenHashes;
 use super::uploads::Uploads;
-use crate::message::{MessageError, MessageKind, ScsMessage};
+use crate::message::{MessageKind, ScsMessage, ScsMessageError};
 use crate::proto::ScsPushMsg;
 
 /// The part of the memory for messages that one address may have, in percent.
@@ -182,12 +182,12 @@ impl ScsService {
     /// it.
     ///
     /// # Errors
-    /// [`MessageError`] if the message is malformed, or no broadcast: nothing else may come from a
+    /// [`ScsMessageError`] if the message is malformed, or no broadcast: nothing else may come from a
     /// peer.
-    pub async fn push_from_peer(&self, message: &ScsPushMsg) -> Result<usize, MessageError> {
+    pub async fn push_from_peer(&self, message: &ScsPushMsg) -> Result<usize, ScsMessageError> {
         let kind = ScsMessage::decode(message)?.kind;
         if !matches!(kind, MessageKind::Broadcast(_)) {
-            return Err(MessageError::NotBroadcast {
+            return Err(ScsMessageError::NotBroadcast {
                 got: kind.numbers().0,
             });
         }

@@ -17,7 +17,7 @@ use super::service::ServiceState;
 use crate::message::payload::{
     CHAIN_ID_ERROR, Handshake, INVALID_ID, NOT_INITIALIZED, PING_REPLY, SHAKE_REPLY, encode_text,
 };
-use crate::message::{MessageError, MessageKind, ScsId, ScsMessage, message_hash};
+use crate::message::{MessageKind, ScsId, ScsMessage, ScsMessageError, message_hash};
 use crate::proto::ScsPushMsg;
 use crate::wire::metered::StreamMeter;
 
@@ -36,10 +36,10 @@ impl StreamSlot {
     /// Gives the stream to an SCS. The one that had it before loses it.
     fn put(&self, registration: ScsRegistration) {
         let state = &mut *self.state.lock();
-        if let SlotState::Open(slot) = state {
-            if slot.replace(registration).is_none() {
-                self.connection.add_registered();
-            }
+        if let SlotState::Open(slot) = state
+            && slot.replace(registration).is_none()
+        {
+            self.connection.add_registered();
         }
     }
 
@@ -207,6 +207,6 @@ impl StreamReader {
 }
 
 /// The status for a malformed message.
-pub(super) fn refusal(error: MessageError) -> Status {
+pub(super) fn refusal(error: ScsMessageError) -> Status {
     Status::invalid_argument(error.to_string())
 }

@@ -11,7 +11,7 @@ use inbound::ClientAddress;
 use parking_lot::Mutex;
 
 use super::limits::ServiceLimits;
-use crate::message::MessageError;
+use crate::message::ScsMessageError;
 
 /// Most bytes of a part of a key.
 const KEY_LEN_MAX: usize = 128;
@@ -38,11 +38,16 @@ impl BlockKey {
     /// A key in memory of its own.
     ///
     /// # Errors
-    /// [`MessageError::Length`] if a part is too long.
-    pub(super) fn new(sender: &[u8], chain: &[u8], number: u64, hash: &[u8]) -> Result<Self, MessageError> {
+    /// [`ScsMessageError::Length`] if a part is too long.
+    pub(super) fn new(
+        sender: &[u8],
+        chain: &[u8],
+        number: u64,
+        hash: &[u8],
+    ) -> Result<Self, ScsMessageError> {
         let part = |field, bytes: &[u8]| match bytes.len() {
             ..=KEY_LEN_MAX => Ok(Bytes::copy_from_slice(bytes)),
-            got => Err(MessageError::Length {
+            got => Err(ScsMessageError::Length {
                 field,
                 got,
                 expected: "at most 128",

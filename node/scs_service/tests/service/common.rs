@@ -15,7 +15,7 @@ use scs_service::message::payload::{Handshake, decode_text};
 use scs_service::proto::{ScsPushMsg, ServiceReply};
 use scs_service::vnode::{
     BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, ScsRole, ScsServer, ScsService, ServiceConfig, Submission,
+    ScsHost, ScsRole, ScsServer, ScsService, ScsSubmission, ServiceConfig,
 };
 use scs_service::{MessageKind, ScsId, ScsMessage, WireAddress};
 use tokio::net::TcpStream;
@@ -139,15 +139,15 @@ impl ScsHost for TestHost {
         }
     }
 
-    fn submit(&self, raw: &[u8]) -> Result<Submission, HostError> {
+    fn submit(&self, raw: &[u8]) -> Result<ScsSubmission, HostError> {
         if raw == b"bad" {
             return Err(HostError::Refused("nonce too low".to_owned()));
         }
         if raw.starts_with(FOR_CHAIN) {
-            return Ok(Submission::ForChain(call(raw)));
+            return Ok(ScsSubmission::ForChain(call(raw)));
         }
         self.0.lock().submitted.push(Bytes::copy_from_slice(raw));
-        Ok(Submission::Pooled)
+        Ok(ScsSubmission::Pooled)
     }
 
     fn relay_broadcast(&self, message: &ScsPushMsg, hash: &B256) {
