@@ -154,17 +154,17 @@ impl ScsHost for ChainScsHost {
         let pooled = self.chain.pool().next_nonce(address).unwrap_or_default();
         let view = self.view()?;
         let account = view.account(address, view.head_number()).map_err(failed)?;
-        Ok(account.map_or(
-            HostAccount {
-                tx_nonce: pooled,
-                ..HostAccount::default()
-            },
-            |account| HostAccount {
+        Ok(match account {
+            Some(account) => HostAccount {
                 balance: account.balance,
                 tx_nonce: pooled.max(account.tx_nonce),
                 code_hash: account.code_hash,
             },
-        ))
+            None => HostAccount {
+                tx_nonce: pooled,
+                ..HostAccount::default()
+            },
+        })
     }
 
     fn contract(&self, address: &Address) -> Result<Option<Box<dyn ContractView + '_>>, HostError> {
