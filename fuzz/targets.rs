@@ -225,7 +225,7 @@ pub(crate) fn connection(bytes: &[u8]) {
     listener.receive(bytes);
     assert!(events(&mut listener, &mut entropy).is_empty());
     assert!(listener.output().len() <= 4096);
-    let version = 4 + u64::from(bytes.len() % 2 == 0);
+    let version = 4 + u64::from(bytes.len().is_multiple_of(2));
     let (mut one, mut two) = open_pair(version, &mut entropy);
     let mut sent = Vec::new();
     for (index, part) in bytes.chunks(97).enumerate() {

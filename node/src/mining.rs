@@ -216,6 +216,7 @@ mod tests {
         let config = ChainConfig {
             spec: Arc::new(spec),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool,
             beneficiary: primitives::Address::ZERO,
             extra_data: Default::default(),

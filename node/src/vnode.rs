@@ -329,6 +329,7 @@ fn open_chain(
         ChainConfig {
             spec: spec.clone(),
             seals: SealCheck::Ethash(caches.clone()),
+            forks: options.fork_limits(),
             pool: options
                 .txpool
                 .config(spec, directory, accounts, options.mine, options.gasprice),

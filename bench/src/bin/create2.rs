@@ -1,7 +1,7 @@
 //! Measures what a block costs whose transaction spends its gas on CREATE2 over 1 MiB of code.
 //!
 //! On the public network CREATE2 costs 32,000 gas, however long the code is. Three programs are
-//! run: all creations have the same code, or another first byte, or another last byte. On a chain
+//! run: all creations have the same code, or another second byte, or another last byte. On a chain
 //! that prices CREATE2 by words the same gas pays for a few creations.
 
 use std::time::{Duration, Instant};
@@ -32,13 +32,13 @@ const PROGRAM: Address = Address::repeat_byte(0xc2);
 /// JUMPDEST; CREATE2 of 1 MiB with the gas left as its salt; POP.
 const CREATE: &str = "5b5a6210000060006000f550";
 /// Back to the start while there is gas for another turn.
-const AGAIN: &str = "620100005a11600057";
+const AGAIN: &str = "620500005a11600057";
 
 fn main() -> Result<(), Failure> {
     let options = Options::parse();
     let programs = [
         ("the same code", ""),
-        ("another first byte", "5a600053"),
+        ("another second byte", "5a600153"),
         ("another last byte", "5a620fffff53"),
     ];
     for (rules, config) in [

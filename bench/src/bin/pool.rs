@@ -128,6 +128,7 @@ fn chain(spec: &Arc<ChainSpec>) -> Chain {
     let config = ChainConfig {
         spec: spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: raised_limits(),
         beneficiary: Address::ZERO,
         extra_data: Default::default(),

@@ -13,6 +13,7 @@
 //! | which transactions wait to be mined? | [`pool`] |
 //! | what do miners work on? | [`mining`] |
 //! | what is stored of a height? | [`view`] |
+//! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
 //! | how does a reader follow the head? | [`path`] |
 //! | which logs match? | [`logs`] |
@@ -29,6 +30,7 @@ pub mod check;
 mod clock;
 pub mod evm;
 pub mod genesis;
+pub mod header_view;
 pub mod import;
 pub mod logs;
 pub mod mining;

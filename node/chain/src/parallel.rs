@@ -1,13 +1,46 @@
-//! Work on all processors, with results in order.
+//! Work on all processors, with results in order, and two pieces of work at a time.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// Results that may wait to be consumed, for each thread.
 const WAITING_RESULTS_PER_THREAD: usize = 2;
+
+/// Number of processors. Asking the system takes longer than a small piece of work.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+
+/// Runs `other` on a thread of its own while `own` runs here, and returns both results. With one
+/// processor, or if the system gives no thread, both run here.
+///
+/// # Panics
+/// If one of them panics, with the same payload.
+pub(crate) fn in_two_threads<A, B: Send>(
+    own: impl FnOnce() -> A,
+    other: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    let waiting = Mutex::new(Some(other));
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    std::thread::scope(|scope| {
+        let run = || take().map(|other| other());
+        let spawned = (*PROCESSORS > 1)
+            .then(|| std::thread::Builder::new().spawn_scoped(scope, run))
+            .and_then(Result::ok);
+        let own = own();
+        let joined = spawned.map(std::thread::ScopedJoinHandle::join);
+        match joined {
+            Some(Err(payload)) => std::panic::resume_unwind(payload),
+            Some(Ok(Some(other))) => (own, other),
+            Some(Ok(None)) | None => {
+                let other = take().expect("only the other thread takes it, and there is none");
+                (own, other())
+            }
+        }
+    })
+}
 
 /// Runs `work` on each item, on all processors, and gives the results to `consume` in the order
 /// of the items.
@@ -35,8 +68,7 @@ where
     I: IntoIterator<IntoIter: Send>,
     R: Send,
 {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    for_each_in_order_with(threads, items, work, &mut consume)
+    for_each_in_order_with(*PROCESSORS, items, work, &mut consume)
 }
 
 /// Like [`for_each_in_order`], on as many threads.
@@ -143,6 +175,20 @@ mod tests {
         }
         let none: Result<(), Infallible> = for_each_in_order([], |item: u8| item, |_| unreachable!());
         none.unwrap();
+    }
+
+    #[test]
+    fn two_pieces_of_work_give_two_results() {
+        let text = String::from("shared");
+        let (own, other) = in_two_threads(|| text.len(), || text.clone());
+        assert_eq!((own, other.as_str()), (6, "shared"));
+        for side in [0, 1] {
+            let panicked = primitives::catch_panic(|| {
+                let fail = |fails: bool| assert!(!fails, "of the test");
+                in_two_threads(|| fail(side == 0), || fail(side == 1))
+            });
+            assert!(panicked.unwrap_err().contains("of the test"));
+        }
     }
 
     #[test]

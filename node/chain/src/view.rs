@@ -42,7 +42,11 @@ impl View {
     /// # Errors
     /// [`StoreError`] if the store fails or has no head.
     pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
-        let snapshot = store.snapshot()?;
+        Self::of(store.snapshot()?, spec)
+    }
+
+    /// A view of the chain as `snapshot` has it.
+    pub(crate) fn of(snapshot: Arc<Snapshot>, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
         let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
         let head = snapshot.head_block()?.ok_or_else(missing)?;
         let oldest_state = snapshot.oldest_state()?;

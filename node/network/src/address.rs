@@ -43,7 +43,7 @@ pub fn may_tell(sender: IpAddr, ip: IpAddr) -> bool {
 }
 
 /// The first 24 bits of `ip`: nodes with the same ones count as neighbours.
-pub fn neighbourhood(ip: IpAddr) -> [u8; 3] {
+pub const fn neighbourhood(ip: IpAddr) -> [u8; 3] {
     match canonical(ip) {
         IpAddr::V4(ip) => {
             let [a, b, c, _] = ip.octets();

@@ -39,6 +39,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     let CheckSummary {
         blocks,
         side_blocks,
+        bare_headers,
         transactions,
         accounts,
         slots,
@@ -47,7 +48,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
         faults,
     } = result?;
     print_line(&format!(
-        "checked {blocks} blocks, {side_blocks} side blocks, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
+        "checked {blocks} blocks, {side_blocks} side blocks, {bare_headers} headers without bodies, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
         if full { ", the state of every block" } else { "" },
         if faults == 0 {
             "no faults".to_owned()

@@ -28,8 +28,9 @@ pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandErro
     let directory = DataDirectory::open(options, OpenPurpose::Run)?;
     let stop = stop::flag()?;
     let seals = SealCheck::Ethash(LightCaches::new());
-    let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals);
-    let importer = importer.keeping(options.state.unwrap_or_default());
+    let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals)
+        .with_limits(options.fork_limits())
+        .keeping(options.state.unwrap_or_default());
     let mut progress = CommandProgress::new(options, "import", ProgressUnits::Bytes, bytes);
     let mut done = StreamImportProgress::default();
     let result = import_stream(&importer, input, &stop, |now| {

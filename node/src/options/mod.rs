@@ -29,7 +29,7 @@ pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use chain::import::StateRetention;
+use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
@@ -76,6 +76,11 @@ pub struct VnodeOptions {
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
+
+    /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
+    /// branch that leaves the chain further below is refused [default: any]
+    #[arg(long, value_name = "BLOCKS", global = true)]
+    pub maxreorg: Option<u64>,
 
     /// Folder of the key files [default: keystore in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
@@ -271,6 +276,14 @@ pub enum OptionsError {
 }
 
 impl VnodeOptions {
+    /// Limits of what is kept beside the canonical chain.
+    pub fn fork_limits(&self) -> ForkLimits {
+        ForkLimits {
+            reorg_depth_max: self.maxreorg,
+            ..ForkLimits::default()
+        }
+    }
+
     /// Checks the contradictions that the parser cannot find.
     ///
     /// # Errors

@@ -11,8 +11,8 @@ use chain::{Chain, View};
 use primitives::{Address, B256, Bytes, Transaction, U256};
 use scs_service::ScsId;
 use scs_service::vnode::{
-    BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, ScsRole, ScsSubmission,
+    AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
+    HostNotice, RoleAnswer, ScsHost, ScsRole,
 };
 use store::{StateReads, StoreError};
 
@@ -154,16 +154,16 @@ impl ScsHost for ChainScsHost {
         let pooled = self.chain.pool().next_nonce(address).unwrap_or_default();
         let view = self.view()?;
         let account = view.account(address, view.head_number()).map_err(failed)?;
-        Ok(match account {
-            Some(account) => HostAccount {
-                balance: account.balance,
-                tx_nonce: pooled.max(account.tx_nonce),
-                code_hash: account.code_hash,
-            },
-            None => HostAccount {
+        let Some(account) = account else {
+            return Ok(HostAccount {
                 tx_nonce: pooled,
                 ..HostAccount::default()
-            },
+            });
+        };
+        Ok(HostAccount {
+            balance: account.balance,
+            tx_nonce: pooled.max(account.tx_nonce),
+            code_hash: account.code_hash,
         })
     }
 
@@ -205,19 +205,20 @@ impl ScsHost for ChainScsHost {
         })
     }
 
-    fn submit(&self, raw: &[u8]) -> Result<ScsSubmission, HostError> {
+    fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {
         let refused = |error: &dyn std::fmt::Display| HostError::Refused(error.to_string());
         let rules = self.chain.spec().tx_rules();
         let transaction = Transaction::decode_raw(raw, rules).map_err(|error| refused(&error))?;
         match transaction.sharding_flag {
             0 => match self.chain.submit_transaction(transaction) {
-                Ok(_) => Ok(ScsSubmission::Pooled),
+                Ok(_) => Ok(AcceptedTransaction::Pooled),
                 Err(SubmitError::Store(error)) => Err(failed(error)),
                 Err(error) => Err(refused(&error)),
             },
             1..=SHARDING_FLAG_MAX => {
                 let call = direct_call(&self.chain, &transaction);
-                call.map(ScsSubmission::ForChain).map_err(HostError::Refused)
+                call.map(AcceptedTransaction::ForChain)
+                    .map_err(HostError::Refused)
             }
             _ => Err(HostError::Refused("shardingFlag error".to_owned())),
         }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use redb::WriteTransaction;
 
 use crate::StoreError;
-use crate::ancient::AncientBatch;
+use crate::blocks_file::AncientBatch;
 use crate::database::WritePermit;
 use crate::monitor::CallMonitor;
 use crate::open_database::write_position;

@@ -106,9 +106,8 @@ mod tests {
         let row = vec![7; 10_000];
         let packed = pack(&row);
         assert!(packed.len() < 100 && packed[0] == FRAME);
-        let mut truncated = packed.clone();
-        truncated.pop();
-        assert!(unpack(&truncated).unwrap_err().contains("cannot be read"));
+        let truncated = &packed[..packed.len() - 1];
+        assert!(unpack(truncated).unwrap_err().contains("cannot be read"));
         assert!(unpack(&[]).is_err());
         assert_eq!(pack(b"short"), b"\0short");
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use redb::{Database, WriteTransaction};
 
 use crate::StoreError;
-use crate::ancient::AncientBatch;
+use crate::blocks_file::AncientBatch;
 use crate::guard::guarded;
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};

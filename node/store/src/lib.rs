@@ -74,8 +74,8 @@
 //! # Code
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
-//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`],
-//! [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
+//! the traits built on it read types: [`BlockReads`], [`HeaderReads`], [`StateReads`],
+//! [`NoticeReads`], [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
@@ -84,12 +84,14 @@ mod ancient;
 mod batch;
 mod block_list;
 mod blocks;
+mod blocks_file;
 mod canonical;
 mod codec;
 mod compression;
 mod database;
 mod error;
 mod guard;
+mod headers;
 mod log_index;
 mod log_key;
 mod logs;
@@ -108,11 +110,13 @@ mod waiting_rows;
 mod wal;
 mod write_tables;
 
-pub use ancient::{AncientFile, AncientReads, AncientRow};
+pub use ancient::{AncientReads, AncientRow};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
+pub use blocks_file::AncientFile;
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
+pub use headers::{BareHeader, HeaderReads, OpenReorganization, SideBlock};
 pub use log_index::LogIndexReads;
 pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};

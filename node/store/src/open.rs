@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::StoreError;
-use crate::ancient::{AncientFile, RECORDS_START};
+use crate::blocks_file::{AncientFile, RECORDS_START};
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, StoreMedia, sync_name};
 use crate::pages::{ChecksummedPages, PageFileError};

@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::{Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::StoreError;
-use crate::ancient::{AncientBatch, AncientFile, RECORDS_START, indexed_end};
+use crate::ancient::indexed_end;
+use crate::blocks_file::{AncientBatch, AncientFile, RECORDS_START};
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
 use crate::snapshot::Snapshot;

@@ -10,8 +10,8 @@ use primitives::B256;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
-use crate::ancient::{AncientFile, AncientReaders};
 use crate::blocks::{BlockReads, HeaderRecord};
+use crate::blocks_file::{AncientFile, AncientReaders};
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
 use crate::state::HorizonReads;
@@ -149,6 +149,10 @@ impl Snapshot {
 }
 
 impl Source for Snapshot {
+    fn state_snapshot(&self) -> Option<&Self> {
+        Some(self)
+    }
+
     fn with<R>(
         &self,
         table: TableId,

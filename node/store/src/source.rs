@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::ancient::AncientFile;
-use crate::{StoreError, TableId};
+use crate::blocks_file::AncientFile;
+use crate::{Snapshot, StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.
 pub trait Source {
@@ -56,6 +56,12 @@ pub trait Source {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
     }
+
+    /// The snapshot that rows of the state are read from; `None` if they are read from open tables.
+    /// Several threads may read a snapshot.
+    fn state_snapshot(&self) -> Option<&Snapshot> {
+        None
+    }
 }
 
 /// Reads from the shared source.
@@ -90,6 +96,10 @@ impl<S: Source> Source for std::sync::Arc<S> {
 
     fn ancient_file(&self) -> &AncientFile {
         (**self).ancient_file()
+    }
+
+    fn state_snapshot(&self) -> Option<&Snapshot> {
+        (**self).state_snapshot()
     }
 }
 

@@ -6,9 +6,9 @@
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-use redb::{Table, WriteTransaction};
+use redb::{ReadableTableMetadata, Table, WriteTransaction};
 
-use crate::ancient::{AncientBatch, AncientFile};
+use crate::blocks_file::{AncientBatch, AncientFile};
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
@@ -104,6 +104,21 @@ impl<'txn> Tables<'txn> {
     /// Where rows of `table` wait; `None` if they do not.
     fn waiting(&self, table: TableId) -> Option<&WaitingRows> {
         self.waiting.as_ref().filter(|_| table.info().may_wait)
+    }
+
+    /// Bytes of all keys and values that the batch has written, and of all keys that it has
+    /// removed.
+    pub fn written_bytes(&self) -> usize {
+        self.changes.borrow().written()
+    }
+
+    /// The number of rows of `table`. Rows that wait in memory do not count.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    pub fn rows(&self, table: TableId) -> Result<u64, StoreError> {
+        let counted = self.monitor.run(|| self.tables[table as usize].len());
+        self.note_failure(counted)
     }
 
     /// Writes a row. Replaces the row with the same key, if there is one.

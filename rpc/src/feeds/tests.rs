@@ -46,6 +46,7 @@ fn open() -> Chain {
     let config = ChainConfig {
         spec: Arc::new(ChainSpec::dev()),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(7),
         extra_data: Bytes::new(),

@@ -256,3 +256,40 @@ fn bad_parameters() {
         "invalid argument 1: leading zero digits",
     );
 }
+
+#[test]
+fn a_header_without_a_body_is_found_by_hash_and_is_no_block() {
+    let net = Net::start();
+    net.mine();
+    let next = net.build(&net.view().head_hash(), b"later", &[]);
+    let hash = data(next.hash());
+    assert_eq!(net.ok("mc_getHeaderByHash", json!([hash])), Value::Null);
+    let imported = net
+        .chain
+        .import_headers(vec![next.header.clone()])
+        .expect("a good header");
+    assert_eq!((imported.added, imported.best.hash), (1, next.hash()));
+    let header = net.ok("mc_getHeaderByHash", json!([hash]));
+    assert_eq!(header["hash"], json!(hash));
+    assert_eq!(header["number"], json!("0x2"));
+    // For everything else there is no such block.
+    let nothing = [
+        ("mc_getBlockByHash", json!([hash, true])),
+        ("mc_getBlockByNumber", json!(["0x2", false])),
+        ("mc_getHeaderByNumber", json!(["0x2"])),
+        ("mc_getBlockTransactionCountByHash", json!([hash])),
+        ("mc_getUncleCountByBlockHash", json!([hash])),
+        ("mc_getUncleByBlockHashAndIndex", json!([hash, "0x0"])),
+        ("mc_getTransactionByBlockHashAndIndex", json!([hash, "0x0"])),
+    ];
+    for (method, params) in nothing {
+        assert_eq!(net.ok(method, params), Value::Null, "{method}");
+    }
+    assert_eq!(net.ok("mc_blockNumber", json!([])), json!("0x1"));
+    net.chain.import(next).expect("a good block");
+    assert_eq!(net.ok("mc_getHeaderByHash", json!([hash])), header);
+    assert_eq!(
+        net.ok("mc_getBlockByHash", json!([hash, true]))["hash"],
+        json!(hash)
+    );
+}

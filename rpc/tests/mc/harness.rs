@@ -136,6 +136,7 @@ impl Net {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool: PoolConfig {
                 locals: Some(LocalAccounts::new(move |address| own.contains(address))),
                 // The development network accepts every price.

@@ -1,4 +1,8 @@
-//! The independent executor: `clients/js/executor.mjs`, a process that answers one request a line.
+//! The independent executor: `tests/clients/js/executor.mjs`, a process that answers one request a
+//! line.
+//!
+//! It uses `@ethereumjs/vm`, which has all forks from Frontier on, takes single EIPs besides a
+//! fork, and is installed without a compiler.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin};

@@ -7,7 +7,7 @@ use primitives::hex;
 use crate::case::Case;
 use crate::client::{CandidatePlace, ClientAnswer, CodeStep, IndependentExecutor};
 use crate::opcodes;
-use crate::ours::{ExecutedBlock, ExecutedCase, Fate};
+use crate::ours::{ExecutedCase, ExecutedPlan, Fate};
 
 /// The first difference of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub struct Outcome {
 impl Outcome {
     /// The number of transactions that were executed, and of those that were refused.
     pub fn counts(&self) -> (usize, usize) {
-        let fates = |block: &ExecutedBlock| {
+        let fates = |block: &ExecutedPlan| {
             let executed = block
                 .fates
                 .iter()

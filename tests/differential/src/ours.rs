@@ -43,9 +43,9 @@ pub enum Fate {
     },
 }
 
-/// A block that was executed.
+/// A block that was made from a plan and executed.
 #[derive(Clone, Debug)]
-pub struct ExecutedBlock {
+pub struct ExecutedPlan {
     /// The block, without the transactions that were refused.
     pub block: Block,
     /// All transactions of the plan, raw, those that were refused included.
@@ -60,7 +60,7 @@ pub struct ExecutedCase {
     /// Block 0.
     pub genesis: Header,
     /// The blocks.
-    pub blocks: Vec<ExecutedBlock>,
+    pub blocks: Vec<ExecutedPlan>,
     spec: Arc<ChainSpec>,
     store: Store,
 }
@@ -149,7 +149,7 @@ impl ExecutedCase {
         plan: &CaseBlock,
         parent: &Header,
         uncles: Vec<Header>,
-    ) -> Result<ExecutedBlock, String> {
+    ) -> Result<ExecutedPlan, String> {
         let spec = &*self.spec;
         let timestamp = parent.timestamp + plan.seconds;
         let mut header = Header {
@@ -208,7 +208,7 @@ impl ExecutedCase {
                 *receipt = receipts.next().unwrap_or_default();
             }
         }
-        Ok(ExecutedBlock {
+        Ok(ExecutedPlan {
             block: Block {
                 header,
                 transactions,

@@ -1,6 +1,7 @@
 //! A small generator of random numbers. The same seed gives the same numbers in every version.
 //!
-//! The algorithm is `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+//! The algorithm is `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+//! Generators).
 
 use std::cell::Cell;
 

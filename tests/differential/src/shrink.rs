@@ -13,8 +13,8 @@ enum ProgramPlace {
     Input(usize, usize),
 }
 
-/// Removes blocks, transactions, storage, accounts and instructions while `differs` is true for what
-/// is left.
+/// Removes blocks, transactions, storage, accounts and instructions while `differs` is true for
+/// what is left.
 pub fn shrink(case: &Case, mut differs: impl FnMut(&Case) -> bool) -> Case {
     let mut attempts = 0;
     let mut differs = |smaller: &Case| {

@@ -292,6 +292,13 @@ fn samples_are_valid() {
         .filter(|bytes| read(bytes, TxRules::Moac))
         .count();
     assert!(decoded >= 2, "{decoded}");
+    assert!(hellos().iter().all(|bytes| Hello::decode(bytes).is_ok()));
+    assert!(NodeRecord::decode(&node_records()[0]).is_ok());
+    // Some messages do not exist in every version.
+    let eth66 = WireFamily::Eth.protocol(66).expect("known");
+    let messages = peer_messages();
+    let read = |bytes: &&Vec<u8>| PeerMessage::decode(eth66, bytes[1].into(), &bytes[2..]).is_ok();
+    assert!(messages.iter().filter(|bytes| bytes[0] == 4).filter(read).count() == 7);
     for bytes in push_messages() {
         let message = <ScsPushMsg as prost::Message>::decode(&bytes[..]).expect("a message");
         scs_service::ScsMessage::decode(&message).expect("its meaning");

@@ -13,9 +13,9 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use e2e::process::EndSignal;
 use e2e::{Launch, to_quantity};
-use primitives::{Address, B256, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
+use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use serde_json::{Value, json};
-use store::{AncientReads, BLOCKS_FILE_NAME, Store, StoreError, StoreOptions, TableId, Tables};
+use store::{AncientReads, BLOCKS_FILE_NAME, Store, StoreOptions, TableId};
 use tempfile::TempDir;
 
 use crate::offline::{assert_contains, run_failing, run_ok, text};
@@ -43,6 +43,7 @@ pub(crate) fn make_chain(data: &Path, count: u64) -> Vec<Block> {
     let config = ChainConfig {
         spec,
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Bytes::new(),
@@ -308,22 +309,25 @@ fn recent_states_are_kept_and_older_ones_are_refused() {
 /// Writes code rows, and removes every second one of them.
 fn leave_holes(data: &Path) {
     let store = Store::open(data, &StoreOptions::default()).expect("a store");
-    let write = |work: &dyn Fn(&mut Tables<'_>, B256, &[u8], u64) -> Result<(), StoreError>| {
-        let batch = store.batch().expect("a batch");
-        let written = batch.write(|tables| {
-            (0..600u64).try_for_each(|index| {
-                let code = [index.to_be_bytes().as_slice(), &[0x5b; 30_000]].concat();
-                work(tables, primitives::keccak256(&code), &code, index)
-            })
-        });
-        written.expect("written");
-        batch.commit().expect("committed");
-    };
-    write(&|tables, hash, code, _| tables.put_code(&hash, code));
-    write(&|tables, hash, _, index| match index % 2 {
-        0 => tables.delete(TableId::HashToCode, hash.as_slice()),
-        _ => Ok(()),
+    let codes: Vec<_> = (0..600u64)
+        .map(|index| [index.to_be_bytes().as_slice(), &[0x5b; 30_000]].concat())
+        .map(|code| (primitives::keccak256(&code), code))
+        .collect();
+    let batch = store.batch().expect("a batch");
+    let written = batch.write(|tables| {
+        codes
+            .iter()
+            .try_for_each(|(hash, code)| tables.put_code(hash, code))
     });
+    written.expect("written");
+    batch.commit().expect("committed");
+    let batch = store.batch().expect("a batch");
+    let removed = batch.write(|tables| {
+        let mut every_second = codes.iter().step_by(2);
+        every_second.try_for_each(|(hash, _)| tables.delete(TableId::HashToCode, hash.as_slice()))
+    });
+    removed.expect("removed");
+    batch.commit().expect("committed");
 }
 
 #[test]

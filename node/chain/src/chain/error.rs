@@ -2,6 +2,7 @@
 
 use store::StoreError;
 
+use super::early_blocks::TooManyEarlyBlocks;
 use crate::genesis::GenesisError;
 use crate::import::ImportError;
 use crate::mining::work::SolutionError;
@@ -17,6 +18,9 @@ pub enum ChainOpenError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A reorganization that was cut short cannot go on.
+    #[error(transparent)]
+    Reorganization(#[from] ImportError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -45,6 +49,9 @@ pub enum WriteError {
     /// The block is refused.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// The block is ahead of the clock, and there is no space for it to wait.
+    #[error(transparent)]
+    Early(#[from] TooManyEarlyBlocks),
     /// The head cannot be set to a block above it.
     #[error("block {got} is above the head block {head}")]
     AboveHead {

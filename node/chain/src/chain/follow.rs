@@ -21,6 +21,10 @@ use crate::view::View;
 /// The most side blocks that are remembered as uncle candidates.
 const UNCLE_CANDIDATES_MAX: usize = 16;
 
+/// With the block that brings so many transactions back to the pool, a reorganization ends to bring
+/// any back. The pool has space for fewer.
+const RETURNING_MAX: usize = 65_536;
+
 /// Side blocks that may become uncles of the next block.
 #[derive(Debug, Default)]
 pub(super) struct UncleCandidates {
@@ -104,7 +108,7 @@ impl ChainInner {
     /// Lets everything follow an import.
     pub(super) fn follow_import(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
         match imported {
-            Imported::Known => {}
+            Imported::Known | Imported::Later => {}
             Imported::Side => {
                 let head = self.store.snapshot()?.head()?.map_or(0, |(number, _)| number);
                 if may_be_uncle(block.header.number, head) {
@@ -311,6 +315,9 @@ impl ChainInner {
         };
         let mut returning = Vec::new();
         for id in reverted.iter().rev() {
+            if returning.len() >= RETURNING_MAX {
+                break;
+            }
             let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
                 continue;
             };
@@ -373,6 +380,7 @@ mod tests {
             let config = ChainConfig {
                 spec: spec.clone(),
                 seals: SealCheck::Off,
+                forks: crate::import::ForkLimits::default(),
                 pool: PoolConfig::default(),
                 beneficiary: Address::repeat_byte(1),
                 extra_data: Default::default(),
@@ -396,6 +404,8 @@ mod tests {
                     setter.set_head(number)?;
                     Err(ImportError::Store(failure()))
                 }),
+                clock: Box::new(|| u64::MAX),
+                ..WriterJobs::of(&importer)
             };
             let chain = Chain::start(store, config, jobs).unwrap();
             let heads = chain.subscribe();

@@ -2,7 +2,8 @@
 //!
 //! | thread | does | module |
 //! |---|---|---|
-//! | writer | imports blocks, sets the head back | `writer`, `unstored`, `set_head` |
+//! | writer | imports blocks and headers, sets the head back | `writer`, `headers`, `set_head` |
+//! | writer | keeps blocks that could not be stored, or are early | `unstored`, `early_blocks` |
 //! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
 //! | pool maintenance | expires queued transactions, rewrites the journal | `pool_maintenance` |
@@ -12,8 +13,10 @@
 //! end.
 
 mod bad_blocks;
+mod early_blocks;
 mod error;
 mod follow;
+mod headers;
 mod pending;
 mod pool_maintenance;
 mod set_head;
@@ -22,6 +25,7 @@ mod work_maker;
 mod writer;
 
 pub use bad_blocks::BadBlock;
+pub use early_blocks::{AHEAD_SECS_MAX, TooManyEarlyBlocks};
 pub use error::{ChainOpenError, SubmitError, WriteError};
 pub use work_maker::RENEW_INTERVAL;
 
@@ -39,7 +43,7 @@ use store::{Store, StoreError};
 
 use crate::clock::unix_now;
 use crate::genesis::ensure_genesis;
-use crate::import::{BlockId, Imported, Importer, StateRetention};
+use crate::import::{BlockId, ForkLimits, Imported, Importer, StateRetention};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
@@ -83,6 +87,8 @@ pub struct ChainConfig {
     pub spec: Arc<ChainSpec>,
     /// How seals are checked.
     pub seals: SealCheck,
+    /// Limits of what is kept beside the canonical chain.
+    pub forks: ForkLimits,
     /// Limits of the pool.
     pub pool: PoolConfig,
     /// Who gets the rewards of blocks made here.
@@ -96,6 +102,8 @@ pub struct ChainConfig {
 /// What handles and threads of a chain share.
 struct ChainInner {
     store: Store,
+    /// For what needs no writer: checks of headers, and the snapshot for readers.
+    importer: Importer,
     spec: Arc<ChainSpec>,
     pool: TxPool,
     work: WorkManager,
@@ -180,20 +188,16 @@ impl Chain {
     /// # Errors
     /// [`ChainOpenError`] if the store holds another chain or fails.
     pub fn open(store: Store, config: ChainConfig) -> Result<Self, ChainOpenError> {
-        let set_head_importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
-        let set_head_importer = set_head_importer.keeping(config.states);
-        let importer = set_head_importer.clone();
-        let jobs = WriterJobs {
-            import: Box::new(move |block, now| importer.import(block, Some(now))),
-            follow: ChainInner::follow_import,
-            set_head: Box::new(move |number| set_head_importer.set_head(number)),
-        };
+        let importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
+        let importer = importer.with_limits(config.forks.clone()).keeping(config.states);
+        let jobs = WriterJobs::of(&importer);
         Self::start(store, config, jobs)
     }
 
     /// Opens the chain in `store` with a writer that does these jobs.
     fn start(store: Store, config: ChainConfig, jobs: WriterJobs) -> Result<Self, ChainOpenError> {
         ensure_genesis(&store, &config.spec)?;
+        jobs.importer.finish_open_reorganization()?;
         let view = View::new(&store, config.spec.clone())?;
         let settings = BuildSettings {
             beneficiary: config.beneficiary,
@@ -220,6 +224,7 @@ impl Chain {
             store_failed_at: Mutex::default(),
             failure: Mutex::default(),
             spec: config.spec,
+            importer: jobs.importer.clone(),
             store,
         });
         let threads = Arc::new(ChainThreads {
@@ -329,6 +334,9 @@ impl Chain {
 
     /// Imports a block of someone else. This is for blocks from peers; today only tests call it.
     ///
+    /// A block that is at most [`AHEAD_SECS_MAX`] ahead of the clock waits ([`Imported::Later`])
+    /// and is imported when its time has come.
+    ///
     /// # Errors
     /// [`WriteError`] if the block is refused. After an error of the store the block may be stored
     /// all the same; the next view shows it.
@@ -393,7 +401,8 @@ fn sender_state(view: &View, address: &Address) -> Result<SenderState, StoreErro
 impl ChainInner {
     /// The chain as it is now.
     fn view(&self) -> Result<View, StoreError> {
-        View::new(&self.store, self.spec.clone())
+        let snapshot = self.importer.reader_hold().snapshot(&self.store)?;
+        View::of(snapshot, self.spec.clone())
     }
 
     /// The sender of a transaction that the pool does not have.

@@ -7,6 +7,7 @@
 mod blocks;
 mod changes;
 mod fault;
+mod headers;
 mod history;
 mod logs;
 mod notices;
@@ -54,6 +55,8 @@ pub struct CheckSummary {
     pub blocks: u64,
     /// Blocks that are not canonical.
     pub side_blocks: u64,
+    /// Headers without bodies.
+    pub bare_headers: u64,
     /// Transactions of canonical blocks.
     pub transactions: u64,
     /// Accounts at the head.
@@ -108,8 +111,10 @@ pub fn check_store(
     };
     let head = check.head()?;
     check.genesis();
-    let counts = check.blocks(store, head)?;
+    let sides = check.side_blocks()?;
+    let counts = check.blocks(store, head, &sides)?;
     check.row_counts(head, &counts);
+    headers::check(&mut check, &sides)?;
     check.dead_storages(head);
     notices::check(&mut check)?;
     changes::check(&mut check, &counts.changes)?;
@@ -246,8 +251,12 @@ impl StoreCheck<'_> {
 
     /// Checks every block, canonical or not, on all processors. Faults are reported in the order of
     /// blocks.
-    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockCounts, CheckError> {
-        let sides = self.side_blocks()?;
+    fn blocks(
+        &mut self,
+        store: &Store,
+        head: u64,
+        sides: &[(u64, primitives::B256)],
+    ) -> Result<BlockCounts, CheckError> {
         let spans = (0..=head)
             .step_by(TASK_BLOCKS as usize)
             .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));

@@ -3,7 +3,7 @@
 //! A block may so make a node hash as many bytes as memory has. What is done about it:
 //!
 //! - Code that one of the last creations ran as well is neither hashed nor analysed again.
-//! - Other code is hashed with the fastest instructions for one input.
+//! - Other code is hashed with the fastest instructions for one input, while revm analyses it.
 //! - What does not decide whether a block is valid (blocks made here, calls) expands memory to at
 //!   most [`OUR_MEMORY_BYTES_MAX`]. Blocks of others have the bound [`BLOCK_MEMORY_BYTES_MAX`].
 //!
@@ -23,6 +23,7 @@ use revm::interpreter::{
 };
 
 use super::EvmContext;
+use crate::parallel::in_two_threads;
 
 /// Memory of all open frames together, in bytes, beyond which CREATE2 fails in a block. The open
 /// frames may hold twice as much code, so a transaction needs at most 1 GiB.
@@ -34,6 +35,9 @@ const OUR_MEMORY_BYTES_MAX: usize = 1 << 20;
 const CODES_MAX: usize = 2;
 /// Longer codes are not remembered.
 const CODE_BYTES_MAX: usize = 4 << 20;
+
+/// Shorter code is hashed and analysed on one thread.
+const TWO_THREADS_BYTES_MIN: usize = 64 << 10;
 
 /// What CREATE2 keeps beside revm's context.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +76,13 @@ impl InitCodes {
             self.known.push(known.clone());
             return (known.hash, known.bytecode);
         }
-        let hash = B256::from(keccak256_long(code));
-        let bytecode = Bytecode::new_legacy(code.clone());
+        let hash = || B256::from(keccak256_long(code));
+        let analyse = || Bytecode::new_legacy(code.clone());
+        let (bytecode, hash) = if code.len() < TWO_THREADS_BYTES_MIN {
+            (analyse(), hash())
+        } else {
+            in_two_threads(analyse, hash)
+        };
         if code.len() <= CODE_BYTES_MAX {
             if self.known.len() == CODES_MAX {
                 self.known.remove(0);

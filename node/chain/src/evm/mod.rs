@@ -24,7 +24,8 @@ pub(crate) mod refund;
 mod subroutines;
 mod unmetered;
 
-use primitives::{Address, Header, U256};
+use ethash::keccak256_long;
+use primitives::{Address, B256, EMPTY_CODE_HASH, Header, U256};
 use revm::Database;
 use revm::bytecode::opcode;
 use revm::context::TxEnv;
@@ -36,7 +37,7 @@ use revm::handler::instructions::EthInstructions;
 use revm::inspector::NoOpInspector;
 use revm::interpreter::instructions::system::copy_cost_and_memory_resize;
 use revm::interpreter::instructions::{Instruction, host};
-use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter::{EthInterpreter, resize_memory};
 use revm::interpreter::interpreter_types::{InputsTr, MemoryTr, ReturnData, StackTr};
 use revm::interpreter::{InstructionContext, InstructionExecResult, InstructionResult, InterpreterTypes};
 use revm::primitives::hardfork::SpecId;
@@ -56,6 +57,8 @@ pub const CODE_BYTES_MAX: usize = 204_800;
 pub const TX_GAS: u64 = 1000;
 /// Gas that a contract creation on the public network pays in addition to [`TX_GAS`].
 const TX_CREATE_GAS: u64 = 52_000;
+/// Gas of a KECCAK256 without its words.
+const KECCAK256_GAS: u16 = 30;
 /// Gas of SLOAD between EIP-150 and Istanbul.
 const SLOAD_GAS: u64 = 200;
 /// Gas of an SSTORE that sets a slot that was zero.
@@ -182,6 +185,7 @@ fn instructions<DB: Database>(
     spec_id: SpecId,
 ) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
+    table.insert_instruction(opcode::KECCAK256, Instruction::new(keccak256), KECCAK256_GAS);
     match rules {
         BlockRules::Moac {
             fuxi,
@@ -237,6 +241,38 @@ fn sstore_eip1283<IT: InterpreterTypes, H: Host + ?Sized>(
         context.interpreter.gas.record_refund(refund);
         Ok(())
     })
+}
+
+/// KECCAK256 as revm's, with the vector instructions of the processor.
+fn keccak256<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let Some(([offset], top)) = interpreter.stack.popn_top() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    let length = usize::try_from(*top).map_err(|_| InstructionResult::InvalidOperandOOG)?;
+    let gas = host.gas_params().keccak256_cost(length);
+    if !interpreter.gas.record_regular_cost(gas) {
+        return Err(InstructionResult::OutOfGas);
+    }
+    let hash = if length == 0 {
+        EMPTY_CODE_HASH
+    } else {
+        let offset = usize::try_from(offset).map_err(|_| InstructionResult::InvalidOperandOOG)?;
+        resize_memory(
+            &mut interpreter.gas,
+            &mut interpreter.memory,
+            host.gas_params(),
+            offset,
+            length,
+        )?;
+        B256::from(keccak256_long(
+            interpreter.memory.slice_len(offset, length).as_ref(),
+        ))
+    };
+    *top = hash.into();
+    Ok(())
 }
 
 fn chain_id<IT: InterpreterTypes, H: Host + ?Sized>(

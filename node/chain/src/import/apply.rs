@@ -9,9 +9,13 @@ use super::block::CheckedBlock;
 use super::state_session::StateSession;
 use super::{ImportError, Importer};
 use crate::evm::execute::{Executed, Executor};
+use crate::parallel::in_two_threads;
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, HeadState, StateUpdate};
 use crate::trie::ordered_root;
+
+/// With fewer receipts a thread costs more than their root.
+const RECEIPTS_FOR_A_THREAD: usize = 32;
 
 /// How long the execution of a block took.
 #[derive(Clone, Copy)]
@@ -25,6 +29,7 @@ pub(super) struct ExecutionTimes {
 /// The result of executing a block.
 struct ExecutedBlock {
     outcome: Executed,
+    receipts_root: B256,
     /// The block's changes of the state, with the state root.
     update: StateUpdate,
     times: ExecutionTimes,
@@ -48,12 +53,14 @@ impl Importer {
     ) -> Result<ExecutionTimes, ImportError> {
         let state = session.begin_block(parent, &block.record.header.parent_hash);
         let source = session.source(tables);
+        let executed = execute_block(&self.spec, &source, state, parent, block)?;
+        compare_with_header(&block.record.header, &executed)?;
         let ExecutedBlock {
             outcome,
             update,
             times,
-        } = execute_block(&self.spec, &source, state, parent, block)?;
-        compare_with_header(&self.spec, &block.record.header, &outcome, update.root)?;
+            ..
+        } = executed;
         block.record.executed = true;
         write_head_block(tables, session, block, &outcome, update)?;
         Ok(times)
@@ -95,35 +102,43 @@ fn execute_block(
     }
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();
-    let update = state.update()?;
+    // The two roots do not depend on each other.
+    let own = || state.update();
+    let (update, receipts_root) = if outcome.receipts.len() < RECEIPTS_FOR_A_THREAD {
+        (own()?, receipts_root(spec, &outcome))
+    } else {
+        let (update, root) = in_two_threads(own, || receipts_root(spec, &outcome));
+        (update?, root)
+    };
     let times = ExecutionTimes {
         execute,
         roots: started.elapsed() - execute,
     };
     Ok(ExecutedBlock {
         outcome,
+        receipts_root,
         update,
         times,
     })
 }
 
 /// Compares the result of the execution with everything that the header says about it.
-fn compare_with_header(
-    spec: &ChainSpec,
-    header: &Header,
-    outcome: &Executed,
-    state_root: B256,
-) -> Result<(), ImportError> {
+fn compare_with_header(header: &Header, executed: &ExecutedBlock) -> Result<(), ImportError> {
+    let ExecutedBlock {
+        outcome,
+        receipts_root,
+        update,
+        ..
+    } = executed;
     if outcome.gas_used != header.gas_used {
         return Err(ImportError::GasUsed {
             got: outcome.gas_used,
             expected: header.gas_used,
         });
     }
-    let got = receipts_root(spec, outcome);
-    if got != header.receipts_root {
+    if *receipts_root != header.receipts_root {
         return Err(ImportError::ReceiptsRoot {
-            got,
+            got: *receipts_root,
             expected: header.receipts_root,
         });
     }
@@ -134,9 +149,9 @@ fn compare_with_header(
             expected_bits: bits(&header.logs_bloom),
         });
     }
-    if state_root != header.state_root {
+    if update.root != header.state_root {
         return Err(ImportError::StateRoot {
-            got: state_root,
+            got: update.root,
             expected: header.state_root,
         });
     }

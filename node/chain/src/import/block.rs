@@ -96,17 +96,25 @@ impl CheckedBlock {
     }
 }
 
-/// The head block, as the open tables have it.
+/// The head block, as a snapshot or the open tables have it.
 pub(super) struct CurrentHead {
     pub(super) hash: B256,
     pub(super) record: HeaderRecord,
 }
 
 impl CurrentHead {
-    pub(super) fn read(tables: &Tables<'_>) -> Result<Self, StoreError> {
-        let (number, hash) = required_row(tables.head()?, TableId::Meta, meta_key::HEAD)?;
-        let record = read_header(tables, number, &hash)?;
+    pub(super) fn read(source: &impl BlockReads) -> Result<Self, StoreError> {
+        let (number, hash) = required_row(source.head()?, TableId::Meta, meta_key::HEAD)?;
+        let record = read_header(source, number, &hash)?;
         Ok(Self { hash, record })
+    }
+
+    /// Number and hash.
+    pub(super) const fn id(&self) -> BlockId {
+        BlockId {
+            number: self.record.header.number,
+            hash: self.hash,
+        }
     }
 }
 

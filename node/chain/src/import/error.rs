@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use primitives::B256;
+use primitives::{B256, U256};
 use store::StoreError;
 
 use super::BlockId;
@@ -61,6 +61,30 @@ pub enum ImportError {
         hash: B256,
         error: Box<Self>,
     },
+    /// A header of a run of headers is refused.
+    #[error("header {number} ({hash}): {error}")]
+    OfHeader {
+        number: u64,
+        hash: B256,
+        error: Box<Self>,
+    },
+    /// A header of a run does not build on the one before.
+    #[error("parent hash: got {got}, expected {expected}, the header before")]
+    ParentHash { got: B256, expected: B256 },
+    /// There is no space for these headers without bodies.
+    #[error("headers without bodies: got {got}, expected at most {max}")]
+    TooManyHeaders { got: usize, max: usize },
+    /// The block would be a side block too far below the head.
+    #[error("number of a side block: got {got}, expected at least {lowest}")]
+    SideBlockAge { got: u64, lowest: u64 },
+    /// There is no space for the side block, because all others have more total difficulty.
+    #[error(
+        "{max} side blocks are stored; got total difficulty {got}, expected more than the least of theirs"
+    )]
+    TooManySideBlocks { got: U256, max: usize },
+    /// The block's branch is the heavier one, but leaves the chain too far below the head.
+    #[error("depth of the reorganization: got {got} blocks, expected at most {max}")]
+    ReorgDepth { got: u64, max: u64 },
     /// The block follows rules that this program does not have.
     #[error("the rules of `{rules}` begin at this block, and this program does not have them")]
     UnsupportedRules {
@@ -92,7 +116,7 @@ impl ImportError {
                 error: TransactionError::State(StateError(error)),
                 ..
             } => Some(error),
-            Self::Branch { error, .. } => error.store_error(),
+            Self::Branch { error, .. } | Self::OfHeader { error, .. } => error.store_error(),
             _ => None,
         }
     }
@@ -107,7 +131,7 @@ impl ImportError {
                 error: TransactionError::State(StateError(error)),
                 ..
             } => Some(error),
-            Self::Branch { error, .. } => error.into_store_error(),
+            Self::Branch { error, .. } | Self::OfHeader { error, .. } => error.into_store_error(),
             _ => None,
         }
     }
@@ -118,6 +142,27 @@ impl ImportError {
             number: id.number,
             hash: id.hash,
             error: Box::new(self),
+        }
+    }
+
+    /// The same error, about the header `id` of a run of headers.
+    pub(super) fn of_header(self, id: &BlockId) -> Self {
+        Self::OfHeader {
+            number: id.number,
+            hash: id.hash,
+            error: Box::new(self),
+        }
+    }
+
+    /// Whether the error shows that the block with this header is invalid for good, or an earlier
+    /// block of its branch: whatever body comes with the header.
+    pub(super) fn proves_invalid(&self) -> bool {
+        match self {
+            Self::Branch { error, .. } => error.proves_invalid(),
+            // Another body may be the header's.
+            Self::Body(BodyError::TransactionsRoot { .. } | BodyError::UnclesHash { .. }) => false,
+            Self::Body(_) => self.is_invalid_block(),
+            other => other.is_execution_failure(),
         }
     }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use primitives::B256;
 
 /// The most blocks that are remembered. The oldest are forgotten first.
-const FAILED_EXECUTIONS_MAX: usize = 1024;
+pub(super) const FAILED_EXECUTIONS_MAX: usize = 1024;
 
 /// Hashes of blocks whose execution has failed, each with the reason. It lives as long as the
 /// process. Clones share it.

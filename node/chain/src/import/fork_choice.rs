@@ -1,128 +1,143 @@
-//! Head or side block: where a checked block goes.
+//! Head or side block: where a checked block goes, and which side blocks are kept.
 //!
 //! The chain with the most total difficulty is the canonical one. At equal total difficulty the
 //! block that was seen first stays the head.
 //!
 //! A side block is stored as it came. It is executed when its branch becomes the heavier one, and
 //! never if that does not happen. So a branch costs the writer no execution before it has shown
-//! more work than the head. If a block of the branch turns out invalid then, the head stays.
+//! more work than the head. How the branch becomes canonical is in [`super::reorg`].
+//!
+//! Side blocks are bounded in number and age ([`ForkLimits`](super::ForkLimits)). Ends of branches
+//! with the least total difficulty go first; the headers that build on a side block count for it.
+//! So a branch of little work, wherever it leaves the chain, pushes out nothing that is near to
+//! being the heaviest. The blocks of the best header chain have shown more work than the head. They
+//! do not count and are not removed, so that a branch of any length can be fetched.
 
-use primitives::B256;
-use store::{BlockReads, HorizonReads, StoreError, TableId, Tables};
+use std::collections::HashSet;
 
-use super::block::{CheckedBlock, CurrentHead, read_header, required_row};
-use super::state_session::{CachedHeadState, StateSession};
+use primitives::{B256, U256};
+use store::{BlockReads, HeaderReads, StoreError, TableId, Tables};
+
+use super::block::{CheckedBlock, CurrentHead};
+use super::fork_tree::ForkTree;
+use super::header_chain::{best_header_follows, best_header_id};
+use super::limits::{OLD_BRANCHES_INTERVAL, OLD_BRANCHES_PART};
 use super::{BlockId, ImportError, Imported, Importer};
-use crate::state::StateNotKept;
-
-/// The way from the canonical chain to a block. It has no blocks of its own if the block is
-/// canonical.
-pub(super) struct BranchFromChain {
-    /// Number of the canonical block that the branch builds on.
-    pub(super) ancestor: u64,
-    /// Blocks of the branch, highest first. Empty if the branch is a canonical block itself.
-    pub(super) blocks: Vec<BlockId>,
-}
-
-/// Where a write transaction has put a block.
-enum Placement {
-    /// The block is the head of the transaction.
-    NewHead {
-        reverted: Vec<BlockId>,
-        applied: Vec<BlockId>,
-        /// The state after the block, for the cache.
-        state: Option<CachedHeadState>,
-    },
-    /// The block is stored as a side block and was not executed.
-    Side,
-}
 
 impl Importer {
     /// Writes a checked block, as the new head if its chain is the heaviest, as a side block
     /// otherwise, and commits it.
-    pub(super) fn write_and_commit(&self, mut block: CheckedBlock) -> Result<Imported, ImportError> {
+    pub(super) fn write_and_commit(&self, block: CheckedBlock) -> Result<Imported, ImportError> {
+        let head = CurrentHead::read(&*self.store.snapshot()?)?;
+        if block.record.total_difficulty > head.record.total_difficulty {
+            return self.become_head(block, head);
+        }
         let hash = block.hash;
         let batch = self.store.batch()?;
-        let placement = batch
-            .write(|tables| self.place(tables, &mut block))
-            .inspect_err(|error| self.remember_failed_execution(&hash, error))?;
-        self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
-        match placement {
-            Placement::NewHead {
-                reverted,
-                applied,
-                state,
-            } => {
-                self.head_state.put(state);
-                Ok(Imported::Head { reverted, applied })
+        match batch.write(|tables| self.write_side_block(tables, &block))? {
+            None => {
+                self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
+                Ok(Imported::Side)
             }
-            Placement::Side => Ok(Imported::Side),
+            // What was removed beside the block stays removed.
+            Some(refused) => {
+                batch.commit()?;
+                tracing::debug!(%hash, error = %refused, "a side block is not kept");
+                Err(refused)
+            }
         }
     }
 
-    /// Writes the rows of a checked block. If its chain is the heavier one, its branch is executed
-    /// and becomes the canonical chain.
-    fn place(&self, tables: &mut Tables<'_>, block: &mut CheckedBlock) -> Result<Placement, ImportError> {
-        let head = CurrentHead::read(tables)?;
-        let parent_hash = block.record.header.parent_hash;
-        if block.record.total_difficulty <= head.record.total_difficulty {
-            tables.put_block(&block.hash, &block.record, &block.body)?;
-            return Ok(Placement::Side);
+    /// Refuses a block that would be a side block too far below the head.
+    pub(super) fn check_age(
+        &self,
+        source: &impl HeaderReads,
+        id: &BlockId,
+        total_difficulty: U256,
+    ) -> Result<(), ImportError> {
+        let head = CurrentHead::read(source)?.record;
+        let lowest = head.header.number.saturating_sub(self.limits.side_block_age_max);
+        if id.number >= lowest
+            || total_difficulty > head.total_difficulty
+            || source.best_hash_beside_chain(id.number)? == Some(id.hash)
+        {
+            return Ok(());
         }
-        let branch = find_branch(tables, &parent_hash)?;
-        self.refuse_invalid_branch(&branch)?;
-        let horizon = tables.state_horizon()?.block;
-        if branch.ancestor < horizon {
-            return Err(ImportError::StateNotKept(StateNotKept {
-                got: branch.ancestor,
-                expected: horizon,
-            }));
-        }
-        // The cached state is the head's, so it is of use to a child of the head only.
-        let cached = (parent_hash == head.hash)
-            .then(|| self.head_state.take())
-            .flatten();
-        let mut session = StateSession::saving_each_block(cached);
-        let reorg = self.make_parent_head(tables, &mut session, head.record.header, &branch)?;
-        self.apply_block(tables, &mut session, &reorg.head, block)?;
-        if reorg.reverted.is_empty() {
-            // After a reorganization the readers of the blocks that were taken back come first.
-            self.upkeep(tables, 1)?;
-        }
-        let mut applied = reorg.applied;
-        applied.push(block.id());
-        Ok(Placement::NewHead {
-            reverted: reorg.reverted,
-            applied,
-            state: session.into_cached(),
+        Err(ImportError::SideBlockAge {
+            got: id.number,
+            lowest,
         })
     }
 
-    /// Refuses a block whose branch has a block that is known to be invalid.
-    fn refuse_invalid_branch(&self, branch: &BranchFromChain) -> Result<(), ImportError> {
-        for id in &branch.blocks {
-            self.refuse_known_invalid(&id.hash)
-                .map_err(|error| error.in_branch(id))?;
+    /// Writes a side block. If there are too many, removes the weakest. Returns an error if the
+    /// block is among them.
+    fn write_side_block(
+        &self,
+        tables: &mut Tables<'_>,
+        block: &CheckedBlock,
+    ) -> Result<Option<ImportError>, StoreError> {
+        tables.put_side_block(&block.hash, &block.record, &block.body)?;
+        let max = self.limits.side_blocks_max;
+        if tables.rows(TableId::SideBlockList)? <= max as u64 {
+            return Ok(None);
+        }
+        let mut tree = ForkTree::read(tables)?;
+        let keep = tree.path(&best_header_id(tables)?.hash);
+        let kept = keep.iter().filter_map(|hash| tree.get(hash));
+        let kept = kept.filter(|node| node.has_body).count();
+        let counted = tree.count(true) - kept;
+        if counted <= max {
+            return Ok(None);
+        }
+        let weights = tree.weights_with_headers();
+        let weakest = tree.weakest(
+            true,
+            counted - (max - max / 8),
+            &keep,
+            |hash, _| weights[hash],
+            |_| true,
+        );
+        tree.remove(tables, &weakest)?;
+        tracing::warn!(removed = weakest.len(), max, "side blocks were removed");
+        let is_removed = weakest.contains(&block.hash);
+        Ok(is_removed.then(|| ImportError::TooManySideBlocks {
+            got: block.record.total_difficulty,
+            max,
+        }))
+    }
+
+    /// What every transaction does that has moved the head, from block `from`: the best header
+    /// chain follows, and now and then old branches are removed.
+    pub(super) fn head_moved(&self, tables: &mut Tables<'_>, from: u64) -> Result<(), StoreError> {
+        best_header_follows(tables)?;
+        let to = tables.head()?.map_or(0, |(number, _)| number);
+        if to / OLD_BRANCHES_INTERVAL > from / OLD_BRANCHES_INTERVAL {
+            self.remove_old_branches(tables, to)?;
         }
         Ok(())
     }
-}
 
-/// Finds the branch that ends in the block `tip`.
-fn find_branch(tables: &Tables<'_>, tip: &B256) -> Result<BranchFromChain, StoreError> {
-    let mut blocks = Vec::new();
-    let mut hash = *tip;
-    loop {
-        let row = tables.block_number(&hash)?;
-        let number = required_row(row, TableId::HashToNumber, hash.as_slice())?;
-        if tables.canonical_hash(number)? == Some(hash) {
-            return Ok(BranchFromChain {
-                ancestor: number,
-                blocks,
-            });
+    /// Removes branches that end too far below the head: side blocks and bare headers.
+    fn remove_old_branches(&self, tables: &mut Tables<'_>, head: u64) -> Result<(), StoreError> {
+        let lowest = head.saturating_sub(self.limits.side_block_age_max);
+        if lowest == 0 || tables.rows(TableId::SideBlockList)? + tables.rows(TableId::HashToBareHeader)? == 0
+        {
+            return Ok(());
         }
-        // The walk ends: each header is compared with its hash, so the numbers fall.
-        blocks.push(BlockId { number, hash });
-        hash = read_header(tables, number, &hash)?.header.parent_hash;
+        let mut tree = ForkTree::read(tables)?;
+        let keep: HashSet<B256> = tree.path(&best_header_id(tables)?.hash);
+        let mut removed = 0;
+        // Headers first, so that side blocks without them are the ends of their branches.
+        for has_body in [false, true] {
+            let most = OLD_BRANCHES_PART - removed;
+            let weight = |_: &B256, _: &_| U256::ZERO;
+            let old = tree.weakest(has_body, most, &keep, weight, |node| node.number < lowest);
+            removed = (removed + old.len()).min(OLD_BRANCHES_PART);
+            tree.remove(tables, &old)?;
+        }
+        if removed > 0 {
+            tracing::debug!(removed, lowest, "old side blocks and headers were removed");
+        }
+        Ok(())
     }
 }

@@ -10,13 +10,13 @@
 //! | 2. the header follows the rules, given its parent | `check_header` | [`crate::rules`] |
 //! | 3. the proof-of-work seal is right | `check_seal` | [`crate::rules::seal`] |
 //! | 4. body and header agree; the senders are known | `check_body` | [`crate::rules::body`] |
-//! | 5. the block's place is found | `place` | `fork_choice` |
-//! | 5. its parent becomes the head of a transaction | `make_parent_head` | `reorg` |
+//! | 5. head or side block | `write_and_commit` | `fork_choice` |
+//! | 5. its parent becomes the head of a transaction | `run_parts` | `reorg` |
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
 //! | 8. old blocks move into their file, old states go | `upkeep` | `upkeep` |
-//! | 9. the transaction is committed | `write_and_commit`, `attempt_run` | `fork_choice`, `run` |
+//! | 9. the transaction is committed | `run_parts`, `attempt_run` | `reorg`, `run` |
 //!
 //! Two callers take these steps:
 //!
@@ -32,12 +32,18 @@
 //! the head is written in one write transaction. Of a side block only header and body are written:
 //! it is executed, and its other rows follow, when its branch becomes the canonical chain. If a
 //! step fails, the transaction is dropped, so nothing of it is stored.
+//!
+//! Headers may come before their blocks: see [`Importer::import_headers`] (module `header_chain`).
+//! What is kept beside the canonical chain is bounded by [`ForkLimits`].
 
 mod apply;
 mod block;
 mod error;
 pub(crate) mod failed_executions;
 mod fork_choice;
+mod fork_tree;
+mod header_chain;
+pub mod limits;
 mod linked_blocks;
 mod reorg;
 mod run;
@@ -49,20 +55,24 @@ mod validate;
 pub(crate) use apply::receipts_root;
 pub use block::PreparedBlock;
 pub use error::ImportError;
+pub(crate) use header_chain::best_header_id;
+pub use header_chain::{CheckedHeaders, ImportedHeaders};
+pub use limits::ForkLimits;
 pub use run::RunCost;
 pub use upkeep::{OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;
 
-use primitives::{B256, Block};
-use store::{BlockReads, HeaderRecord, Snapshot, Store, StoreError, WriteBatch};
+use primitives::{B256, Block, Header};
+use store::{BlockReads, HeaderReads, HeaderRecord, Snapshot, Store, StoreError, Tables, WriteBatch};
 
 use crate::rules::body::check_body;
 use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
-use failed_executions::FailedExecutionCache;
+use failed_executions::{FAILED_EXECUTIONS_MAX, FailedExecutionCache};
 use linked_blocks::follows;
+use reorg::ReaderHold;
 use state_session::HeadStateCache;
 
 /// Number and hash of a block.
@@ -79,6 +89,9 @@ pub struct BlockId {
 pub enum Imported {
     /// The block was in the store already. Nothing changed.
     Known,
+    /// The block is a little ahead of the clock. It is imported when its time has come. Only a
+    /// running chain keeps such blocks.
+    Later,
     /// The block is stored as a side block, without being executed. The head did not change.
     Side,
     /// The block is the new head.
@@ -100,6 +113,8 @@ pub struct Importer {
     seals: SealCheck,
     failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
+    reader_hold: ReaderHold,
+    limits: Arc<ForkLimits>,
     old_blocks: OldBlocks,
     states: StateRetention,
 }
@@ -113,9 +128,23 @@ impl Importer {
             seals,
             failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
+            reader_hold: ReaderHold::default(),
+            limits: Arc::default(),
             old_blocks: OldBlocks::default(),
             states: StateRetention::default(),
         }
+    }
+
+    /// The same importer with other limits of what is kept beside the canonical chain.
+    #[must_use]
+    pub fn with_limits(self, limits: ForkLimits) -> Self {
+        let limits = Arc::new(limits);
+        Self { limits, ..self }
+    }
+
+    /// The snapshot that readers use while a reorganization is done in parts.
+    pub(crate) const fn reader_hold(&self) -> &ReaderHold {
+        &self.reader_hold
     }
 
     /// The store that blocks are imported into.
@@ -138,22 +167,68 @@ impl Importer {
     /// [`ImportError`] if the block is refused. After a store error the block may be stored all the
     /// same; the next snapshot shows it.
     pub fn import(&self, block: &Block, now: Option<u64>) -> Result<Imported, ImportError> {
-        let candidate = CandidateBlock::unchecked(block);
-        let view = self.store.snapshot()?;
+        self.finish_open_reorganization()?;
+        let mut candidate = CandidateBlock::unchecked(block);
         self.refuse_known_invalid(&candidate.hash)?;
+        let view = self.store.snapshot()?;
         if view.block_number(&candidate.hash)?.is_some() {
             return Ok(Imported::Known);
         }
-        let parent = read_parent(&view, block)?;
+        let header = &block.header;
         let parent_id = BlockId {
-            number: parent.header.number,
-            hash: block.header.parent_hash,
+            number: header.number.saturating_sub(1),
+            hash: header.parent_hash,
         };
         self.refuse_known_invalid(&parent_id.hash)
             .map_err(|error| error.in_branch(&parent_id))?;
-        let checked = self.check_block(&view, &parent, &candidate, now)?;
+        let parent = read_parent(&view, block)?;
+        self.check_header_rules(header, &parent.header, now)?;
+        let id = BlockId {
+            number: header.number,
+            hash: candidate.hash,
+        };
+        self.check_age(
+            &*view,
+            &id,
+            parent.total_difficulty.saturating_add(header.difficulty),
+        )?;
+        candidate.seal_is_right = view.bare_header(&id.hash)?.is_some();
+        let checked = self.check_seal_and_body(&view, &parent, &candidate);
         drop(view);
-        self.write_and_commit(checked)
+        match checked {
+            Ok(checked) => self.write_and_commit(checked),
+            Err(error) if error.proves_invalid() => {
+                self.discard_invalid(&id.hash, &error, |_| Ok(()))?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks a block that is ahead of the clock as far as its header tells: parent, rules, seal.
+    /// Returns whether the block is stored already.
+    ///
+    /// `waiting` is the header of the parent, if the parent is not stored because it waits for its
+    /// time, too. `latest` is the latest allowed timestamp, in unix seconds.
+    pub(crate) fn check_early(
+        &self,
+        block: &Block,
+        waiting: Option<&Header>,
+        latest: u64,
+    ) -> Result<bool, ImportError> {
+        let (hash, header) = (block.hash(), &block.header);
+        self.refuse_known_invalid(&hash)?;
+        let view = self.store.snapshot()?;
+        if view.block_number(&hash)?.is_some() {
+            return Ok(true);
+        }
+        let parent = match waiting {
+            Some(parent) => parent.clone(),
+            None => read_parent(&view, block)?.header,
+        };
+        self.check_header_rules(header, &parent, Some(latest))?;
+        self.seals.check_seal(&self.spec, header)?;
+        Ok(false)
     }
 
     /// Checks the parts of a block that do not depend on its parent: the seal and, if the block
@@ -169,9 +244,10 @@ impl Importer {
     pub fn prepare(&self, view: &impl BlockReads, block: Block, parent: Option<u64>) -> PreparedBlock {
         let hash = block.hash();
         let parent = parent.or_else(|| view.block_number(&block.header.parent_hash).ok().flatten());
+        let is_known = || view.bare_header(&hash).is_ok_and(|header| header.is_some());
         let seal_is_right = follows(&block.header, parent) && {
             self.seals.prepare_ahead(&self.spec, block.header.number);
-            self.seals.check_seal(&self.spec, &block.header).is_ok()
+            is_known() || self.seals.check_seal(&self.spec, &block.header).is_ok()
         };
         let senders = (seal_is_right && block.uncles.is_empty())
             .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
@@ -192,14 +268,31 @@ impl Importer {
         }
     }
 
-    /// Remembers the block that execution has shown to be invalid: the block `hash`, or the
-    /// earlier block of its branch that `error` names.
-    fn remember_failed_execution(&self, hash: &B256, error: &ImportError) {
-        match error {
-            ImportError::Branch { hash, error, .. } => self.remember_failed_execution(hash, error),
-            error if error.is_execution_failure() => self.failed_executions.insert(*hash, &error.to_string()),
-            _ => {}
+    /// Remembers that the block `hash` is invalid, and removes it and everything that builds on it:
+    /// side blocks and headers without bodies. `write` writes further rows of the same transaction.
+    fn discard_invalid(
+        &self,
+        hash: &B256,
+        error: &ImportError,
+        write: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let reason = match error {
+            ImportError::Branch { error, .. } => error.to_string(),
+            error => error.to_string(),
+        };
+        let batch = self.store.batch()?;
+        let removed = batch.write(|tables| {
+            write(tables)?;
+            self.discard(tables, hash)
+        })?;
+        // The block itself is remembered last, and so the longest.
+        let above = format!("it builds on block {hash}: {reason}");
+        let removed = removed.iter().take(FAILED_EXECUTIONS_MAX - 1);
+        for child in removed.rev().filter(|child| *child != hash) {
+            self.failed_executions.insert(*child, &above);
         }
+        self.failed_executions.insert(*hash, &reason);
+        self.commit(batch, |view| Ok(view.known_header(hash)?.is_none()))
     }
 
     /// Commits a write transaction. A commit can report an error although its last write reached

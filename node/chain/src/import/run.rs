@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{StoreError, Tables};
+use store::{BlockReads, StoreError, Tables};
 
 use super::block::{CandidateBlock, CurrentHead};
 use super::state_session::StateSession;
@@ -74,6 +74,8 @@ impl Importer {
         now: Option<u64>,
         next: &mut dyn FnMut() -> Option<Arc<PreparedBlock>>,
     ) -> Result<(usize, RunCost), StoreError> {
+        self.finish_open_reorganization()
+            .or_else(|error| error.into_store_error().map_or(Ok(false), Err))?;
         let mut attempt = self.attempt_run(now, next)?;
         // Each attempt has at least one block less than the one before, so this ends.
         loop {
@@ -94,6 +96,7 @@ impl Importer {
         let last_commit = self.store.snapshot()?;
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
+            let from = tables.head()?.map_or(0, |(number, _)| number);
             while (valid.is_empty() || has_memory(tables, &session))
                 && let Some(prepared) = next()
             {
@@ -110,6 +113,7 @@ impl Importer {
             cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
             if !session.is_poisoned() {
+                self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
                 self.upkeep(tables, valid.len() as u64)?;
             }
@@ -151,7 +155,8 @@ impl Importer {
             return Ok(RunStep::Ended);
         }
         let applied = self.refuse_known_invalid(&candidate.hash).and_then(|()| {
-            let mut block = self.check_block(&*tables, &head.record, candidate, now)?;
+            self.check_header_rules(header, &head.record.header, now)?;
+            let mut block = self.check_seal_and_body(&*tables, &head.record, candidate)?;
             self.apply_block(tables, session, &head.record.header, &mut block)
         });
         match applied.map_err(ImportError::into_store_error) {

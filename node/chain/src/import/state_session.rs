@@ -177,6 +177,10 @@ impl SessionSource<'_, '_> {
 }
 
 impl Source for SessionSource<'_, '_> {
+    fn state_snapshot(&self) -> Option<&Snapshot> {
+        self.committed
+    }
+
     fn with<R>(
         &self,
         table: TableId,

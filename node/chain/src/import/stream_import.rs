@@ -281,7 +281,7 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
         let header = &prepared.block.header;
         match self.importer.import(&prepared.block, Some(unix_now().as_secs())) {
             Ok(Imported::Known) => self.progress.known += 1,
-            Ok(Imported::Side | Imported::Head { .. }) => self.count(prepared),
+            Ok(Imported::Side | Imported::Head { .. } | Imported::Later) => self.count(prepared),
             Err(error) => {
                 return Err(StreamImportError::Refused {
                     number: header.number,

@@ -2,6 +2,7 @@
 //!
 //! The rules themselves are in [`crate::rules`].
 
+use primitives::Header;
 use store::{BlockBody, BlockReads, HeaderRecord};
 
 use super::block::{CandidateBlock, CheckedBlock};
@@ -10,21 +11,29 @@ use crate::rules::body::check_body;
 use crate::rules::check_header;
 
 impl Importer {
-    /// Checks the header, the seal and the body of a block, except for the parts that were
-    /// checked already.
+    /// Checks that a header follows the rules, given its parent. `latest` is the latest allowed
+    /// timestamp in unix seconds.
+    pub(super) fn check_header_rules(
+        &self,
+        header: &Header,
+        parent: &Header,
+        latest: Option<u64>,
+    ) -> Result<(), ImportError> {
+        self.check_rules_are_supported(parent.number.saturating_add(1))?;
+        Ok(check_header(&self.spec, header, parent, latest)?)
+    }
+
+    /// Checks the seal and the body of a block whose header follows the rules, except for the parts
+    /// that were checked already.
     ///
-    /// `parent` is the block's parent. `source` has the block's ancestors. `now` is the clock in
-    /// unix seconds.
-    pub(super) fn check_block(
+    /// `parent` is the block's parent. `source` has the block's ancestors.
+    pub(super) fn check_seal_and_body(
         &self,
         source: &impl BlockReads,
         parent: &HeaderRecord,
         candidate: &CandidateBlock<'_>,
-        now: Option<u64>,
     ) -> Result<CheckedBlock, ImportError> {
         let block = candidate.block;
-        self.check_rules_are_supported(parent.header.number + 1)?;
-        check_header(&self.spec, &block.header, &parent.header, now)?;
         if !candidate.seal_is_right {
             self.seals.check_seal(&self.spec, &block.header)?;
         }

@@ -45,8 +45,8 @@ pub enum HeaderError {
     #[error("timestamp: got {got}, expected more than the parent's {parent}")]
     Timestamp { got: u64, parent: u64 },
     /// The timestamp is ahead of the clock.
-    #[error("timestamp: got {got}, expected at most {now}, the time now")]
-    Future { got: u64, now: u64 },
+    #[error("timestamp: got {got}, expected at most {latest}, by the clock")]
+    Future { got: u64, latest: u64 },
     /// The difficulty is not the one that the rules give.
     #[error("difficulty: got {got}, expected {expected}")]
     Difficulty { got: U256, expected: U256 },
@@ -86,8 +86,8 @@ pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
     target.max(low).min(high)
 }
 
-/// Checks a header against its parent. `now` is the time in unix seconds; with `None` the
-/// timestamp is not compared with the clock.
+/// Checks a header against its parent. `latest` is the latest allowed timestamp, in unix seconds;
+/// with `None` the timestamp is not compared with the clock.
 ///
 /// # Errors
 /// [`HeaderError`] for the first broken rule.
@@ -95,7 +95,7 @@ pub fn check_header(
     spec: &ChainSpec,
     header: &Header,
     parent: &Header,
-    now: Option<u64>,
+    latest: Option<u64>,
 ) -> Result<(), HeaderError> {
     let expected = parent.number + 1;
     if header.number != expected {
@@ -110,10 +110,10 @@ pub fn check_header(
             parent: parent.timestamp,
         });
     }
-    if let Some(now) = now.filter(|now| header.timestamp > *now) {
+    if let Some(latest) = latest.filter(|latest| header.timestamp > *latest) {
         return Err(HeaderError::Future {
             got: header.timestamp,
-            now,
+            latest,
         });
     }
     if header.extra_data.len() > EXTRA_DATA_BYTES_MAX {

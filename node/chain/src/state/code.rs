@@ -1,4 +1,5 @@
-//! Contract code in memory: what was read, within a bound, and what was created since the last save.
+//! Contract code in memory: what was read, within a bound, and what was created since the last
+//! save.
 //!
 //! This module knows codes and their hashes, but neither accounts nor the store.
 

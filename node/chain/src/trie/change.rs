@@ -31,7 +31,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
     }
 
     /// Reads the node at `path` from the source if it is not in memory yet.
-    fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
         if let NodeLink::Stored(hash) = link {
             let row = self.row(path);
             let corrupt = |reason: String| StoreError::corrupt(TableId::PathToTrieNode, &row, reason);

@@ -8,6 +8,7 @@
 //! what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
 
 mod change;
+mod halves;
 mod node;
 mod references;
 mod sorted;
@@ -20,7 +21,7 @@ pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
 pub(crate) use verify::verify_trie;
 
 use primitives::{B256, EMPTY_ROOT, keccak256};
-use store::{StateReads, StoreError};
+use store::{Snapshot, StateReads, StoreError};
 
 use change::KeyUpdate;
 use node::{NodeLink, NodeReference, nibbles};
@@ -32,11 +33,20 @@ pub trait NodeSource {
     /// # Errors
     /// [`StoreError`] when the store fails.
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The snapshot that nodes are read from, if it is one: several threads may read it.
+    fn shared(&self) -> Option<&Snapshot> {
+        None
+    }
 }
 
 impl<S: StateReads> NodeSource for S {
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.trie_node(path)
+    }
+
+    fn shared(&self) -> Option<&Snapshot> {
+        self.state_snapshot()
     }
 }
 
@@ -84,6 +94,8 @@ pub struct Trie {
     loaded: u64,
     /// Number of nodes read since [`Self::take_counts`].
     read: u64,
+    /// Number of nodes hashed together with a change, since [`Self::take_counts`].
+    hashed: u64,
 }
 
 impl Trie {
@@ -100,6 +112,7 @@ impl Trie {
             obsolete: Vec::new(),
             loaded: 0,
             read: 0,
+            hashed: 0,
         }
     }
 
@@ -207,9 +220,14 @@ impl Trie {
         };
     }
 
-    /// Takes the number of nodes added to memory and the number of nodes read since the last call.
-    fn take_counts(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.loaded), std::mem::take(&mut self.read))
+    /// Takes the numbers of nodes added to memory, read, and hashed together with a change, since
+    /// the last call.
+    fn take_counts(&mut self) -> (u64, u64, u64) {
+        (
+            std::mem::take(&mut self.loaded),
+            std::mem::take(&mut self.read),
+            std::mem::take(&mut self.hashed),
+        )
     }
 }
 

@@ -14,9 +14,15 @@ const HASHED_BYTES_MIN: usize = 32;
 
 /// Computes the missing references of these tries. Returns their number.
 pub(super) fn compute<'t>(tries: impl IntoIterator<Item = &'t Trie>) -> u64 {
+    compute_links(tries.into_iter().map(|trie| &trie.root))
+}
+
+/// Computes the missing references of these nodes and of the nodes below them. Returns their
+/// number.
+pub(super) fn compute_links<'t>(links: impl Iterator<Item = &'t NodeLink>) -> u64 {
     let mut levels = Vec::new();
-    for trie in tries {
-        collect_unreferenced(&trie.root, 0, &mut levels);
+    for link in links {
+        collect_unreferenced(link, 0, &mut levels);
     }
     let mut bytes = Vec::new();
     let mut computed = 0;

@@ -76,16 +76,18 @@ impl StateTrie {
             .into_iter()
             .map(|(slot, value)| (slot.to_be_bytes(), value))
             .unzip();
-        for (key, value) in sorted_by_hash(&keys, values) {
-            if value.is_zero() {
-                trie.remove(source, &key)?;
-            } else {
-                trie.insert(source, &key, &alloy_rlp::encode(value))?;
-            }
-        }
-        let (loaded, read) = trie.take_counts();
+        let entries: Vec<_> = sorted_by_hash(&keys, values)
+            .into_iter()
+            .map(|(key, value)| {
+                let value = (!value.is_zero()).then(|| alloy_rlp::encode(value));
+                (key, value.unwrap_or_default())
+            })
+            .collect();
+        trie.set_sorted(source, &entries)?;
+        let (loaded, read, hashed) = trie.take_counts();
         self.loaded_nodes += loaded;
         self.stats.read += read;
+        self.stats.hashed += hashed;
         self.unhashed.insert(owner);
         self.unsaved.insert(owner);
         Ok(())
@@ -124,15 +126,15 @@ impl StateTrie {
             .iter()
             .map(|(address, account)| (address, *account))
             .unzip();
-        for (key, account) in sorted_by_hash(&addresses, accounts) {
-            match account {
-                Some(account) => self.accounts.insert(source, &key, &encode_account(&account))?,
-                None => self.accounts.remove(source, &key)?,
-            }
-        }
-        let (loaded, read) = self.accounts.take_counts();
+        let entries: Vec<_> = sorted_by_hash(&addresses, accounts)
+            .into_iter()
+            .map(|(key, account)| (key, account.as_ref().map_or_else(Vec::new, encode_account)))
+            .collect();
+        self.accounts.set_sorted(source, &entries)?;
+        let (loaded, read, hashed) = self.accounts.take_counts();
         self.loaded_nodes += loaded;
         self.stats.read += read;
+        self.stats.hashed += hashed;
         Ok(())
     }
 

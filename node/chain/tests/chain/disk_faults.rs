@@ -207,6 +207,7 @@ fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
     let config = ChainConfig {
         spec: scene.maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xa1),
         extra_data: Default::default(),

@@ -31,6 +31,7 @@ fn open(maker: &Maker, store: Store) -> Chain {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Ethash(caches()),
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),

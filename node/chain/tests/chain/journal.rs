@@ -43,6 +43,7 @@ impl DataDirectory {
         let config = ChainConfig {
             spec: Arc::new(easy_spec()),
             seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
             pool: PoolConfig {
                 journal: Some(self.journal()),
                 ..pool

@@ -12,8 +12,10 @@ mod deep_reorg;
 #[path = "../../../store/tests/store/disk.rs"]
 mod disk;
 mod disk_faults;
+mod fork_limits;
 mod gas;
 mod handle;
+mod headers;
 mod import;
 mod journal;
 mod logs;

@@ -284,6 +284,7 @@ fn the_block_builder_adds_the_system_transaction() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),
@@ -447,6 +448,7 @@ fn the_pool_drops_transactions_when_the_chain_id_changes() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: MINER,
         extra_data: Default::default(),

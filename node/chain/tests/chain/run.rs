@@ -58,8 +58,8 @@ pub(crate) fn contract(code: &str) -> GenesisAccount {
 }
 
 impl Run {
-    /// `program` has the balance 5, and its slot 1 has the value 1. `callee` has neither. The opcodes
-    /// are those of the public network.
+    /// `program` has the balance 5, and its slot 1 has the value 1. `callee` has neither. The
+    /// opcodes are those of the public network.
     pub(crate) fn new(program: &str, callee: &str) -> Self {
         let mut spec = ChainSpec::dev();
         forks(&mut spec).create2_by_word = None;

@@ -87,6 +87,7 @@ fn pool_and_subscribers_follow() {
     let config = ChainConfig {
         spec: maker.spec.clone(),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: account(9),
         extra_data: Default::default(),

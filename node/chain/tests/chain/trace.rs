@@ -38,6 +38,7 @@ fn open_chain(system: &str) -> Chain {
     let config = ChainConfig {
         spec: Arc::new(spec),
         seals: SealCheck::Off,
+        forks: chain::import::ForkLimits::default(),
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Default::default(),

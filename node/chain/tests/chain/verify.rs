@@ -18,7 +18,7 @@ use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, stored_
 use crate::scenes::{self, create_slot_writer, write_slot};
 
 /// A store with rows in every table: codes, storage, a destroyed contract, an uncle, side blocks
-/// executed and not, a transaction of 9 fields, a notice.
+/// executed and not, a transaction of 9 fields, a notice, headers without bodies.
 fn scene() -> (Arc<ChainSpec>, Store) {
     let mut maker = Maker::new(ChainSpec::dev());
     // Without input: SELFDESTRUCT to the caller; with input: SSTORE(1, 7).
@@ -54,10 +54,21 @@ fn scene() -> (Arc<ChainSpec>, Store) {
     initialise(&store, &maker.spec, &SpecRecord::dev()).expect("block 0");
     let importer = Importer::new(store.clone(), maker.spec.clone(), SealCheck::Off);
     // Blocks 0 and 1 move into the blocks file.
-    let importer = importer.moving(OldBlocks { depth: 42, step: 1 });
-    for block in [vec![one, two, three], line, vec![side]].concat() {
-        importer.import(&block, None).expect("valid");
+    let importer = importer.moving(OldBlocks { depth: 41, step: 1 });
+    // A branch of three blocks and two headers. One of its blocks was executed.
+    let branch = maker.line(line[37].hash(), 5, 8);
+    let (lower, upper) = line.split_at(38);
+    let blocks = [&[one, two, three], lower, &branch[..1], upper, &[side]].concat();
+    for block in &blocks {
+        importer.import(block, None).expect("valid");
     }
+    let headers = branch[1..].iter().map(|block| block.header.clone());
+    let view = store.snapshot().expect("snapshot");
+    let headers = importer
+        .check_headers(&*view, headers.collect(), None)
+        .expect("valid");
+    importer.import_headers(&headers).expect("valid");
+    importer.import(&branch[1], None).expect("valid");
     (maker.spec, store)
 }
 
@@ -95,9 +106,10 @@ fn a_sound_store_has_no_faults() {
         assert_eq!(found, []);
         assert_eq!(
             (summary.blocks, summary.side_blocks, summary.transactions),
-            (44, 1, 9)
+            (44, 3, 9)
         );
         assert_eq!((summary.codes, summary.slots), (2, 1));
+        assert_eq!(summary.bare_headers, 3);
     }
     // Stores of older versions have no row with the spec.
     put(&store, TableId::Meta, meta_key::SPEC, None);
@@ -162,9 +174,10 @@ fn every_altered_or_missing_row_is_a_fault() {
     assert_eq!(check_faults(&spec, &store, true).1, []);
 }
 
-/// Whether the keys of a table begin with a block number.
+/// Whether the table has a row for each canonical block, and its keys begin with the number.
 fn is_by_block(table: TableId) -> bool {
-    table.info().key.starts_with("block number (8)")
+    let is_beside_chain = matches!(table, TableId::SideBlockList | TableId::BestNumberToHash);
+    table.info().key.starts_with("block number (8)") && !is_beside_chain
 }
 
 /// Whether this is the key of a trie node of the destroyed contract's storage.

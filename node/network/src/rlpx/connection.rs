@@ -14,9 +14,10 @@ use primitives::{B512, SecretKey};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::error::{RlpxError, SendError};
 use super::handshake::HandshakeForm;
 use super::hello::RlpxDisconnect;
-use super::session::{RlpxError, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, SendError, WRITE_TIMEOUT};
+use super::session::{RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, WRITE_TIMEOUT};
 use crate::entropy::Entropy;
 use crate::moment::SystemClock;
 
@@ -234,24 +235,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
             if let Some(event) = self.session.next_event(now, self.entropy)? {
                 return Poll::Ready(Ok(event));
             }
-            let is_written = match self.poll_write(context) {
-                Poll::Ready(written) => {
-                    written?;
-                    true
+            if let Poll::Ready(written) = self.poll_write(context) {
+                written?;
+            }
+            // Reading never waits for writing, see `UNANSWERED_PINGS_FROM`.
+            let mut bytes = [0; READ_BYTES];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            if let Poll::Ready(read) = Pin::new(&mut *self.stream).poll_read(context, &mut buffer) {
+                read?;
+                if buffer.filled().is_empty() {
+                    return Poll::Ready(Err(ConnectionError::SocketClosed));
                 }
-                Poll::Pending => false,
-            };
-            if is_written || !self.session.is_paused() {
-                let mut bytes = [0; READ_BYTES];
-                let mut buffer = ReadBuf::new(&mut bytes);
-                if let Poll::Ready(read) = Pin::new(&mut *self.stream).poll_read(context, &mut buffer) {
-                    read?;
-                    if buffer.filled().is_empty() {
-                        return Poll::Ready(Err(ConnectionError::SocketClosed));
-                    }
-                    self.session.receive(buffer.filled());
-                    continue;
-                }
+                self.session.receive(buffer.filled());
+                continue;
             }
             ready!(self.poll_timer(context, now))?;
         }

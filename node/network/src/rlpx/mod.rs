@@ -6,6 +6,7 @@
 mod capability;
 mod connection;
 mod ecies;
+mod error;
 mod frame;
 mod handshake;
 mod hello;
@@ -16,6 +17,7 @@ mod tests;
 pub use capability::{OfferedCapability, SharedCapability, shared_capabilities};
 pub use connection::{ConnectionError, InboundMessage, PeerConnection};
 pub use ecies::EciesError;
+pub use error::{RlpxError, SendError};
 pub use frame::FrameError;
 pub use handshake::{HANDSHAKE_BYTES_MAX, HandshakeError, HandshakeForm};
 pub use hello::{
@@ -23,7 +25,6 @@ pub use hello::{
     SNAPPY_VERSION,
 };
 pub use session::{
-    ETH_MESSAGE_BYTES_MAX, HANDSHAKE_TIMEOUT, MC_MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE,
-    PING_INTERVAL, READ_TIMEOUT, RlpxError, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, SendError,
-    WRITE_TIMEOUT,
+    ETH_MESSAGE_BYTES_MAX, HANDSHAKE_TIMEOUT, MC_MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX, PING_INTERVAL,
+    READ_TIMEOUT, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, UNANSWERED_PINGS_FROM, WRITE_TIMEOUT,
 };

@@ -9,11 +9,12 @@ use std::mem;
 use std::time::Duration;
 
 use primitives::rlp::RlpReader;
-use primitives::{B512, DecodeError, SecretKey};
+use primitives::{B512, SecretKey};
 
 use super::capability::{OfferedCapability, SharedCapability, shared_capabilities};
-use super::frame::{FRAME_BYTES_LIMIT, FrameCodec, FrameError, HEADER_BYTES, body_bytes};
-use super::handshake::{HandshakeError, HandshakeForm, Initiator, Recipient, SessionSecrets};
+use super::error::{RlpxError, SendError};
+use super::frame::{FRAME_BYTES_LIMIT, FrameCodec, HEADER_BYTES, body_bytes};
+use super::handshake::{HandshakeForm, Initiator, Recipient, SessionSecrets};
 use super::hello::{
     CAPABILITY_CODE_BASE, Capability, DISCONNECT_CODE, HELLO_BYTES_MAX, HELLO_CODE, Hello, PING_CODE,
     PONG_CODE, RlpxDisconnect, SNAPPY_VERSION,
@@ -30,12 +31,16 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// The most bytes that wait to be sent. A message that would exceed them is not taken.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
-/// While more bytes than this wait to be sent, nothing is read.
-pub const OUTPUT_BYTES_PAUSE: usize = 1 << 20;
+/// While more bytes than this wait to be sent, Pings are not answered. Reading goes on: if both
+/// sides stopped reading until they had sent, neither would ever go on.
+pub const UNANSWERED_PINGS_FROM: usize = 1 << 20;
 /// Largest message on Ethereum's networks.
 pub const ETH_MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest message on the public network.
 pub const MC_MESSAGE_BYTES_MAX: usize = 10 << 20;
+
+/// Memory for bytes to send that is kept between messages.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What this node says in its Hello, and what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,113 +83,6 @@ pub enum RlpxEvent {
         code: u64,
         /// The RLP after the code.
         payload: Vec<u8>,
-    },
-}
-
-/// Why a connection ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RlpxError {
-    /// The handshake failed.
-    #[error("handshake: {0}")]
-    Handshake(#[from] HandshakeError),
-    /// A frame is wrong.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The message code is not an integer.
-    #[error("message code: {0}")]
-    Code(DecodeError),
-    /// The first message is neither a Hello nor a Disconnect.
-    #[error("first message: got code {got}, expected Hello (0) or Disconnect (1)")]
-    NoHello {
-        /// The code.
-        got: u64,
-    },
-    /// The Hello has another form.
-    #[error("{0}")]
-    Hello(DecodeError),
-    /// The Hello has another id than the one that the handshake proved.
-    #[error("node id in Hello: got {got}, expected {expected}")]
-    UnexpectedIdentity {
-        /// The id in the Hello.
-        got: Box<B512>,
-        /// The proven id.
-        expected: Box<B512>,
-    },
-    /// The other side is this node.
-    #[error("the other side has this node's own key")]
-    SelfConnection,
-    /// No capability is shared.
-    #[error("no shared capability: got {got}, expected {expected}")]
-    NoSharedCapability {
-        /// What the other side offers.
-        got: String,
-        /// What this node offers.
-        expected: String,
-    },
-    /// A code beyond all capabilities.
-    #[error("message code: got {got}, expected one below {bound}")]
-    UnknownCode {
-        /// The code.
-        got: u64,
-        /// The first code that has no meaning.
-        bound: u64,
-    },
-    /// A message is too long.
-    #[error("message with code {code}: got {got} bytes, expected at most {bound}")]
-    MessageSize {
-        /// The code.
-        code: u64,
-        /// Its length after decompression.
-        got: usize,
-        /// The largest allowed length.
-        bound: usize,
-    },
-    /// A message cannot be decompressed.
-    #[error("message with code {code}: got other bytes, expected Snappy: {cause}")]
-    Compression {
-        /// The code.
-        code: u64,
-        /// Why.
-        cause: String,
-    },
-    /// Nothing came in time.
-    #[error("timeout: {0}")]
-    Timeout(&'static str),
-    /// The other side ended the connection.
-    #[error("the peer disconnects: {0}")]
-    Disconnected(RlpxDisconnect),
-    /// This side has ended the connection.
-    #[error("the connection is closed: {0}")]
-    Closed(RlpxDisconnect),
-}
-
-/// Why a message is not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// Too many bytes wait already.
-    #[error("got {got} bytes that wait to be sent, expected at most {OUTPUT_BYTES_MAX}")]
-    Backlog {
-        /// The bytes that would wait.
-        got: usize,
-    },
-    /// The message is too long.
-    #[error("message: got {got} bytes, expected at most {bound}")]
-    Size {
-        /// Its length.
-        got: usize,
-        /// The largest allowed length.
-        bound: usize,
-    },
-    /// The connection is not ready, or is closed.
-    #[error("the connection is not open")]
-    NotOpen,
-    /// The connection has no such capability or code.
-    #[error("got code {code} of capability {capability}, expected a shared one")]
-    UnknownCode {
-        /// The index of the capability.
-        capability: usize,
-        /// The code.
-        code: u64,
     },
 }
 
@@ -289,17 +187,12 @@ impl RlpxSession {
             self.output.clear();
             self.sent = 0;
             // The memory of a large message is not kept.
-            self.output.shrink_to(OUTPUT_BYTES_PAUSE);
-        } else if self.sent * 2 > self.output.len() && self.sent > OUTPUT_BYTES_PAUSE {
+            self.output.shrink_to(KEPT_BYTES);
+        } else if self.sent * 2 > self.output.len() && self.sent > KEPT_BYTES {
             // Moving the rest costs less than what was sent.
             self.output.drain(..self.sent);
             self.sent = 0;
         }
-    }
-
-    /// Whether so much waits to be sent that the caller should not read.
-    pub const fn is_paused(&self) -> bool {
-        self.output.len() - self.sent > OUTPUT_BYTES_PAUSE
     }
 
     /// The time at which [`Self::on_time`] must be called.
@@ -519,7 +412,9 @@ impl RlpxSession {
                     let read = plain.ok().filter(|_| is_compressed);
                     return Err(disconnected(read.as_ref().unwrap_or(&payload)));
                 }
-                PING_CODE => self.write(PONG_CODE, &[0xc0])?,
+                PING_CODE if self.output().len() <= UNANSWERED_PINGS_FROM => {
+                    self.write(PONG_CODE, &[0xc0])?
+                }
                 _ => {}
             }
             return Ok(None);
@@ -632,25 +527,4 @@ pub(super) fn decompress(code: u64, payload: &[u8], bound: usize) -> Result<Vec<
         return Err(RlpxError::MessageSize { code, got, bound });
     }
     snap::raw::Decoder::new().decompress_vec(payload).map_err(wrong)
-}
-
-impl RlpxError {
-    /// What the other side is told.
-    pub const fn reason(&self) -> RlpxDisconnect {
-        match self {
-            Self::Handshake(_)
-            | Self::Frame(_)
-            | Self::Code(_)
-            | Self::NoHello { .. }
-            | Self::Hello(_)
-            | Self::UnknownCode { .. }
-            | Self::MessageSize { .. }
-            | Self::Compression { .. } => RlpxDisconnect::ProtocolBreach,
-            Self::UnexpectedIdentity { .. } => RlpxDisconnect::UnexpectedIdentity,
-            Self::SelfConnection => RlpxDisconnect::SelfConnection,
-            Self::NoSharedCapability { .. } => RlpxDisconnect::Useless,
-            Self::Timeout(_) => RlpxDisconnect::Timeout,
-            Self::Disconnected(reason) | Self::Closed(reason) => *reason,
-        }
-    }
 }

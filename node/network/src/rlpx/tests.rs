@@ -210,7 +210,13 @@ fn what_is_sent_is_bounded() {
     let full = (0..1000).find_map(|_| pair.dialler.send(0, 0, &[1; 100_000]).err());
     assert!(matches!(full, Some(SendError::Backlog { .. })), "{full:?}");
     assert!(pair.dialler.output().len() <= OUTPUT_BYTES_MAX + 100_000);
-    assert!(pair.dialler.is_paused());
+    // A peer that pings and does not read makes nothing grow.
+    let before = pair.dialler.output().len();
+    pair.listener.on_time(PING_INTERVAL).expect("in time");
+    assert!(!pair.listener.output().is_empty(), "a Ping");
+    carry(&mut pair.listener, &mut pair.dialler);
+    assert_eq!(pair.dial(), Ok(None));
+    assert_eq!(pair.dialler.output().len(), before);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The wire protocol against the npm package `@ethereumjs/devp2p`, which was written by others:
-//! RLPx in both directions with every version, and discovery.
+//! `RLPx` in both directions with every version, and discovery.
 
 mod discovery;
 mod rlpx;

@@ -114,7 +114,7 @@ mod tests {
         let id: ScsId = ID.parse().expect("an id");
         let other: ScsId = ID.replace('1', "2").parse().expect("an id");
         let client = |text: &str| ClientAddress::from(text.parse::<IpAddr>().expect("an address"));
-        let clients = [client("10.0.0.1"), client("10.0.0.2")];
+        let clients = ["10.0.0.1", "10.0.0.2"].map(client);
         let check = |list: &AllowList, expected: [[bool; 4]; 2]| {
             let got = clients.map(|client| {
                 [

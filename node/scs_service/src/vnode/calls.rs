@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tonic::Status;
 
 use super::client_share::ClientShare;
-use super::host::{HostAccount, HostError, ScsSubmission};
+use super::host::{AcceptedTransaction, HostAccount, HostError};
 use super::server::ConnectionState;
 use super::service::ServiceState;
 use super::storage::{StorageAnswer, read_storage};
@@ -107,8 +107,8 @@ impl ServiceState {
     ) -> Result<ServiceReply, Status> {
         self.check_sender(&connection)?;
         let submit = move |state: &Self| match state.host.submit(&request.data)? {
-            ScsSubmission::Pooled => Ok(()),
-            ScsSubmission::ForChain(call) => {
+            AcceptedTransaction::Pooled => Ok(()),
+            AcceptedTransaction::ForChain(call) => {
                 let taken = state.take_call(call);
                 taken.map_err(|error| HostError::Refused(error.to_string()))?;
                 Ok(())

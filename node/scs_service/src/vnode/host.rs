@@ -111,7 +111,7 @@ pub struct DirectCall {
 
 /// What became of a transaction that an SCS has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScsSubmission {
+pub enum AcceptedTransaction {
     /// It is in the pool of the base chain.
     Pooled,
     /// It is for a MicroChain. The service takes it on.
@@ -179,7 +179,7 @@ pub trait ScsHost: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`HostError`] if the transaction is refused, with the text of the pool.
-    fn submit(&self, raw: &[u8]) -> Result<ScsSubmission, HostError>;
+    fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError>;
 
     /// Passes a broadcast of an SCS on to the peers of this node. `hash` is that of
     /// [`crate::message::message_hash`]: a peer gets a message once. Called on network threads: it

@@ -37,8 +37,8 @@ mod uploads;
 pub use allow::{AllowEntry, AllowList, BadAllowEntry};
 pub use filter::ScsRole;
 pub use host::{
-    BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, ScsSubmission,
+    AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
+    HostNotice, RoleAnswer, ScsHost,
 };
 pub use limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, ServiceLimits};
 pub use server::{ScsServer, ServerError};

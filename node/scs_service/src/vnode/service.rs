@@ -182,8 +182,8 @@ impl ScsService {
     /// it.
     ///
     /// # Errors
-    /// [`ScsMessageError`] if the message is malformed, or no broadcast: nothing else may come
-    /// from a peer.
+    /// [`ScsMessageError`] if the message is malformed, or no broadcast: nothing else may come from
+    /// a peer.
     pub async fn push_from_peer(&self, message: &ScsPushMsg) -> Result<usize, ScsMessageError> {
         let kind = ScsMessage::decode(message)?.kind;
         if !matches!(kind, MessageKind::Broadcast(_)) {

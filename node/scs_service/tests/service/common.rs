@@ -14,8 +14,8 @@ use primitives::{Address, B256, U256};
 use scs_service::message::payload::{Handshake, decode_text};
 use scs_service::proto::{ScsPushMsg, ServiceReply};
 use scs_service::vnode::{
-    BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError, HostNotice, RoleAnswer,
-    ScsHost, ScsRole, ScsServer, ScsService, ScsSubmission, ServiceConfig,
+    AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
+    HostNotice, RoleAnswer, ScsHost, ScsRole, ScsServer, ScsService, ServiceConfig,
 };
 use scs_service::{MessageKind, ScsId, ScsMessage, WireAddress};
 use tokio::net::TcpStream;
@@ -36,7 +36,7 @@ pub(crate) const PROXY: Address = Address::repeat_byte(0x71);
 /// The MicroChain of most tests.
 pub(crate) const CHAIN: Address = Address::repeat_byte(0xc0);
 
-pub(crate) fn id(mark: u8) -> ScsId {
+pub(crate) const fn id(mark: u8) -> ScsId {
     ScsId(Address::repeat_byte(mark))
 }
 
@@ -139,15 +139,15 @@ impl ScsHost for TestHost {
         }
     }
 
-    fn submit(&self, raw: &[u8]) -> Result<ScsSubmission, HostError> {
+    fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {
         if raw == b"bad" {
             return Err(HostError::Refused("nonce too low".to_owned()));
         }
         if raw.starts_with(FOR_CHAIN) {
-            return Ok(ScsSubmission::ForChain(call(raw)));
+            return Ok(AcceptedTransaction::ForChain(call(raw)));
         }
         self.0.lock().submitted.push(Bytes::copy_from_slice(raw));
-        Ok(ScsSubmission::Pooled)
+        Ok(AcceptedTransaction::Pooled)
     }
 
     fn relay_broadcast(&self, message: &ScsPushMsg, hash: &B256) {
@@ -201,7 +201,7 @@ impl Setup {
         setup
     }
 
-    pub(crate) fn service(&self) -> &ScsService {
+    pub(crate) const fn service(&self) -> &ScsService {
         self.server.service()
     }
 

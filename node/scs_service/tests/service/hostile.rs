@@ -203,6 +203,7 @@ async fn streams_and_connections_are_bounded() {
         Some(true)
     );
     goes_on(&setup, &mut scs, 1).await;
+    assert_eq!(idle.len(), 50);
 }
 
 #[tokio::test]

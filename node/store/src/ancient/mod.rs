@@ -1,9 +1,10 @@
 //! Old blocks: their bodies and receipts, compressed, in a file that only grows.
 //!
 //! A block that no reorganization is likely to reach needs no rows that can change. So the bodies
-//! and receipts of old canonical blocks are moved to the file `chain.blocks` ([`file`]), some
-//! blocks at a time ([`moves`]). [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says
-//! where they are. It has the numbers from 0 to that of the last moved block, without gaps.
+//! and receipts of old canonical blocks are moved to the file `chain.blocks`
+//! ([`crate::blocks_file`]), some blocks at a time ([`moves`]).
+//! [`TableId::NumberToAncient`](crate::TableId::NumberToAncient) says where they are. It has the
+//! numbers from 0 to that of the last moved block, without gaps.
 //!
 //! A move appends to the file, syncs it, and then writes the index rows in the same batch in which
 //! the moved rows are removed. So the index is the truth after a crash: what it names is on the
@@ -14,7 +15,6 @@
 //! decompresses nothing else. Whoever reads a block reads it with [`with_part`], which looks at the
 //! rows first.
 
-mod file;
 mod moves;
 mod record;
 #[cfg(test)]
@@ -22,12 +22,11 @@ mod tests;
 
 use primitives::B256;
 
+use crate::blocks_file::RECORDS_START;
 use crate::canonical::canonical_hash;
 use crate::codec::{RowReader, block_key, push_number};
 use crate::source::Source;
 use crate::{StoreError, TableId};
-pub use file::AncientFile;
-pub(crate) use file::{AncientBatch, AncientReaders, RECORDS_START};
 use record::decode_part;
 
 const INDEX: TableId = TableId::NumberToAncient;
@@ -179,10 +178,10 @@ fn read_part(
     }
     let file = source.ancient_file();
     let (offset, len) = place.part(part);
-    let bytes = file.read(number, part, offset, len)?;
+    let bytes = file.read(number, part.name(), offset, len)?;
     decode_part(number, part, hash, &bytes)
         .map(Some)
-        .map_err(|reason| file.damaged(number, part, offset, &reason))
+        .map_err(|reason| file.damaged(number, part.name(), offset, &reason))
 }
 
 /// A block whose place in the file was checked.

@@ -3,7 +3,8 @@
 use primitives::B256;
 
 use super::record::PartEncoder;
-use super::{AncientPlace, BlockPart, INDEX, RECORDS_START, last_place, place_of, read_part};
+use super::{AncientPlace, BlockPart, INDEX, last_place, place_of, read_part};
+use crate::blocks_file::RECORDS_START;
 use crate::canonical::canonical_hash;
 use crate::codec::block_key;
 use crate::compression::CONTENT_BYTES_MAX;

@@ -7,7 +7,7 @@ use primitives::{B256, Header, Receipt, ReceiptOutcome, TxRules, U256};
 
 use super::*;
 use crate::medium::{MemoryMedium, StoreMedia};
-use crate::{BLOCKS_FILE_NAME, BlockBody, HeaderRecord, Snapshot, Store, StoreOptions, Tables};
+use crate::{BLOCKS_FILE_NAME, BlockBody, BlockReads, HeaderRecord, Snapshot, Store, StoreOptions, Tables};
 
 /// Branches other than 0 begin with this block.
 const FORK: u64 = 3;
@@ -63,12 +63,12 @@ fn block(number: u64, mark: u8) -> TestBlock {
 }
 
 fn put(tables: &mut Tables<'_>, block: &TestBlock, is_canonical: bool) -> Result<(), StoreError> {
-    tables.put_block(&block.hash, &block.record, &block.body)?;
     tables.put_receipts(block.number, &block.hash, &block.receipts)?;
-    if is_canonical {
-        tables.put_canonical(block.number, &block.hash, &[], &block.receipts)?;
+    if !is_canonical {
+        return tables.put_side_block(&block.hash, &block.record, &block.body);
     }
-    Ok(())
+    tables.put_block(&block.hash, &block.record, &block.body)?;
+    tables.put_canonical(block.number, &block.hash, &[], &block.receipts)
 }
 
 fn write(store: &Store, work: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreError>) {
@@ -299,7 +299,7 @@ fn a_file_that_does_not_fit_to_its_database_is_refused() {
     check(Some(&empty), &["is cut off", "got 4096 bytes"]);
     check(Some(&[0; 100_000]), &["header is damaged"]);
     let mut foreign = whole.clone();
-    foreign[..24].copy_from_slice(&super::file::header(5));
+    foreign[..24].copy_from_slice(&crate::blocks_file::header(5));
     check(
         Some(&foreign),
         &["id of the database: got 0000000000000005, expected"],

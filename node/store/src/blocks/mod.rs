@@ -4,7 +4,6 @@
 //! blocks are canonical. Receipts are stored without blooms, which are computed from the logs. The
 //! row encodings are in [`encoding`].
 
-mod dead_branches;
 mod encoding;
 #[cfg(test)]
 mod tests;
@@ -64,7 +63,7 @@ pub struct TransactionPosition {
 }
 
 /// A row of exactly `N` bytes.
-fn fixed<const N: usize>(table: TableId, key: &[u8], row: &[u8]) -> Result<[u8; N], StoreError> {
+pub(crate) fn fixed<const N: usize>(table: TableId, key: &[u8], row: &[u8]) -> Result<[u8; N], StoreError> {
     row.try_into()
         .map_err(|_| StoreError::corrupt(table, key, format!("got {} bytes, expected {N}", row.len())))
 }
@@ -191,7 +190,8 @@ pub trait BlockReads: Source {
 impl<S: Source> BlockReads for S {}
 
 impl Tables<'_> {
-    /// Writes the header and the body of a block. The block is not canonical yet.
+    /// Writes the header and the body of a block, which is no bare header any more. The block is
+    /// not canonical yet.
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
@@ -202,6 +202,7 @@ impl Tables<'_> {
         body: &BlockBody,
     ) -> Result<(), StoreError> {
         let number = record.header.number;
+        self.delete_bare_header(hash)?;
         self.put(TableId::HashToNumber, hash.as_slice(), &number.to_be_bytes())?;
         self.put(TableId::BlockToHeader, &block_key(number, hash), &record.encode())?;
         self.put(TableId::BlockToBody, &block_key(number, hash), &encode_body(body))
@@ -240,6 +241,7 @@ impl Tables<'_> {
         transactions: &[Transaction],
         receipts: &[Receipt],
     ) -> Result<(), StoreError> {
+        self.delete_if_there(TableId::SideBlockList, &block_key(number, hash))?;
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
         for (index, hash) in position_hashes(number, transactions) {
             let position = TransactionPosition {
@@ -271,38 +273,37 @@ impl Tables<'_> {
             })?;
         }
         let (number, hash) = (header.number, header.hash());
+        let missing = |table| StoreError::corrupt(table, &block_key(number, &hash), "row is missing");
+        let record = self.header(number, &hash)?;
+        let record = record.ok_or_else(|| missing(TableId::BlockToHeader))?;
+        self.list_side_block(header, &hash, record.total_difficulty)?;
         let receipts = self.receipts(number, &hash)?;
-        let receipts = receipts.ok_or_else(|| {
-            let key = block_key(number, &hash);
-            StoreError::corrupt(TableId::BlockToReceipts, &key, "row is missing")
-        })?;
+        let receipts = receipts.ok_or_else(|| missing(TableId::BlockToReceipts))?;
         self.unindex_logs(number, &receipts)?;
         self.put_head(header.number.saturating_sub(1), &header.parent_hash)
     }
 
-    /// Removes all blocks above `number`. None of them may be canonical.
+    /// Removes all blocks above `number`, and all bare headers: the head is the best header then.
+    /// None of the blocks may be canonical.
     ///
     /// # Errors
-    /// [`StoreError`] when the write fails.
+    /// [`StoreError`] when a read or write fails.
     pub fn delete_blocks_above(&mut self, number: u64) -> Result<(), StoreError> {
-        let Some(lowest) = number.checked_add(1) else {
-            return Ok(());
-        };
+        let lowest = number.saturating_add(1);
         let mut keys = Vec::new();
         self.scan(TableId::BlockToHeader, &lowest.to_be_bytes(), |key, _| {
             keys.push(key.to_vec());
             ControlFlow::Continue(())
         })?;
-        keys.into_iter().try_for_each(|key| self.delete_rows_of(&key))
+        for key in keys {
+            self.delete_if_there(TableId::SideBlockList, &key)?;
+            self.delete_block(&key)?;
+        }
+        self.delete_all_bare_headers()
     }
 
-    /// Removes a side block.
-    pub(crate) fn delete_block(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
-        self.delete_rows_of(&block_key(number, hash))
-    }
-
-    /// Removes the rows of the side block with this key.
-    fn delete_rows_of(&mut self, key: &[u8]) -> Result<(), StoreError> {
+    /// Removes header, body and receipts of the block with this key.
+    pub(crate) fn delete_block(&mut self, key: &[u8]) -> Result<(), StoreError> {
         for table in [
             TableId::BlockToHeader,
             TableId::BlockToBody,

@@ -24,8 +24,9 @@ tables! {
     Meta = "meta" {
         key: "name of the value, in ASCII",
         value: "see `meta_key`",
-        put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put",
-        removed_by: "delete_notices",
+        put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put_best_header, \
+                 put_open_reorganization, put",
+        removed_by: "delete_notices, delete_best_header, delete_open_reorganization",
         is_state: false,
         may_wait: false,
     }
@@ -35,9 +36,39 @@ tables! {
         key: "block hash (32)",
         value: "block number (8)",
         put_by: "put_block",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: true,
+    }
+
+    /// Headers whose bodies are not stored: bare headers. No other table of blocks has them.
+    HashToBareHeader = "hash_to_bare_header" {
+        key: "block hash (32)",
+        value: "total difficulty (32), RLP of the header",
+        put_by: "put_bare_header",
+        removed_by: "delete_bare_header, put_block, delete_blocks_above, move_to_file",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// The stored blocks that are not canonical.
+    SideBlockList = "side_block_list" {
+        key: "block number (8), block hash (32)",
+        value: "hash of the parent (32), total difficulty (32)",
+        put_by: "put_side_block, delete_canonical",
+        removed_by: "delete_side_block, put_canonical, delete_blocks_above, move_to_file",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// The best header chain, as far as it is not canonical: side blocks, then bare headers.
+    BestNumberToHash = "best_number_to_hash" {
+        key: "block number (8)",
+        value: "block hash (32)",
+        put_by: "put_best_hash",
+        removed_by: "delete_best_hash, delete_best_header",
+        is_state: false,
+        may_wait: false,
     }
 
     /// Which blocks are canonical. No other table says it.
@@ -55,7 +86,7 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
         put_by: "put_block, put_header",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
@@ -66,7 +97,7 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
         put_by: "put_block, delete_canonical",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }
@@ -77,7 +108,7 @@ tables! {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
         put_by: "put_receipts, delete_canonical",
-        removed_by: "delete_blocks_above, move_to_file",
+        removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,
         may_wait: false,
     }

@@ -2,8 +2,8 @@
 //!
 //! Everything that treats tables alike reads the list: [`TableId`], creating and opening tables,
 //! `vnode db stats`, the choice of rows that wait in memory and the choice of rows that are
-//! state. How keys and values are encoded is in [`crate::blocks`], [`crate::state`],
-//! [`crate::notices`] and [`crate::log_index`].
+//! state. How keys and values are encoded is in [`crate::blocks`],
+//! [`crate::headers`], [`crate::state`], [`crate::notices`] and [`crate::log_index`].
 
 use redb::TableDefinition;
 
@@ -126,6 +126,11 @@ pub mod meta_key {
     pub const GENESIS: &[u8] = b"genesis_hash";
     /// Number (8) and hash (32) of the head block. Written with every new head.
     pub const HEAD: &[u8] = b"head";
+    /// Number (8) and hash (32) of the best header. Absent if the best header is the head.
+    pub const BEST_HEADER: &[u8] = b"best_header";
+    /// Number (8) and hash (32) of the block that is to become the head, then of the old head.
+    /// Present between the transactions of a reorganization in parts.
+    pub const REORGANIZATION: &[u8] = b"reorganization";
     /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
     /// and `vnode` where an older directory lacks it.
     pub const SPEC: &[u8] = b"chain_spec";
@@ -166,6 +171,9 @@ mod tests {
         let expected = [
             "meta",
             "hash_to_number",
+            "hash_to_bare_header",
+            "side_block_list",
+            "best_number_to_hash",
             "number_to_hash",
             "block_to_header",
             "block_to_body",
@@ -201,8 +209,16 @@ mod tests {
         let block = block_key(0, &hash).len();
         let check = |table, got| assert_eq!(got, declared_key_bytes(table), "{table:?}");
         check(HashToNumber, hash.len());
+        check(HashToBareHeader, hash.len());
         check(NumberToHash, size_of::<u64>());
-        for table in [BlockToHeader, BlockToBody, BlockToReceipts, BlockToNotices] {
+        check(BestNumberToHash, size_of::<u64>());
+        for table in [
+            SideBlockList,
+            BlockToHeader,
+            BlockToBody,
+            BlockToReceipts,
+            BlockToNotices,
+        ] {
             check(table, block);
         }
         check(NumberToAncient, size_of::<u64>());

@@ -45,6 +45,8 @@ pub(crate) struct RowChanges {
     bytes_max: usize,
     /// Whether the changes do not fit. Then they are not kept.
     is_too_long: bool,
+    /// Bytes of all keys and values, whether they are kept or not.
+    written: usize,
 }
 
 impl RowChanges {
@@ -56,12 +58,18 @@ impl RowChanges {
             tables: 0,
             bytes_max,
             is_too_long: false,
+            written: 0,
         }
     }
 
     /// Keeps no changes.
     pub(crate) const fn none() -> Self {
         Self::new(0)
+    }
+
+    /// Bytes of all keys and values that were written, and of all keys that were removed.
+    pub(crate) const fn written(&self) -> usize {
+        self.written
     }
 
     /// Whether there were no changes.
@@ -94,6 +102,7 @@ impl RowChanges {
     /// Begins a change with `len` bytes of key and value. Returns the number of the table; `None`
     /// if the record gets too long.
     fn begin(&mut self, table: TableId, len: usize) -> Option<u8> {
+        self.written += len;
         if self.is_too_long {
             return None;
         }

@@ -110,7 +110,24 @@ fn block(
 
 /// `mc_getHeaderByHash`.
 fn header_by_hash(node: &Node, (hash,): (B256,), scope: ReadScope) -> Result<HeaderJson, InlineError> {
-    header(find_by_hash(node, &hash, scope)?)
+    match find_by_hash(node, &hash, scope)? {
+        None => bare_header(node, &hash),
+        found => header(found),
+    }
+}
+
+/// The header of a block whose body is not stored. For all other methods there is no such block.
+fn bare_header(node: &Node, hash: &B256) -> Result<HeaderJson, InlineError> {
+    let known = node.view()?.known_header(hash).map_err(failure)?;
+    let object = known.as_ref().map(|known| {
+        let facts = BlockFacts {
+            hash: Some(known.hash),
+            total_difficulty: known.total_difficulty,
+            numbered: true,
+        };
+        HeaderObject::new(&known.header, facts)
+    });
+    Ok(JsonOf::write(&object)?)
 }
 
 /// `mc_getHeaderByNumber`.

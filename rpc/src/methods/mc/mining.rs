@@ -127,9 +127,12 @@ fn answer(result: Result<Imported, WriteError>) -> RpcResult<bool> {
         Err(WriteError::Import(_)) => Err(RpcError::internal(
             "the node could not store the block; the same solution may be submitted again",
         )),
-        Err(error @ (WriteError::Stopping | WriteError::Failed(_) | WriteError::AboveHead { .. })) => {
-            Err(RpcError::refused(error.to_string()))
-        }
+        Err(
+            error @ (WriteError::Stopping
+            | WriteError::Failed(_)
+            | WriteError::AboveHead { .. }
+            | WriteError::Early(_)),
+        ) => Err(RpcError::refused(error.to_string())),
     }
 }
 

@@ -54,10 +54,11 @@ struct NamedNodeOptions {
     /// The module of the node's methods.
     #[arg(long, default_value = "mc", value_parser = ["mc", "eth"])]
     module: String,
-    /// The form of transactions: 12 fields, or Ethereum's 9 fields. The default is that of the chain.
+    /// The form of transactions: 12 fields, or Ethereum's 9. The default is that of the chain.
     #[arg(long, value_parser = ["12", "9"])]
     fields: Option<String>,
-    /// The secret key of an account with a balance. Without it the node signs for its first account.
+    /// The secret key of an account with a balance. Without it the node signs for its first
+    /// account.
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
     /// The price of gas. Without it the node is asked.

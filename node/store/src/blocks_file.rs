@@ -12,7 +12,7 @@
 //! bytes: records whose sync failed are in no index and are written again as a whole. The header is
 //! written again by every opening until the file has records.
 //!
-//! Knows bytes and offsets; what the records contain is in [`super::record`].
+//! Knows bytes and offsets; what the records contain is in [`crate::ancient`].
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::BlockPart;
 use crate::StoreError;
 use crate::medium::{Medium, MemoryMedium};
 
@@ -31,7 +30,7 @@ const PAGE: u64 = 4096;
 pub(crate) const RECORDS_START: u64 = PAGE;
 /// The first bytes of the file.
 const MAGIC: &[u8; 8] = b"vnodeblk";
-/// The form of the file that this module and [`super::record`] describe.
+/// The form of the file that this module and [`crate::ancient`] describe.
 const FORM: u32 = 1;
 /// Bytes of the header.
 const HEADER_BYTES: usize = 24;
@@ -134,7 +133,7 @@ impl AncientFile {
     }
 
     /// The path for error messages.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -165,13 +164,7 @@ impl AncientFile {
     ///
     /// # Errors
     /// [`StoreError`] when the file is closed, ends too early or cannot be read.
-    pub(super) fn read(
-        &self,
-        number: u64,
-        part: BlockPart,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read(&self, number: u64, part: &str, offset: u64, len: u64) -> Result<Vec<u8>, StoreError> {
         let file_len = self
             .medium
             .len()
@@ -195,10 +188,10 @@ impl AncientFile {
     }
 
     /// The error for a part that cannot be one that was written.
-    pub(super) fn damaged(&self, number: u64, part: BlockPart, offset: u64, reason: &str) -> StoreError {
+    pub(crate) fn damaged(&self, number: u64, part: &str, offset: u64, reason: &str) -> StoreError {
         self.closed().unwrap_or_else(|| StoreError::Damaged {
             path: self.path.clone(),
-            what: format!("{} of block {number} at offset {offset}: {reason}", part.name()),
+            what: format!("{part} of block {number} at offset {offset}: {reason}"),
         })
     }
 
@@ -236,7 +229,7 @@ impl AncientBatch {
     }
 
     /// Where the next records are appended: the first page of which all bytes are free.
-    pub(super) fn next_offset(&self) -> u64 {
+    pub(crate) fn next_offset(&self) -> u64 {
         let mut space = self.file.space();
         // Nobody else gets a snapshot of an earlier commit any more.
         space
@@ -251,14 +244,14 @@ impl AncientBatch {
     ///
     /// # Errors
     /// [`StoreError`] when the medium fails. The records do not count then.
-    pub(super) fn append(&self, offset: u64, records: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn append(&self, offset: u64, records: &[u8]) -> Result<(), StoreError> {
         self.file.append(offset, records)?;
         self.appended.set(offset + records.len() as u64);
         Ok(())
     }
 
     /// Notes where the records end that the batch's index names.
-    pub(super) fn set_end(&self, end: u64) {
+    pub(crate) fn set_end(&self, end: u64) {
         self.end.set(Some(end));
     }
 
@@ -294,7 +287,7 @@ fn write_header(medium: &dyn Medium, database: u64, len: u64) -> io::Result<()> 
     medium.sync()
 }
 
-pub(super) fn header(database: u64) -> [u8; HEADER_BYTES] {
+pub(crate) fn header(database: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..12].copy_from_slice(&FORM.to_le_bytes());
