@@ -149,10 +149,6 @@ impl Snapshot {
 }
 
 impl Source for Snapshot {
-    fn state_snapshot(&self) -> Option<&Self> {
-        Some(self)
-    }
-
     fn with<R>(
         &self,
         table: TableId,

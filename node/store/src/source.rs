@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use crate::blocks_file::AncientFile;
-use crate::{Snapshot, StoreError, TableId};
+use crate::{StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.
 pub trait Source {
@@ -56,12 +56,6 @@ pub trait Source {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
     }
-
-    /// The snapshot that rows of the state are read from; `None` if they are read from open tables.
-    /// Several threads may read a snapshot.
-    fn state_snapshot(&self) -> Option<&Snapshot> {
-        None
-    }
 }
 
 /// Reads from the shared source.
@@ -96,10 +90,6 @@ impl<S: Source> Source for std::sync::Arc<S> {
 
     fn ancient_file(&self) -> &AncientFile {
         (**self).ancient_file()
-    }
-
-    fn state_snapshot(&self) -> Option<&Snapshot> {
-        (**self).state_snapshot()
     }
 }
 

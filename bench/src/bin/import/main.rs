@@ -105,16 +105,17 @@ fn print(workload: &Workload, rows: &[Row]) {
         workload.gas / 1_000_000
     );
     println!(
-        "  {:<30} {:>9} {:>9} {:>9} {:>9}  {:>6} {:>13} {:>6}",
-        "", "ms", "Mgas/s", "tx/s", "blocks/s", "ratio", "processor ms", "ratio"
+        "  {:<30} {:>9} {:>9} {:>9} {:>9}  {:>6} {:>13} {:>6} {:>10} {:>6}",
+        "", "ms", "Mgas/s", "tx/s", "blocks/s", "ratio", "processor ms", "ratio", "thread ms", "ratio"
     );
     for (index, row) in rows.iter().enumerate() {
         // Each import is compared with revm with the same input: senders known, or to be recovered.
         let floor = &rows[if index < 2 { 0 } else { 2 }];
         let wall = row.median(|took| took.wall);
         let processor = row.median(|took| took.processor);
+        let thread = row.median(|took| took.thread);
         println!(
-            "  {:<30} {:>9.1} {:>9.1} {:>9.0} {:>9.1}  {:>6.3} {:>13.1} {:>6.3}",
+            "  {:<30} {:>9.1} {:>9.1} {:>9.0} {:>9.1}  {:>6.3} {:>13.1} {:>6.3} {:>10.1} {:>6.3}",
             row.name,
             wall * 1e3,
             workload.gas as f64 / wall / 1e6,
@@ -122,7 +123,9 @@ fn print(workload: &Workload, rows: &[Row]) {
             workload.blocks.len() as f64 / wall,
             floor.median(|took| took.wall) / wall,
             processor * 1e3,
-            floor.median(|took| took.processor) / processor
+            floor.median(|took| took.processor) / processor,
+            thread * 1e3,
+            floor.median(|took| took.thread) / thread
         );
     }
 }

@@ -11,46 +11,19 @@
 //! rules from there at every start.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, U256, hex};
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::genesis::file_accounts::accounts;
+pub use crate::genesis::file_fields::GenesisFileError;
+use crate::genesis::file_fields::{GenesisFields, uint};
 use crate::spec::{
     ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN,
     Genesis, GenesisAccount, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
-
-/// Why a genesis file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GenesisFileError {
-    /// The text is not a JSON object.
-    #[error("line {line}, column {column}: {reason}")]
-    Json {
-        /// The line of the fault, counted from 1.
-        line: usize,
-        /// The column of the fault, counted from 1.
-        column: usize,
-        /// What is wrong there.
-        reason: String,
-    },
-    /// A value is not of the form that its key needs.
-    #[error("{key}: got {got}, expected {expected}")]
-    Value {
-        /// The path of the key, as `config.chainId`.
-        key: String,
-        /// The value.
-        got: String,
-        /// The form that the value should have.
-        expected: &'static str,
-    },
-    /// A required key is missing.
-    #[error("{0} is missing")]
-    Missing(String),
-}
 
 /// What a genesis file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,188 +253,6 @@ fn genesis(top: &mut GenesisFields, alloc: Option<&RawValue>) -> Result<Genesis,
         alloc: alloc.map(accounts).transpose()?.unwrap_or_default(),
         state_root: top.fixed::<32>("stateRoot")?.map(B256::from),
     })
-}
-
-/// Reads the accounts of block 0, one by one.
-fn accounts(raw: &RawValue) -> Result<BTreeMap<Address, GenesisAccount>, GenesisFileError> {
-    /// Collects accounts until the end or the first that is wrong.
-    struct Accounts {
-        alloc: BTreeMap<Address, GenesisAccount>,
-        error: Option<GenesisFileError>,
-    }
-    impl<'de> Visitor<'de> for &mut Accounts {
-        type Value = ();
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            while let Some((key, value)) = map.next_entry::<String, Value>()? {
-                match named_account(&key, value) {
-                    Ok((address, account)) => drop(self.alloc.insert(address, account)),
-                    Err(error) => {
-                        self.error = Some(error);
-                        return Err(A::Error::custom("an account is wrong"));
-                    }
-                }
-            }
-            Ok(())
-        }
-    }
-    let text = raw.get();
-    if text == "null" {
-        return Ok(BTreeMap::new());
-    }
-    let mut all = Accounts {
-        alloc: BTreeMap::new(),
-        error: None,
-    };
-    let read = serde_json::Deserializer::from_str(text).deserialize_map(&mut all);
-    match (read, all.error) {
-        (Ok(()), _) => Ok(all.alloc),
-        (Err(_), Some(error)) => Err(error),
-        (Err(_), None) => Err(GenesisFileError::Value {
-            key: "alloc".to_owned(),
-            got: text.to_owned(),
-            expected: "an object",
-        }),
-    }
-}
-
-/// An account of block 0 under its key in the file.
-fn named_account(text: &str, value: Value) -> Result<(Address, GenesisAccount), GenesisFileError> {
-    let key = format!("alloc.{text}");
-    let Some(address) = address(text) else {
-        return Err(GenesisFileError::Value {
-            key,
-            got: text.to_owned(),
-            expected: "an address of 20 bytes in hex",
-        });
-    };
-    let Value::Object(map) = value else {
-        return Err(GenesisFileError::Value {
-            key,
-            got: value.to_string(),
-            expected: "an object",
-        });
-    };
-    let path = format!("{key}.");
-    Ok((address, account(GenesisFields { path, map })?))
-}
-
-fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError> {
-    let mut storage = BTreeMap::new();
-    let slots = fields.object("storage")?;
-    for (text, value) in &slots.map {
-        let wrong = || slots.wrong(text, value, "a slot and its value in hex");
-        let slot = uint(&Value::from(text.as_str())).ok_or_else(wrong)?;
-        let value = uint(value).ok_or_else(wrong)?;
-        if !value.is_zero() {
-            storage.insert(slot, value);
-        }
-    }
-    Ok(GenesisAccount {
-        balance: fields.uint("balance")?.unwrap_or_default(),
-        tx_nonce: fields.number("nonce")?.unwrap_or(0),
-        code: fields.bytes("code")?.unwrap_or_default(),
-        storage,
-    })
-}
-
-/// A JSON object that is being read. Every key that is read is removed; the remaining keys are
-/// unknown.
-struct GenesisFields {
-    /// The path of the object, with a dot at its end.
-    path: String,
-    map: Map<String, Value>,
-}
-
-impl GenesisFields {
-    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> GenesisFileError {
-        GenesisFileError::Value {
-            key: format!("{}{key}", self.path),
-            got: got.to_string(),
-            expected,
-        }
-    }
-
-    fn take<T>(
-        &mut self,
-        key: &str,
-        expected: &'static str,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, GenesisFileError> {
-        match self.map.remove(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => read(&value)
-                .map(Some)
-                .ok_or_else(|| self.wrong(key, &value, expected)),
-        }
-    }
-
-    fn boolean(&mut self, key: &str, default: bool) -> Result<bool, GenesisFileError> {
-        match self.map.remove(key) {
-            None => Ok(default),
-            Some(Value::Bool(value)) => Ok(value),
-            Some(other) => Err(self.wrong(key, &other, "true or false")),
-        }
-    }
-
-    fn uint(&mut self, key: &str) -> Result<Option<U256>, GenesisFileError> {
-        self.take(key, "a number", uint)
-    }
-
-    fn number(&mut self, key: &str) -> Result<Option<u64>, GenesisFileError> {
-        self.take(key, "a number below 2^64", |value| {
-            u64::try_from(uint(value)?).ok()
-        })
-    }
-
-    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, GenesisFileError> {
-        self.take(key, "bytes in hex", |value| {
-            hex::decode(value.as_str()?).ok().map(Bytes::from)
-        })
-    }
-
-    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, GenesisFileError> {
-        self.take(key, "bytes in hex of the right length", |value| {
-            hex::decode(value.as_str()?).ok()?.try_into().ok()
-        })
-    }
-
-    fn object(&mut self, key: &str) -> Result<Self, GenesisFileError> {
-        let map = match self.map.remove(key) {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(map)) => map,
-            Some(other) => return Err(self.wrong(key, &other, "an object")),
-        };
-        let path = format!("{}{key}.", self.path);
-        Ok(Self { path, map })
-    }
-
-    /// The paths of the keys that were not read.
-    fn unread_keys(&self) -> Vec<String> {
-        self.map.keys().map(|key| format!("{}{key}", self.path)).collect()
-    }
-}
-
-/// Reads a number: hex with 0x, decimal text, or a JSON number of up to 64 bits.
-fn uint(value: &Value) -> Option<U256> {
-    match value {
-        Value::Number(number) => number.as_u64().map(U256::from),
-        Value::String(text) => match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-            Some("") => Some(U256::ZERO),
-            Some(digits) => U256::from_str_radix(digits, 16).ok(),
-            None => U256::from_str_radix(text, 10).ok(),
-        },
-        _ => None,
-    }
-}
-
-fn address(text: &str) -> Option<Address> {
-    let bytes: [u8; 20] = hex::decode(text).ok()?.try_into().ok()?;
-    Some(Address::from(bytes))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod accounts;
 pub mod file;
+mod file_accounts;
+mod file_fields;
 pub mod record;
 
 use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};

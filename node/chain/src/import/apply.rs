@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use primitives::{B256, Bloom, Header, Transaction};
-use store::{Source, StoreError, Tables};
+use store::{Snapshot, Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
 use super::state_session::StateSession;
@@ -53,7 +53,7 @@ impl Importer {
     ) -> Result<ExecutionTimes, ImportError> {
         let state = session.begin_block(parent, &block.record.header.parent_hash);
         let source = session.source(tables);
-        let executed = execute_block(&self.spec, &source, state, parent, block)?;
+        let executed = execute_block(&self.spec, (&source, session.committed()), state, parent, block)?;
         compare_with_header(&block.record.header, &executed)?;
         let ExecutedBlock {
             outcome,
@@ -68,16 +68,17 @@ impl Importer {
 }
 
 /// Executes a block on `state`, which is the state after `parent`. `source` has the state that
-/// is not in memory.
+/// is not in memory. If that state is read from a snapshot, this is `committed`.
 fn execute_block(
     spec: &ChainSpec,
-    source: &impl Source,
+    (source, committed): (&impl Source, Option<&Snapshot>),
     state: HeadState,
     parent: &Header,
     block: &CheckedBlock,
 ) -> Result<ExecutedBlock, ImportError> {
     let started = Instant::now();
     let mut state = BlockState::over(source, parent.number, state);
+    state.set_shared_nodes(committed);
     let mut executor = Executor::new(spec, &block.record.header, &mut state);
     executor.begin()?;
     let refused = |index, transaction: &Transaction, error| ImportError::Transaction {

@@ -140,6 +140,11 @@ impl<'s> StateSession<'s> {
         }
     }
 
+    /// The snapshot that state is read from; `None` for the open tables.
+    pub(super) const fn committed(&self) -> Option<&'s Snapshot> {
+        self.committed
+    }
+
     /// Memory that the state between two blocks takes, in bytes, roughly.
     pub(super) fn memory_bytes(&self) -> usize {
         match &self.memory {
@@ -177,10 +182,6 @@ impl SessionSource<'_, '_> {
 }
 
 impl Source for SessionSource<'_, '_> {
-    fn state_snapshot(&self) -> Option<&Snapshot> {
-        self.committed
-    }
-
     fn with<R>(
         &self,
         table: TableId,

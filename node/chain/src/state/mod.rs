@@ -22,10 +22,10 @@ use revm::database_interface::DBErrorMarker;
 use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
-use store::{BlockReads, StateReads, StoreError};
+use store::{BlockReads, Snapshot, StateReads, StoreError};
 
 use crate::spec::GenesisAccount;
-use crate::trie::{NodeSource, StorageOwner};
+use crate::trie::{NodeSource, ShareableNodes, StorageOwner};
 use account::{CachedAccount, CachedSlot};
 
 /// A store failure that passes through the EVM.
@@ -122,6 +122,8 @@ pub struct BlockState<'a, S> {
     /// Storages that the trie must set back to the parent's values before its next root.
     storage_undos: Vec<StorageUndo>,
     reads: SourceReads,
+    /// The snapshot that trie nodes are read from, if it is one.
+    shared_nodes: Option<&'a Snapshot>,
 }
 
 /// A storage whose changes the trie has, but which the block has removed since.
@@ -156,7 +158,14 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             rooted: Vec::new(),
             storage_undos: Vec::new(),
             reads: SourceReads::default(),
+            shared_nodes: None,
         }
+    }
+
+    /// Says that the trie nodes of the source are those of a snapshot. Then several threads may
+    /// compute the root.
+    pub(crate) const fn set_shared_nodes(&mut self, snapshot: Option<&'a Snapshot>) {
+        self.shared_nodes = snapshot;
     }
 
     /// How much was read from the source so far.
@@ -348,8 +357,12 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         let mut addresses = std::mem::take(&mut self.unrooted);
         addresses.sort_unstable();
         let HeadState { accounts, trie, .. } = &mut self.head;
+        let nodes = ShareableNodes {
+            source: self.source,
+            snapshot: self.shared_nodes,
+        };
         for undo in self.storage_undos.drain(..) {
-            trie.set_slots(self.source, undo.owner, undo.root, undo.slots)?;
+            trie.set_slots(&nodes, undo.owner, undo.root, undo.slots)?;
         }
         for address in &addresses {
             let Some(cached) = accounts.get_mut(address) else {
@@ -358,7 +371,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             let slots = cached.take_unrooted();
             if !slots.is_empty() {
                 let owner = (*address, cached.incarnation());
-                trie.set_slots(self.source, owner, cached.storage_root, slots)?;
+                trie.set_slots(&nodes, owner, cached.storage_root, slots)?;
             }
         }
         trie.hash_storages();
@@ -380,7 +393,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
                 self.rooted.push(address);
             }
         }
-        trie.set_accounts(self.source, &versions)?;
+        trie.set_accounts(&nodes, &versions)?;
         Ok(trie.root())
     }
 

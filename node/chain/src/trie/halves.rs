@@ -39,9 +39,9 @@ impl Trie {
         source: &impl NodeSource,
         entries: &[Entry],
     ) -> Result<(), StoreError> {
-        let halved = match source.shared() {
-            Some(snapshot) if entries.len() >= KEYS_MIN => self.insert_halves(snapshot, entries)?,
-            _ => false,
+        let halved = match source.shared().filter(|_| entries.len() >= KEYS_MIN) {
+            Some(snapshot) => self.insert_halves(snapshot, entries)?,
+            None => false,
         };
         for (key, value) in entries.iter().filter(|(_, value)| !halved || value.is_empty()) {
             self.insert(source, key, value)?;
@@ -123,7 +123,7 @@ mod tests {
     use store::{Store, Tables};
 
     use super::*;
-    use crate::trie::NodeRows;
+    use crate::trie::{NodeRows, ShareableNodes};
 
     fn write(tables: &mut Tables<'_>, rows: NodeRows) -> Result<(), StoreError> {
         for (path, node) in rows {
@@ -138,7 +138,7 @@ mod tests {
         let entries = (0..400u64).map(|index| {
             // Each block has half of the keys of the block before.
             let mut key = keccak256((number * 200 + index).to_be_bytes()).0;
-            key[0] = (((key[0] >> 4) % fan) << 4) | (key[0] & 0xf);
+            key[0] = (key[0] >> 4) % fan << 4 | key[0] & 0xf;
             let removed = number > 0 && (index + number).is_multiple_of(3);
             let length = if removed { 0 } else { 1 + index as usize % 50 };
             (key, vec![number as u8 + 1; length])
@@ -157,7 +157,11 @@ mod tests {
                 let entries = entries(number, fan);
                 assert!(entries.len() >= KEYS_MIN);
                 let snapshot = store.snapshot().unwrap();
-                halved.set_sorted(&snapshot, &entries).unwrap();
+                let nodes = ShareableNodes {
+                    source: &*snapshot,
+                    snapshot: Some(&snapshot),
+                };
+                halved.set_sorted(&nodes, &entries).unwrap();
                 for (key, value) in &entries {
                     plain.insert(&snapshot, key, value).unwrap();
                 }

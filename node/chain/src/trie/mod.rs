@@ -44,9 +44,22 @@ impl<S: StateReads> NodeSource for S {
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.trie_node(path)
     }
+}
+
+/// A source whose nodes are perhaps those of a snapshot.
+#[derive(Debug)]
+pub(crate) struct ShareableNodes<'a, S> {
+    pub(crate) source: &'a S,
+    pub(crate) snapshot: Option<&'a Snapshot>,
+}
+
+impl<S: NodeSource> NodeSource for ShareableNodes<'_, S> {
+    fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.source.node(path)
+    }
 
     fn shared(&self) -> Option<&Snapshot> {
-        self.state_snapshot()
+        self.snapshot
     }
 }
 
