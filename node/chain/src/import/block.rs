@@ -88,8 +88,8 @@ impl CheckedBlock {
         })
     }
 
-    /// `error`, or that of a damaged row: a stored block that turns out invalid may have another body
-    /// in its row than it had when it was checked.
+    /// `error`, or that of a damaged row: a stored block that turns out invalid may have another
+    /// body in its row than it had when it was checked.
     pub(super) fn blame(&self, spec: &ChainSpec, error: ImportError) -> ImportError {
         if !error.proves_invalid() {
             return error;
