@@ -6,16 +6,17 @@
 
 use alloy_eip2124::{ForkFilter, ForkFilterKey, Head};
 use chain::ChainSpec;
-use chain::spec::{ChainFamily, EthereumForks};
+use chain::spec::ChainFamily;
+use ethash::Schedule;
 use primitives::B256;
 
 /// Judges the fork ids of others, for a node at block `head`. It also has the node's own. `None`
 /// for the public network's family, which has no fork ids.
 pub fn fork_filter(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<ForkFilter> {
-    let ChainFamily::Ethereum(forks) = &spec.family else {
+    if spec.family != ChainFamily::Ethereum {
         return None;
-    };
-    let keys = fork_blocks(forks).into_iter().map(ForkFilterKey::Block);
+    }
+    let keys = fork_blocks(spec).into_iter().map(ForkFilterKey::Block);
     let head = fork_head(head);
     Some(ForkFilter::new(head, genesis_hash, spec.genesis.timestamp, keys))
 }
@@ -28,70 +29,60 @@ pub fn fork_head(number: u64) -> Head {
     }
 }
 
-/// The first blocks of all forks. A fork counts even if a chain does not follow it, as other
-/// clients count it by its line in the configuration.
-fn fork_blocks(forks: &EthereumForks) -> Vec<u64> {
-    let EthereumForks {
-        homestead,
-        dao,
-        dao_support: _,
-        eip150,
-        eip155,
-        eip158,
-        byzantium,
-        constantinople,
-        petersburg,
-        istanbul,
-        muir_glacier,
-        unsupported,
-    } = forks;
-    let known = [
-        homestead,
-        dao,
-        eip150,
-        eip155,
-        eip158,
-        byzantium,
-        constantinople,
-        petersburg,
-        istanbul,
-        muir_glacier,
-    ];
-    let next = unsupported.as_ref().map(|(_, first)| *first);
-    known.into_iter().copied().chain([next]).flatten().collect()
+/// The blocks at which rules begin. The DAO fork counts even on a chain that does not make it, and
+/// the new schedule of Etchash counts, too.
+fn fork_blocks(spec: &ChainSpec) -> Vec<u64> {
+    let schedule = match spec.schedule {
+        Schedule::Ethash => None,
+        Schedule::Etchash { fork_block } => Some(fork_block),
+    };
+    let dao = spec.dao.map(|dao| dao.block);
+    let next = spec.unsupported.as_ref().map(|(_, first)| *first);
+    let others = [schedule, dao, next].into_iter().flatten();
+    spec.rules.blocks().into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use alloy_eip2124::{ForkHash, ForkId};
+    use chain::spec::{DaoFork, ETHEREUM_FORKS, ForkBlock, RuleTable};
     use primitives::b256;
 
     use super::*;
 
     const MAINNET: B256 = b256!("d4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3");
 
-    fn ethereum(forks: EthereumForks) -> ChainSpec {
+    fn ethereum(first_blocks: [ForkBlock; ETHEREUM_FORKS.len()]) -> ChainSpec {
         ChainSpec {
-            family: ChainFamily::Ethereum(forks),
+            family: ChainFamily::Ethereum,
+            rules: RuleTable::ethereum(first_blocks),
             ..ChainSpec::dev()
         }
     }
 
     fn mainnet() -> ChainSpec {
-        ethereum(EthereumForks {
-            homestead: Some(1_150_000),
-            dao: Some(1_920_000),
-            dao_support: true,
-            eip150: Some(2_463_000),
-            eip155: Some(2_675_000),
-            eip158: Some(2_675_000),
-            byzantium: Some(4_370_000),
-            constantinople: Some(7_280_000),
-            petersburg: Some(7_280_000),
-            istanbul: Some(9_069_000),
-            muir_glacier: Some(9_200_000),
+        let forks = [
+            Some(1_150_000),
+            Some(2_463_000),
+            Some(2_675_000),
+            Some(2_675_000),
+            Some(4_370_000),
+            Some(7_280_000),
+            Some(7_280_000),
+            Some(9_069_000),
+            Some(9_200_000),
+            None,
+            None,
+            None,
+        ];
+        ChainSpec {
+            dao: Some(DaoFork {
+                block: 1_920_000,
+                support: true,
+            }),
             unsupported: Some(("Berlin".to_owned(), 12_244_000)),
-        })
+            ..ethereum(forks)
+        }
     }
 
     const fn id(hash: u32, next: u64) -> ForkId {
@@ -121,14 +112,54 @@ mod tests {
         }
     }
 
+    /// Source: docs/etc.md, 1.
+    #[test]
+    fn ids_of_ethereum_classic_and_mordor() {
+        let check = |spec: &ChainSpec, rows: &[(u64, u32, u64)]| {
+            let genesis = spec.genesis_hash.expect("a public network");
+            for (head, hash, next) in rows.iter().copied() {
+                let filter = fork_filter(spec, genesis, head).expect("Ethereum's family");
+                assert_eq!(filter.current(), id(hash, next), "{} {head}", spec.name);
+            }
+        };
+        check(
+            &ChainSpec::classic(),
+            &[
+                (0, 0xfc64_ec04, 1_150_000),
+                (1_919_999, 0x97c2_c34c, 2_500_000),
+                (2_500_000, 0xdb06_803f, 3_000_000),
+                (3_000_000, 0xaff4_bed4, 5_000_000),
+                (5_000_000, 0xf79a_63c0, 5_900_000),
+                (5_900_000, 0x7448_99d6, 8_772_000),
+                (8_772_000, 0x518b_59c6, 9_573_000),
+                (9_573_000, 0x7ba2_2882, 10_500_839),
+                (10_500_839, 0x9007_bfcc, 11_700_000),
+                (11_700_000, 0xdb63_a1ca, 13_189_133),
+                (13_189_133, 0x0f6b_f187, 14_525_000),
+                (14_525_000, 0x7fd1_bb25, 19_250_000),
+                (19_250_000, 0xbe46_d57c, 0),
+            ],
+        );
+        check(
+            &ChainSpec::mordor(),
+            &[
+                (0, 0x1757_82aa, 301_243),
+                (301_243, 0x604f_6ee1, 999_983),
+                (999_983, 0xf42f_5539, 2_520_000),
+                (2_520_000, 0x66b5_c286, 3_985_893),
+                (3_985_893, 0x92b3_23e0, 5_520_000),
+                (5_520_000, 0x8c9b_1797, 9_957_000),
+                (9_957_000, 0x3a6b_00d7, 0),
+            ],
+        );
+    }
+
     /// Source: docs/p2p.md, 6.
     #[test]
     fn forks_at_block_0_do_not_count() {
-        let spec = ethereum(EthereumForks {
-            homestead: Some(0),
-            istanbul: Some(0),
-            ..EthereumForks::default()
-        });
+        let mut forks = [None; ETHEREUM_FORKS.len()];
+        (forks[0], forks[7]) = (Some(0), Some(0));
+        let spec = ethereum(forks);
         let filter = fork_filter(&spec, MAINNET, 5).expect("Ethereum's family");
         assert_eq!(filter.current(), id(0xfc64_ec04, 0));
         assert_eq!(fork_filter(&ChainSpec::main(), MAINNET, 5), None);

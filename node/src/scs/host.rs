@@ -5,7 +5,7 @@ use std::time::Duration;
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::SubmitError;
 use chain::rules::body::sender;
-use chain::spec::BlockRules;
+use chain::spec::Rule;
 use chain::state::flat;
 use chain::{Chain, View};
 use primitives::{Address, B256, Bytes, Transaction, U256};
@@ -83,10 +83,7 @@ impl ScsHost for ChainScsHost {
 
     fn has_micro_chains(&self) -> bool {
         let head = self.chain.pool().next_number().saturating_sub(1);
-        matches!(
-            self.chain.spec().rules_at(head),
-            BlockRules::Moac { nuwa: true, .. }
-        )
+        self.chain.spec().rules_at(head).has(Rule::NoticeWord)
     }
 
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, HostError> {

@@ -1,47 +1,63 @@
 //! The rules that a test vector names by its fork.
 
 use chain::ChainSpec;
-use chain::spec::{ChainFamily, DifficultyRule, EthereumFork, EthereumForks, MoacForks};
+use chain::spec::{ChainFamily, DaoFork, DifficultyRule, MoacForks, Rule, RuleTable};
+
+/// The rules of Ethereum Classic's forks that Ethereum's have, by the fork: all of Ethereum's up to
+/// one of its forks, but not its delays of the bomb and its rewards.
+const CLASSIC: [(&str, &str, &[Rule]); 6] = [
+    ("ETC_Atlantis", "Byzantium", &[]),
+    ("ETC_Agharta", "ConstantinopleFix", &[]),
+    ("ETC_Phoenix", "Istanbul", &[]),
+    ("ETC_Magneto", "Berlin", &[]),
+    ("ETC_Mystique", "Berlin", &[Rule::Eip3529, Rule::Eip3541]),
+    (
+        "ETC_Spiral",
+        "Berlin",
+        &[
+            Rule::Eip3529,
+            Rule::Eip3541,
+            Rule::Eip3651,
+            Rule::Eip3855,
+            Rule::Eip3860,
+        ],
+    ),
+];
 
 /// The rules of the fork `name`, active from block 0 on.
 ///
 /// # Errors
 /// A text if `name` is not a fork that this node implements.
 pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
-    let plain = |fork| EthereumForks::only(fork);
-    let changed = |before, change: fn(&mut EthereumForks)| {
-        let mut forks = EthereumForks::only(before);
-        change(&mut forks);
-        forks
-    };
-    let forks = match name {
-        "Frontier" => plain(EthereumFork::Frontier),
-        "Homestead" => plain(EthereumFork::Homestead),
-        "EIP150" => plain(EthereumFork::Eip150),
-        "EIP158" => plain(EthereumFork::Eip158),
-        "Byzantium" => plain(EthereumFork::Byzantium),
-        "Constantinople" => plain(EthereumFork::Constantinople),
-        "ConstantinopleFix" => plain(EthereumFork::ConstantinopleFix),
-        "Istanbul" => plain(EthereumFork::Istanbul),
-        "MuirGlacier" => changed(EthereumFork::Istanbul, |forks| forks.muir_glacier = Some(0)),
-        "FrontierToHomesteadAt5" => changed(EthereumFork::Frontier, |forks| forks.homestead = Some(5)),
-        "HomesteadToDaoAt5" => changed(EthereumFork::Homestead, |forks| {
-            (forks.dao, forks.dao_support) = (Some(5), true);
-        }),
-        "HomesteadToEIP150At5" => changed(EthereumFork::Homestead, |forks| forks.eip150 = Some(5)),
-        "EIP158ToByzantiumAt5" => changed(EthereumFork::Eip158, |forks| forks.byzantium = Some(5)),
-        "ByzantiumToConstantinopleFixAt5" => changed(EthereumFork::Byzantium, |forks| {
-            (forks.constantinople, forks.petersburg) = (Some(5), Some(5));
-        }),
+    let later = |before, fork| RuleTable::up_to(before).map(|rules| rules.with_fork(fork, 5));
+    let mut dao = None;
+    let rules = match name {
+        "FrontierToHomesteadAt5" => later("Frontier", "Homestead"),
+        "HomesteadToDaoAt5" => {
+            dao = Some(DaoFork {
+                block: 5,
+                support: true,
+            });
+            RuleTable::up_to("Homestead")
+        }
+        "HomesteadToEIP150At5" => later("Homestead", "EIP150"),
+        "EIP158ToByzantiumAt5" => later("EIP158", "Byzantium"),
+        "ByzantiumToConstantinopleFixAt5" => {
+            later("Byzantium", "Constantinople").map(|rules| rules.with_fork("ConstantinopleFix", 5))
+        }
         "Moac" => return Ok(moac()),
-        other => return Err(format!("fork: got {other}, expected a supported fork")),
+        name => classic(name).or_else(|| RuleTable::up_to(name)),
     };
+    let rules = rules.ok_or_else(|| format!("fork: got {name}, expected a supported fork"))?;
     Ok(ChainSpec {
         name: name.to_owned(),
         chain_id: 1,
         chain_id_changes: Vec::new(),
         network_id: 1,
-        family: ChainFamily::Ethereum(forks),
+        family: ChainFamily::Ethereum,
+        rules,
+        dao,
+        era_blocks: ChainSpec::classic().era_blocks,
         difficulty: DifficultyRule::Ethereum,
         failed_calls_refund_gas: false,
         system_contract: false,
@@ -53,19 +69,28 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
     })
 }
 
+/// The rules of a fork of Ethereum Classic; `None` if `name` is none.
+fn classic(name: &str) -> Option<RuleTable> {
+    let (_, ethereum, more) = CLASSIC.iter().find(|(fork, ..)| *fork == name)?;
+    let mut rules = RuleTable::up_to(ethereum)?
+        .with(0, more)
+        .with(0, &[Rule::Ecip1017, Rule::Ecip1041]);
+    for rule in [
+        Rule::Eip649,
+        Rule::Eip1234,
+        Rule::Eip1283,
+        Rule::Eip1716,
+        Rule::Eip2384,
+    ] {
+        rules.set(rule, None);
+    }
+    Some(rules)
+}
+
 /// The latest rules of the public network.
 fn moac() -> ChainSpec {
-    let all = MoacForks {
-        pangu: Some(0),
-        nuwa: Some(0),
-        fuxi: Some(0),
-        precompiles: Some(0),
-        classic_transactions: Some(0),
-        bomb_defused: Some(0),
-        create2_by_word: None,
-    };
     ChainSpec {
-        family: ChainFamily::Moac(all),
+        rules: MoacForks::ALL_AT_0.rules(),
         system_contract: false,
         chain_id_changes: Vec::new(),
         notice_list: None,

@@ -22,7 +22,7 @@ use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
 use crate::evm::{ChainEvm, block_env, chain_evm};
 use crate::rules::{block_reward, uncle_rewards};
-use crate::spec::{BlockRules, ChainSpec, dao};
+use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
 
@@ -105,7 +105,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
     /// read.
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
-        state.set_remove_empty(spec.rules_at(header.number).removes_empty_accounts());
+        state.set_remove_empty(spec.rules_at(header.number).has(Rule::Eip161));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
         Self {
             spec,
@@ -146,6 +146,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         }
         for address in dao::drained_accounts() {
             let (balance, _) = self.state().balance_and_nonce(address)?;
+            // The balance is written even if it is 0. So where empty accounts stay, the account
+            // exists afterwards.
+            self.state().add_balance(address, U256::ZERO)?;
             self.state().take_balance(address)?;
             self.state().add_balance(dao::REFUND_CONTRACT, balance)?;
         }
@@ -183,7 +186,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
         let success = self.record(rules, outcome)?;
-        if transaction.to.is_none() && matches!(rules, BlockRules::Moac { .. }) {
+        if transaction.to.is_none() && rules.is_moac() {
             self.mark_creation(ShardingMark {
                 account: Transaction::created_address(&sender, transaction.tx_nonce),
                 flag: transaction.sharding_flag,
@@ -293,7 +296,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// The first field of the receipt of the transaction just run: its status, or the state root
     /// after it.
     fn receipt_outcome(&mut self, rules: BlockRules, success: bool) -> Result<ReceiptOutcome, StateError> {
-        if rules.receipts_have_status() {
+        if rules.has(Rule::Eip658) {
             return Ok(ReceiptOutcome::Status(success));
         }
         Ok(ReceiptOutcome::Root(self.state().root()?))
@@ -308,7 +311,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         let reward = block_reward(self.spec, number);
         let mut block_miner_reward = reward;
         for uncle in uncles {
-            let (uncle_reward, nephew_reward) = uncle_rewards(reward, number, uncle.number);
+            let (uncle_reward, nephew_reward) = uncle_rewards(self.spec, number, uncle.number);
             self.state().add_balance(uncle.beneficiary, uncle_reward)?;
             block_miner_reward += nephew_reward;
         }
@@ -348,13 +351,13 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 /// # Errors
 /// [`TransactionError`] when a block under these rules cannot contain the transaction.
 pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), TransactionError> {
-    match (transaction.form, rules) {
+    match (transaction.form, rules.family) {
         (TxForm::System, _) => return Err(TransactionError::System),
         // The public node asks for the fork of classic transactions, and for the sharding flag,
         // only in its pool.
-        (TxForm::Native | TxForm::Classic, BlockRules::Moac { .. }) => {}
-        (TxForm::Ethereum, BlockRules::Ethereum { protected, .. }) => {
-            if transaction.is_protected() && !protected {
+        (TxForm::Native | TxForm::Classic, ChainFamily::Moac) => {}
+        (TxForm::Ethereum, ChainFamily::Ethereum) => {
+            if transaction.is_protected() && !rules.has(Rule::Eip155) {
                 return Err(TransactionError::Other(
                     "the signature has a chain id, but EIP-155 is not active".to_owned(),
                 ));

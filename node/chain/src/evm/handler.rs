@@ -17,8 +17,8 @@ use revm::inspector::{Inspector, InspectorEvmTr};
 use revm::interpreter::interpreter::{EthInterpreter, ExtBytecode};
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
-    CallInput, CallInputs, CallOutcome, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
-    GasTracker, InstructionResult, InterpreterResult, SharedMemory,
+    CallInput, CallInputs, CallOutcome, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme,
+    FrameInput, Gas, GasTracker, InstructionResult, InterpreterResult, SharedMemory,
 };
 use revm::primitives::constants::CALL_STACK_LIMIT;
 use revm::primitives::{Address, B256, Bytes, TxKind, U256};
@@ -156,7 +156,7 @@ impl<DB, I> ChainHandler<DB, I> {
     const fn new(spec: &ChainSpec, inspects: bool) -> Self {
         Self {
             refund: spec.failed_calls_refund_gas,
-            create2_revert_has_data: matches!(spec.family, ChainFamily::Ethereum(_)),
+            create2_revert_has_data: matches!(spec.family, ChainFamily::Ethereum),
             inspects,
             types: PhantomData,
         }

@@ -1,8 +1,10 @@
 //! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
-//! Ethereum's rules are revm's own, except for Constantinople's SSTORE. The public network's rules:
-//! docs/base-chain.md, 4. Its fork Fuxi has the opcodes of Petersburg without EXTCODEHASH and with
-//! the older SSTORE, and CHAINID, SELFBALANCE, subroutines and a cheaper CREATE2.
+//! Ethereum's rules are revm's own, except for Constantinople's SSTORE. revm bundles rules as
+//! Ethereum's forks do ([`spec_id`]); where another network's bundle differs, gas and opcodes are
+//! changed here. The public network's rules: docs/base-chain.md, 4. Its fork Fuxi has the opcodes of
+//! Petersburg without EXTCODEHASH and with the older SSTORE, and CHAINID, SELFBALANCE, subroutines
+//! and a cheaper CREATE2.
 //!
 //! | question | module |
 //! |---|---|
@@ -54,7 +56,7 @@ use crate::evm::subroutines::{
     jump_sub, return_sub,
 };
 use crate::evm::unmetered::{unmetered_gas, unmetered_instructions};
-use crate::spec::{BlockRules, ChainSpec, EthereumFork};
+use crate::spec::{BlockRules, ChainSpec, Rule};
 
 /// The largest contract code on the public network, in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
@@ -64,6 +66,8 @@ pub const TX_GAS: u64 = 1000;
 const TX_CREATE_GAS: u64 = 52_000;
 /// Gas of a KECCAK256 without its words.
 const KECCAK256_GAS: u16 = 30;
+/// Gas of EXP for each byte of the exponent, from EIP-160 on.
+const EXP_BYTE_GAS: u64 = 50;
 /// Gas of SLOAD between EIP-150 and Istanbul.
 const SLOAD_GAS: u64 = 200;
 /// Gas of an SSTORE that sets a slot that was zero.
@@ -106,7 +110,8 @@ pub(crate) fn block_env(header: &Header) -> BlockEnv {
         gas_limit: header.gas_limit,
         basefee: 0,
         difficulty: header.difficulty,
-        prevrandao: None,
+        // The random value of a chain with EIP-4399 is in the place of the mix hash.
+        prevrandao: Some(header.mix_hash),
         ..Default::default()
     }
 }
@@ -124,7 +129,7 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id_at(number);
     cfg.gas_params = gas_params(rules);
-    if let BlockRules::Moac { .. } = rules {
+    if rules.is_moac() {
         cfg.disable_eip3607 = true;
         cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
     }
@@ -152,26 +157,44 @@ pub(crate) fn without_metering<DB: Database, I, R>(
     result
 }
 
-const fn spec_id(rules: BlockRules) -> SpecId {
-    match rules {
-        BlockRules::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
-        BlockRules::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
-        BlockRules::Ethereum { fork, .. } => fork.spec_id(),
-    }
+/// revm's name for the rules of a height: the latest of Ethereum's forks of which the chain has
+/// rules. [`RuleTable::check_bundles`](crate::spec::RuleTable::check_bundles) makes sure that the
+/// chain has its other rules, too, but for those that are changed in this module.
+pub(crate) fn spec_id(rules: BlockRules) -> SpecId {
+    const LATEST_FIRST: [(Rule, SpecId); 9] = [
+        (Rule::Eip3855, SpecId::SHANGHAI),
+        (Rule::Eip3541, SpecId::LONDON),
+        (Rule::Eip2929, SpecId::BERLIN),
+        (Rule::Eip2200, SpecId::ISTANBUL),
+        (Rule::Eip145, SpecId::PETERSBURG),
+        (Rule::Eip140, SpecId::BYZANTIUM),
+        (Rule::Eip161, SpecId::SPURIOUS_DRAGON),
+        (Rule::Eip150, SpecId::TANGERINE),
+        (Rule::Eip7, SpecId::HOMESTEAD),
+    ];
+    let latest = LATEST_FIRST.into_iter().find(|(rule, _)| rules.has(*rule));
+    latest.map_or(SpecId::FRONTIER, |(_, id)| id)
+}
+
+/// Whether SSTORE follows EIP-1283, which one fork brought and the next one took back.
+const fn has_eip1283(rules: BlockRules) -> bool {
+    rules.has(Rule::Eip1283) && !rules.has(Rule::Eip1716) && !rules.has(Rule::Eip2200)
 }
 
 fn gas_params(rules: BlockRules) -> GasParams {
     let mut gas = GasParams::new_spec(spec_id(rules));
-    match rules {
-        BlockRules::Moac { .. } => gas.override_gas([
+    if rules.is_moac() {
+        gas.override_gas([
             (GasId::tx_base_stipend(), TX_GAS),
             (GasId::tx_create_cost(), TX_CREATE_GAS),
-        ]),
-        // EIP-1283 uses the formula of Istanbul's EIP-2200 with SLOAD's older price of 200.
-        BlockRules::Ethereum {
-            fork: EthereumFork::Constantinople,
-            ..
-        } => gas.override_gas([
+        ]);
+    }
+    if rules.has(Rule::Eip160) {
+        gas.override_gas([(GasId::exp_byte_gas(), EXP_BYTE_GAS)]);
+    }
+    // EIP-1283 uses the formula of Istanbul's EIP-2200 with SLOAD's older price of 200.
+    if has_eip1283(rules) {
+        gas.override_gas([
             (GasId::sstore_static(), SLOAD_GAS),
             (GasId::sstore_set_without_load_cost(), SSTORE_SET_GAS - SLOAD_GAS),
             (GasId::sstore_set_refund(), SSTORE_SET_GAS - SLOAD_GAS),
@@ -180,8 +203,7 @@ fn gas_params(rules: BlockRules) -> GasParams {
                 SSTORE_RESET_GAS - SLOAD_GAS,
             ),
             (GasId::sstore_reset_refund(), SSTORE_RESET_GAS - SLOAD_GAS),
-        ]),
-        BlockRules::Ethereum { .. } => {}
+        ]);
     }
     gas
 }
@@ -193,42 +215,45 @@ fn instructions<DB: Database>(
 ) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     table.insert_instruction(opcode::KECCAK256, Instruction::new(keccak256), KECCAK256_GAS);
-    match rules {
-        BlockRules::Moac {
-            fuxi,
-            create2_by_word,
-            ..
-        } => {
-            let extcodesize = if spec.notify_scs_always_exists {
-                Instruction::new(extcodesize::<true, _, _>)
-            } else {
-                Instruction::new(extcodesize::<false, _, _>)
-            };
-            table.insert_instruction(opcode::EXTCODESIZE, extcodesize, 700);
-            table.insert_instruction(opcode::SELFDESTRUCT, Instruction::new(selfdestruct), 5000);
-            table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
-            if fuxi {
-                table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
-                table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
-                if !create2_by_word {
-                    table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
-                }
-                // The public node has a price for this opcode, but does not mark it as valid.
-                table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
-                table.insert_instruction(BEGINSUB, Instruction::new(begin_sub), BEGINSUB_GAS);
-                table.insert_instruction(JUMPSUB, Instruction::new(jump_sub), JUMPSUB_GAS);
-                table.insert_instruction(RETURNSUB, Instruction::new(return_sub), RETURNSUB_GAS);
+    if rules.is_moac() {
+        let extcodesize = if spec.notify_scs_always_exists {
+            Instruction::new(extcodesize::<true, _, _>)
+        } else {
+            Instruction::new(extcodesize::<false, _, _>)
+        };
+        table.insert_instruction(opcode::EXTCODESIZE, extcodesize, 700);
+        table.insert_instruction(opcode::SELFDESTRUCT, Instruction::new(selfdestruct), 5000);
+        table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
+        if rules.has(Rule::Subroutines) {
+            table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
+            table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
+            if !rules.has(Rule::Eip1014) {
+                table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
             }
+            // The public node has a price for this opcode, but does not mark it as valid.
+            table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
+            table.insert_instruction(BEGINSUB, Instruction::new(begin_sub), BEGINSUB_GAS);
+            table.insert_instruction(JUMPSUB, Instruction::new(jump_sub), JUMPSUB_GAS);
+            table.insert_instruction(RETURNSUB, Instruction::new(return_sub), RETURNSUB_GAS);
         }
-        BlockRules::Ethereum {
-            fork: EthereumFork::Constantinople,
-            ..
-        } => {
-            table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
-        }
-        BlockRules::Ethereum { .. } => {}
+    }
+    if has_eip1283(rules) {
+        table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
+    }
+    if !rules.has(Rule::Eip3198) {
+        table.insert_instruction(opcode::BASEFEE, Instruction::unknown(), 0);
+    }
+    if !rules.has(Rule::Eip4399) {
+        table.insert_instruction(opcode::DIFFICULTY, Instruction::new(difficulty), 2);
     }
     table
+}
+
+/// DIFFICULTY, where opcode 0x44 does not give a random value.
+fn difficulty<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    push(context.interpreter, context.host.difficulty())
 }
 
 /// SSTORE by EIP-1283, which Petersburg removed: net gas metering without Istanbul's minimum of

@@ -1,8 +1,6 @@
-//! Makes a [`ChainSpec`] from a genesis file, which is JSON in geth's form.
+//! Makes a [`ChainSpec`] from a genesis file, which is JSON in the form of geth or of core-geth.
 //!
-//! A file with a key of the public network's forks is of that network's family. There a fork
-//! without a key is active from block 0 on. Any other file is of Ethereum's family, where a fork
-//! without a key is never active. Numbers are hex with or without leading zeros, decimal strings,
+//! What the file says about rules is read by [`super::file_rules`]. Numbers are hex with or without leading zeros, decimal strings,
 //! or JSON numbers; addresses may begin with 0x. Unknown keys are ignored and returned, so that the
 //! caller can warn.
 //!
@@ -12,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use ethash::Schedule;
 use primitives::{Address, B256, U256};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,9 +17,10 @@ use serde_json::value::RawValue;
 use crate::genesis::file_accounts::accounts;
 pub use crate::genesis::file_fields::GenesisFileError;
 use crate::genesis::file_fields::{GenesisFields, uint};
+use crate::genesis::file_rules::rules;
 use crate::spec::{
-    ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN,
-    Genesis, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
+    ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
+    NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
 
 /// What a genesis file says.
@@ -33,33 +31,6 @@ pub struct GenesisFile {
     /// The paths of the keys that were ignored because they are unknown.
     pub ignored_keys: Vec<String>,
 }
-
-/// Keys of the forks of the public network's family. A file with one of them is of that family.
-const MOAC_FORK_KEYS: [&str; 7] = [
-    "panguBlock",
-    "nuwaBlock",
-    "fuxiBlock",
-    "enableFuxiPrecompiled",
-    "enableClassicTx",
-    "diffBombDefuseBlock",
-    "create2PerWordBlock",
-];
-
-/// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
-/// imported.
-const UNSUPPORTED_FORKS: [&str; 11] = [
-    "berlinBlock",
-    "londonBlock",
-    "arrowGlacierBlock",
-    "grayGlacierBlock",
-    "mergeNetsplitBlock",
-    "shanghaiTime",
-    "cancunTime",
-    "pragueTime",
-    "osakaTime",
-    "verkleTime",
-    "terminalTotalDifficulty",
-];
 
 impl ChainSpec {
     /// Makes a spec from the text of a genesis file. `name` becomes the spec's name, for logs.
@@ -86,37 +57,33 @@ impl ChainSpec {
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
         let chain_id_changes = chain_id_changes(&mut config)?;
-        let is_moac = MOAC_FORK_KEYS.iter().any(|key| config.map.contains_key(*key));
-        let schedule = match config.number("ecip1099Block")? {
-            Some(first) => Schedule::Etchash { fork_block: first },
-            None => Schedule::Ethash,
-        };
+        let rules = rules(&mut config)?;
         config.map.remove("ethash");
-        let family = if is_moac {
-            // The public node reads this key, but removes empty accounts whatever it says.
-            config.boolean("removeEmptyAccount", true)?;
-            moac_forks(&mut config)?
-        } else {
-            ethereum_forks(&mut config)?
-        };
         let genesis = genesis(&mut top, alloc)?;
+        let is_moac = rules.family == ChainFamily::Moac;
         let spec = Self {
             name: name.to_owned(),
             chain_id,
             chain_id_changes,
-            network_id: chain_id,
+            network_id: rules.network_id.unwrap_or(chain_id),
             difficulty: if is_moac {
                 DifficultyRule::Moac
             } else {
                 DifficultyRule::Ethereum
             },
-            family,
+            family: rules.family,
+            rules: rules.table,
+            dao: rules.dao,
+            unsupported: rules.unsupported,
+            bomb_pause_blocks: rules.bomb_pause_blocks,
+            era_blocks: rules.era_blocks,
+            required_hashes: rules.required_hashes,
             failed_calls_refund_gas: is_moac,
             system_contract: is_moac,
             notify_scs_always_exists: false,
             notice_list: (is_moac && NOTICE_LIST_CHAINS.contains(&chain_id)).then_some(NOTICE_LIST),
             application: None,
-            schedule,
+            schedule: rules.schedule,
             gas_target_min: gas_target_min(chain_id, is_moac),
             gas_price_min: U256::from(1_000_000_000u64),
             genesis_hash: None,
@@ -159,71 +126,6 @@ fn gas_target_min(chain_id: u64, is_moac: bool) -> u64 {
     }
 }
 
-/// The forks of the public network's family. A key that is missing means block 0.
-fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
-    if let Some(later) = config
-        .map
-        .get("panguBlock")
-        .filter(|first| uint(first) != Some(U256::ZERO))
-    {
-        return Err(config.wrong(
-            "panguBlock",
-            later,
-            "0, since the rules before Pangu are not supported",
-        ));
-    }
-    // The public node does not know this key, so a file without it has the public network's price.
-    let create2_by_word = config.number("create2PerWordBlock")?;
-    let mut fork = |key| Ok(Some(config.number(key)?.unwrap_or(0)));
-    Ok(ChainFamily::Moac(MoacForks {
-        pangu: fork("panguBlock")?,
-        nuwa: fork("nuwaBlock")?,
-        fuxi: fork("fuxiBlock")?,
-        precompiles: fork("enableFuxiPrecompiled")?,
-        classic_transactions: fork("enableClassicTx")?,
-        bomb_defused: fork("diffBombDefuseBlock")?,
-        create2_by_word,
-    }))
-}
-
-fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
-    let mut unsupported: Option<(String, u64)> = None;
-    for key in UNSUPPORTED_FORKS {
-        // A key without `Block` has a time or a total difficulty. 0 means active from block 0 on;
-        // for any other value the first block is not known.
-        let first_block = match key {
-            key if key.ends_with("Block") => config.number(key)?,
-            _ => config
-                .map
-                .remove(key)
-                .map(|value| if value == 0 { 0 } else { u64::MAX }),
-        };
-        if let Some(block) = first_block
-            && unsupported.as_ref().is_none_or(|(_, first)| block < *first)
-        {
-            unsupported = Some((key.to_owned(), block));
-        }
-    }
-    config.map.remove("terminalTotalDifficultyPassed");
-    config.map.remove("blobSchedule");
-    config.map.remove("eip150Hash");
-    let dao_support = config.boolean("daoForkSupport", false)?;
-    Ok(ChainFamily::Ethereum(EthereumForks {
-        homestead: config.number("homesteadBlock")?,
-        dao: config.number("daoForkBlock")?,
-        dao_support,
-        eip150: config.number("eip150Block")?,
-        eip155: config.number("eip155Block")?,
-        eip158: config.number("eip158Block")?,
-        byzantium: config.number("byzantiumBlock")?,
-        constantinople: config.number("constantinopleBlock")?,
-        petersburg: config.number("petersburgBlock")?,
-        istanbul: config.number("istanbulBlock")?,
-        muir_glacier: config.number("muirGlacierBlock")?,
-        unsupported,
-    }))
-}
-
 fn genesis(top: &mut GenesisFields, alloc: Option<&RawValue>) -> Result<Genesis, GenesisFileError> {
     let difficulty = top
         .uint("difficulty")?
@@ -259,86 +161,9 @@ fn genesis(top: &mut GenesisFields, alloc: Option<&RawValue>) -> Result<Genesis,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::EthereumFork;
 
     fn read(text: &str) -> Result<GenesisFile, GenesisFileError> {
         ChainSpec::from_genesis_file("file", text)
-    }
-
-    #[test]
-    fn files_of_both_families_are_read() {
-        let text = r#"{"config": {"chainId": "0x63", "panguBlock": 0, "nuwaBlock": "0x0a", "fuxiBlock": "12",
-            "ethash": {}, "strange": 1}, "difficulty": "0x0200", "gasLimit": 9000000, "nonce": "0x0000000000000042",
-            "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"},
-                      "0x0000000000000000000000000000000000000002": {"balance": "0x02", "code": "0x6001",
-                       "storage": {"0x00": "0x05", "1": "0x00"}, "nonce": "0x03"}}, "other": {}}"#;
-        let file = read(text).unwrap();
-        assert_eq!(file.spec.chain_id, 99);
-        let ChainFamily::Moac(forks) = &file.spec.family else {
-            panic!("expected the public network's family")
-        };
-        assert_eq!(
-            (forks.nuwa, forks.fuxi, forks.precompiles),
-            (Some(10), Some(12), Some(0)),
-            "a fork that is left out is active from block 0 on"
-        );
-        assert_eq!(file.ignored_keys, ["config.strange", "other"]);
-        let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];
-        assert_eq!(
-            (second.balance, second.tx_nonce, second.storage.len()),
-            (U256::from(2), 3, 1)
-        );
-
-        let text = r#"{"config": {"chainId": 1, "homesteadBlock": 0, "eip150Block": 5, "londonBlock": 9,
-            "shanghaiTime": 1000}, "difficulty": "131072", "gasLimit": "0x1388"}"#;
-        let ChainFamily::Ethereum(forks) = read(text).unwrap().spec.family else {
-            panic!("expected Ethereum's family")
-        };
-        assert_eq!(
-            (forks.at(4), forks.at(5)),
-            (EthereumFork::Homestead, EthereumFork::Eip150)
-        );
-        assert_eq!(forks.unsupported, Some(("londonBlock".to_owned(), 9)));
-    }
-
-    #[test]
-    fn one_key_of_its_forks_makes_a_file_one_of_the_public_networks_family() {
-        for key in MOAC_FORK_KEYS {
-            let first = if key == "panguBlock" { 0 } else { 7 };
-            let text = format!(r#"{{"config": {{"{key}": {first}}}, "difficulty": 1, "gasLimit": 1}}"#);
-            let spec = read(&text).unwrap().spec;
-            let ChainFamily::Moac(forks) = &spec.family else {
-                panic!("{key}: expected the public network's family")
-            };
-            let all = [
-                forks.pangu,
-                forks.nuwa,
-                forks.fuxi,
-                forks.precompiles,
-                forks.classic_transactions,
-                forks.bomb_defused,
-            ];
-            let at_first = all.iter().filter(|fork| **fork == Some(first)).count();
-            let at_0 = all.iter().filter(|fork| **fork == Some(0)).count();
-            let expected = match key {
-                "panguBlock" => (6, 6),
-                // No block of the public network has this rule, so a key left out means never.
-                "create2PerWordBlock" => (0, 6),
-                _ => (1, 5),
-            };
-            assert_eq!((at_first, at_0), expected, "{key}");
-            let priced_from = (key == "create2PerWordBlock").then_some(7);
-            assert_eq!(forks.create2_by_word, priced_from, "{key}");
-            assert!(spec.failed_calls_refund_gas && spec.system_contract);
-        }
-        // In Ethereum's family a fork that is left out is never active.
-        let text = r#"{"config": {"homesteadBlock": 0}, "difficulty": 1, "gasLimit": 1}"#;
-        let spec = read(text).unwrap().spec;
-        let ChainFamily::Ethereum(forks) = &spec.family else {
-            panic!("expected Ethereum's family")
-        };
-        assert_eq!(forks.at(u64::MAX), EthereumFork::Homestead);
-        assert!(!spec.failed_calls_refund_gas && !spec.system_contract);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 use primitives::{Bytes, U256, hex};
 use serde_json::{Map, Value};
 
+use crate::spec::RuleBundleError;
+
 /// Why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenesisFileError {
@@ -28,6 +30,9 @@ pub enum GenesisFileError {
         /// The form that the value should have.
         expected: &'static str,
     },
+    /// Rules begin at blocks that do not go together.
+    #[error("config: {0}")]
+    Rules(RuleBundleError),
     /// A required key is missing.
     #[error("{0} is missing")]
     Missing(String),

@@ -4,6 +4,7 @@ mod accounts;
 pub mod file;
 mod file_accounts;
 mod file_fields;
+mod file_rules;
 pub mod record;
 
 use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};

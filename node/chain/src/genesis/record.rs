@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::genesis::file::{GenesisFile, GenesisFileError};
-use crate::spec::{ChainFamily, ChainIdChange, ChainSpec, EthereumForks, ForkBlock, MoacForks};
+use crate::spec::{ChainFamily, ChainIdChange, ChainSpec, ForkBlock, Rule};
 
 /// What a data directory was initialised with. It is stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum SpecRecord {
         /// See [`Self::is_of_file`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_hash: Option<String>,
-        /// For the development network: the first block with [`MoacForks::create2_by_word`]. The
+        /// For the development network: the first block with [`Rule::Eip1014`]. The
         /// records of older chains have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         create2_per_word_block: ForkBlock,
@@ -160,8 +160,8 @@ impl SpecRecord {
             } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
-                if let ChainFamily::Moac(forks) = &mut spec.family {
-                    forks.create2_by_word = *create2_per_word_block;
+                if spec.family == ChainFamily::Moac {
+                    spec.rules.set(Rule::Eip1014, *create2_per_word_block);
                 }
                 let ignored_keys = match genesis_file {
                     Some(text) => {
@@ -188,9 +188,15 @@ fn text_hash(text: &[u8]) -> String {
 impl ChainSpec {
     /// The built-in network of this name.
     pub fn built_in(name: &str) -> Option<Self> {
-        [Self::main(), Self::test(), Self::dev()]
-            .into_iter()
-            .find(|spec| spec.name == name)
+        [
+            Self::main(),
+            Self::test(),
+            Self::dev(),
+            Self::classic(),
+            Self::mordor(),
+        ]
+        .into_iter()
+        .find(|spec| spec.name == name)
     }
 
     /// The first block for which this spec and another one have different rules; `None` if all
@@ -200,6 +206,7 @@ impl ChainSpec {
         let constant = |spec: &Self| {
             (
                 spec.chain_id,
+                spec.family,
                 spec.difficulty,
                 spec.failed_calls_refund_gas,
                 spec.system_contract,
@@ -213,76 +220,30 @@ impl ChainSpec {
             return Some(0);
         }
         let ids = first_id_difference(&self.chain_id_changes, &other.chain_id_changes);
-        let forks = self.forks_differ_from(other);
-        ids.into_iter().chain(forks).min()
+        let first = |spec: &Self, rule, differs: bool| spec.rules.first(rule).filter(|_| differs);
+        let pauses = self.bomb_pause_blocks != other.bomb_pause_blocks;
+        let eras = self.era_blocks != other.era_blocks;
+        let unsupported = |spec: &Self| spec.unsupported.as_ref().map(|(_, first)| *first);
+        let dao = |spec: &Self| spec.dao.map(|dao| dao.block);
+        let either = |ours: Option<u64>, theirs: Option<u64>, differ: bool| {
+            [ours, theirs].into_iter().flatten().min().filter(|_| differ)
+        };
+        [
+            ids,
+            self.rules.first_difference(&other.rules),
+            first(self, Rule::Ecip1010, pauses),
+            first(self, Rule::Ecip1017, eras),
+            either(dao(self), dao(other), self.dao != other.dao),
+            either(
+                unsupported(self),
+                unsupported(other),
+                unsupported(self) != unsupported(other),
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
-
-    fn forks_differ_from(&self, other: &Self) -> Option<u64> {
-        match (&self.family, &other.family) {
-            (ChainFamily::Moac(ours), ChainFamily::Moac(theirs)) => {
-                first_difference(&moac(ours), &moac(theirs))
-            }
-            (ChainFamily::Ethereum(ours), ChainFamily::Ethereum(theirs)) => {
-                let dao_differs = ours.dao_support != theirs.dao_support;
-                let dao = ours.dao.min(theirs.dao).filter(|_| dao_differs);
-                let forks = first_difference(&ethereum(ours), &ethereum(theirs));
-                dao.into_iter().chain(forks).min()
-            }
-            _ => Some(0),
-        }
-    }
-}
-
-/// The forks that change rules.
-const fn moac(forks: &MoacForks) -> [ForkBlock; 7] {
-    let MoacForks {
-        pangu,
-        nuwa,
-        fuxi,
-        precompiles,
-        classic_transactions,
-        bomb_defused,
-        create2_by_word,
-    } = forks;
-    [
-        *pangu,
-        *nuwa,
-        *fuxi,
-        *precompiles,
-        *classic_transactions,
-        *bomb_defused,
-        *create2_by_word,
-    ]
-}
-
-fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
-    let EthereumForks {
-        homestead,
-        dao,
-        dao_support: _,
-        eip150,
-        eip155,
-        eip158,
-        byzantium,
-        constantinople,
-        petersburg,
-        istanbul,
-        muir_glacier,
-        unsupported,
-    } = forks;
-    [
-        *homestead,
-        *dao,
-        *eip150,
-        *eip155,
-        *eip158,
-        *byzantium,
-        *constantinople,
-        *petersburg,
-        *istanbul,
-        *muir_glacier,
-        unsupported.as_ref().map(|(_, first)| *first),
-    ]
 }
 
 /// The first block at which the later chain ids differ.
@@ -294,12 +255,6 @@ fn first_id_difference(ours: &[ChainIdChange], theirs: &[ChainIdChange]) -> Opti
     let common = common.count();
     let next = [ours.get(common), theirs.get(common)];
     next.into_iter().flatten().map(|change| change.first_block).min()
-}
-
-/// The lowest block of the forks that differ.
-fn first_difference(ours: &[ForkBlock], theirs: &[ForkBlock]) -> Option<u64> {
-    let pairs = ours.iter().zip(theirs).filter(|(ours, theirs)| ours != theirs);
-    pairs.flat_map(|(ours, theirs)| [*ours, *theirs]).flatten().min()
 }
 
 #[cfg(test)]

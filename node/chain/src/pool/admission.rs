@@ -11,26 +11,21 @@ use super::entry::PoolEntry;
 use super::index::PoolIndex;
 use super::{NextBlock, PoolConfig, PoolError};
 use crate::evm::intrinsic_gas;
-use crate::spec::{BlockRules, ChainSpec};
+use crate::spec::{ChainFamily, ChainSpec, Rule};
 
 /// Checks that block `number` may contain the transaction, whoever sent it.
 pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<(), PoolError> {
     let rules = spec.rules_at(number);
-    match (transaction.form, rules) {
+    match (transaction.form, rules.family) {
         (TxForm::System, _) => return Err(PoolError::System),
-        (TxForm::Native, BlockRules::Moac { .. }) => {}
-        (
-            TxForm::Classic,
-            BlockRules::Moac {
-                classic_transactions, ..
-            },
-        ) => {
-            if !classic_transactions {
+        (TxForm::Native, ChainFamily::Moac) => {}
+        (TxForm::Classic, ChainFamily::Moac) => {
+            if !rules.has(Rule::ClassicTransactions) {
                 return Err(PoolError::ClassicDisabled);
             }
         }
-        (TxForm::Ethereum, BlockRules::Ethereum { protected, .. })
-            if protected || !transaction.is_protected() => {}
+        (TxForm::Ethereum, ChainFamily::Ethereum)
+            if rules.has(Rule::Eip155) || !transaction.is_protected() => {}
         (form, _) => return Err(PoolError::Form(form)),
     }
     if transaction.is_system() {

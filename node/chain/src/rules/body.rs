@@ -10,7 +10,7 @@ use store::{BlockReads, StoreError};
 use crate::parallel::for_each_in_order;
 use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
-use crate::spec::ChainSpec;
+use crate::spec::{ChainSpec, Rule};
 use crate::trie::ordered_root;
 
 /// Why a body is rejected.
@@ -90,7 +90,7 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
     if got != Some(expected) && !unprotected {
         return Err(SenderError::ChainId { got, expected });
     }
-    Ok(transaction.recover_sender(spec.rules_at(number).low_s())?)
+    Ok(transaction.recover_sender(spec.rules_at(number).has(Rule::Eip2))?)
 }
 
 /// The senders of a block's transactions, recovered on all processors. On a chain with a system

@@ -1,11 +1,11 @@
 //! The difficulty of the next block, by network and fork.
 //!
 //! Sources: docs/base-chain.md, 3; Ethereum Yellow Paper; EIP-2, EIP-100, EIP-649, EIP-1234,
-//! EIP-2384.
+//! EIP-2384, ECIP-1010, ECIP-1041.
 
 use primitives::{Header, U256};
 
-use crate::spec::{ChainFamily, ChainSpec, DifficultyRule, EthereumFork, EthereumForks, is_active};
+use crate::spec::{BlockRules, ChainSpec, DifficultyRule, Rule};
 
 /// The smallest difficulty where it is adjusted from block to block.
 const DIFFICULTY_MIN: u64 = 131_072;
@@ -45,49 +45,62 @@ pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U25
 
 /// The difficulty that the rules of `spec` give a block.
 pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
-    match (spec.difficulty, &spec.family) {
-        (DifficultyRule::Constant(difficulty), _) => U256::from(difficulty),
-        (DifficultyRule::Moac, ChainFamily::Moac(forks)) => {
+    match spec.difficulty {
+        DifficultyRule::Constant(difficulty) => U256::from(difficulty),
+        DifficultyRule::Moac => {
             let parent_number = input.number.saturating_sub(1);
-            let defused = is_active(forks.bomb_defused, parent_number);
-            let ticks = if defused {
+            let ticks = if spec.rules_at(parent_number).has(Rule::BombDefused) {
                 0
             } else {
                 parent_number.saturating_sub(BOMB_FIRST_PARENT)
             };
             with_bomb(byzantium(input), ticks)
         }
-        (_, ChainFamily::Ethereum(forks)) => ethereum(forks, input),
-        (DifficultyRule::Ethereum, ChainFamily::Moac(_)) => ethereum(&EthereumForks::default(), input),
+        DifficultyRule::Ethereum => {
+            let rules = spec.rules_at(input.number);
+            let plain = if rules.has(Rule::Eip100) {
+                byzantium(input)
+            } else if rules.has(Rule::Eip2) {
+                steps(input, 1, 10)
+            } else {
+                frontier(input)
+            };
+            with_bomb(plain, bomb_ticks(spec, rules, input.number))
+        }
     }
 }
 
-fn ethereum(forks: &EthereumForks, input: &DifficultyInput) -> U256 {
-    let fork = forks.at(input.number);
-    let delay = if is_active(forks.muir_glacier, input.number) {
-        9_000_000
-    } else if fork >= EthereumFork::Constantinople {
-        5_000_000
-    } else {
-        3_000_000
-    };
-    match fork {
-        EthereumFork::Frontier => {
-            let unit = input.parent_difficulty / U256::from(2048);
-            let fast = input.timestamp.saturating_sub(input.parent_timestamp) < 13;
-            let next = if fast {
-                input.parent_difficulty.saturating_add(unit)
-            } else {
-                input.parent_difficulty.saturating_sub(unit)
-            };
-            with_bomb(next.max(U256::from(DIFFICULTY_MIN)), input.number)
-        }
-        EthereumFork::Homestead | EthereumFork::Eip150 | EthereumFork::Eip158 => {
-            let next = steps(input, 1, 10);
-            with_bomb(next, input.number)
-        }
-        _ => with_bomb(byzantium(input), input.number.saturating_sub(delay)),
+/// How many blocks the difficulty bomb of Ethereum's family has counted at block `number`.
+fn bomb_ticks(spec: &ChainSpec, rules: BlockRules, number: u64) -> u64 {
+    if rules.has(Rule::Ecip1041) {
+        return 0;
     }
+    if let Some(pause) = spec
+        .rules
+        .first(Rule::Ecip1010)
+        .filter(|_| rules.has(Rule::Ecip1010))
+    {
+        return number.saturating_sub(spec.bomb_pause_blocks).max(pause);
+    }
+    let delays = [
+        (Rule::Eip2384, 9_000_000),
+        (Rule::Eip1234, 5_000_000),
+        (Rule::Eip649, 3_000_000),
+    ];
+    let delay = delays.into_iter().find(|(rule, _)| rules.has(*rule));
+    number.saturating_sub(delay.map_or(0, |(_, blocks)| blocks))
+}
+
+/// The formula of the first rules, without a bomb.
+fn frontier(input: &DifficultyInput) -> U256 {
+    let unit = input.parent_difficulty / U256::from(2048);
+    let fast = input.timestamp.saturating_sub(input.parent_timestamp) < 13;
+    let next = if fast {
+        input.parent_difficulty.saturating_add(unit)
+    } else {
+        input.parent_difficulty.saturating_sub(unit)
+    };
+    next.max(U256::from(DIFFICULTY_MIN))
 }
 
 /// Byzantium's formula without a bomb.
@@ -126,7 +139,7 @@ fn with_bomb(difficulty: U256, ticks: u64) -> U256 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::MoacForks;
+    use crate::spec::{ChainFamily, MoacForks, RuleTable};
 
     fn input(parent: u64, seconds: u64, parent_uncles: bool, number: u64) -> DifficultyInput {
         DifficultyInput {
@@ -152,10 +165,11 @@ mod tests {
     #[test]
     fn the_public_networks_bomb_grows_and_is_switched_off() {
         let spec = |bomb_defused| ChainSpec {
-            family: ChainFamily::Moac(MoacForks {
+            rules: MoacForks {
                 bomb_defused,
                 ..Default::default()
-            }),
+            }
+            .rules(),
             ..ChainSpec::main()
         };
         let at = |defused, parent_number| {
@@ -186,21 +200,21 @@ mod tests {
     #[test]
     fn ethereums_formulas_by_fork() {
         let at = |fork, seconds, number| {
-            let family = ChainFamily::Ethereum(EthereumForks::only(fork));
             let spec = ChainSpec {
-                family,
+                family: ChainFamily::Ethereum,
+                rules: RuleTable::up_to(fork).unwrap(),
                 difficulty: DifficultyRule::Ethereum,
                 ..ChainSpec::main()
             };
             difficulty(&spec, &input(2_048_000, seconds, false, number)).to::<u64>()
         };
-        assert_eq!(at(EthereumFork::Frontier, 12, 10), 2_049_000);
-        assert_eq!(at(EthereumFork::Frontier, 13, 10), 2_047_000);
-        assert_eq!(at(EthereumFork::Frontier, 13, 300_000), 2_047_002);
-        assert_eq!(at(EthereumFork::Homestead, 9, 10), 2_049_000);
-        assert_eq!(at(EthereumFork::Homestead, 10, 10), 2_048_000);
-        assert_eq!(at(EthereumFork::Byzantium, 9, 3_200_000), 2_048_001);
-        assert_eq!(at(EthereumFork::ConstantinopleFix, 9, 5_199_999), 2_048_000);
-        assert_eq!(at(EthereumFork::Istanbul, 9, 5_200_000), 2_048_001);
+        assert_eq!(at("Frontier", 12, 10), 2_049_000);
+        assert_eq!(at("Frontier", 13, 10), 2_047_000);
+        assert_eq!(at("Frontier", 13, 300_000), 2_047_002);
+        assert_eq!(at("Homestead", 9, 10), 2_049_000);
+        assert_eq!(at("Homestead", 10, 10), 2_048_000);
+        assert_eq!(at("Byzantium", 9, 3_200_000), 2_048_001);
+        assert_eq!(at("ConstantinopleFix", 9, 5_199_999), 2_048_000);
+        assert_eq!(at("Istanbul", 9, 5_200_000), 2_048_001);
     }
 }

@@ -9,11 +9,11 @@ pub mod difficulty;
 pub mod order;
 pub mod seal;
 
-use primitives::{Bytes, Header, U256};
+use primitives::{B256, Bytes, Header, U256};
 
 use crate::application::{BLOCK_GAS_LIMIT, EXTRA_BYTES_MAX};
 use crate::rules::difficulty::next_difficulty;
-use crate::spec::{ChainFamily, ChainSpec, EthereumFork, GAS_LIMIT_MIN};
+use crate::spec::{ChainFamily, ChainSpec, GAS_LIMIT_MIN, Rule};
 
 /// The most extra data of a header, in bytes.
 pub const EXTRA_DATA_BYTES_MAX: usize = 32;
@@ -60,6 +60,9 @@ pub enum HeaderError {
     /// The extra data is too long.
     #[error("extra data: got {got} bytes, expected at most {max}")]
     ExtraData { got: usize, max: usize },
+    /// The network's block of this number is another one.
+    #[error("hash of block {number}: got {got}, expected {expected}, the network's own")]
+    RequiredHash { number: u64, got: B256, expected: B256 },
     /// A block of the DAO fork has the wrong extra data.
     #[error(
         "extra data of a block of the DAO fork: got {got}, expected {}dao-hard-fork",
@@ -125,6 +128,16 @@ pub fn check_header(
         });
     }
     check_dao_extra(spec, header)?;
+    if let Some(expected) = spec.required_hashes.get(&header.number) {
+        let got = header.hash();
+        if got != *expected {
+            return Err(HeaderError::RequiredHash {
+                number: header.number,
+                got,
+                expected: *expected,
+            });
+        }
+    }
     let (low, high) = match spec.application {
         None => gas_limit_bounds(parent.gas_limit),
         Some(_) => (BLOCK_GAS_LIMIT, BLOCK_GAS_LIMIT),
@@ -168,13 +181,10 @@ pub(crate) fn dao_extra(spec: &ChainSpec, number: u64) -> Option<Bytes> {
 /// For the first ten blocks of the DAO fork: whether they must have its extra data, or must not
 /// have it. `None` for all other blocks.
 fn dao_extra_required(spec: &ChainSpec, number: u64) -> Option<bool> {
-    let ChainFamily::Ethereum(forks) = &spec.family else {
-        return None;
-    };
-    let first = forks.dao?;
-    (first..first.saturating_add(DAO_EXTRA_BLOCKS))
+    let dao = spec.dao?;
+    (dao.block..dao.block.saturating_add(DAO_EXTRA_BLOCKS))
         .contains(&number)
-        .then_some(forks.dao_support)
+        .then_some(dao.support)
 }
 
 fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError> {
@@ -193,22 +203,39 @@ pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
         return U256::ZERO;
     }
     let coin = U256::from(COIN);
-    match &spec.family {
-        ChainFamily::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
+    let rules = spec.rules_at(number);
+    match spec.family {
+        ChainFamily::Moac => match number.saturating_sub(1) / ERA_BLOCKS {
             era @ 0..=4 => (coin * U256::from(2)) >> era,
             _ => coin / U256::from(10),
         },
-        ChainFamily::Ethereum(forks) => match forks.at(number) {
-            fork if fork < EthereumFork::Byzantium => coin * U256::from(5),
-            EthereumFork::Byzantium => coin * U256::from(3),
-            _ => coin * U256::from(2),
-        },
+        ChainFamily::Ethereum if rules.has(Rule::Ecip1017) => {
+            // 4^100 fits in 256 bits beside the coins. The reward is 0 long before that era.
+            let era = U256::from(classic_era(spec, number).min(80));
+            coin * U256::from(5) * U256::from(4).pow(era) / U256::from(5).pow(era)
+        }
+        ChainFamily::Ethereum if rules.has(Rule::Eip1234) => coin * U256::from(2),
+        ChainFamily::Ethereum if rules.has(Rule::Eip649) => coin * U256::from(3),
+        ChainFamily::Ethereum => coin * U256::from(5),
+    }
+}
+
+/// The era of block `number` by ECIP-1017, counted from 0.
+const fn classic_era(spec: &ChainSpec, number: u64) -> u64 {
+    match number.saturating_sub(1).checked_div(spec.era_blocks) {
+        Some(era) => era,
+        None => 0,
     }
 }
 
 /// The rewards for an uncle: of its miner, and of the miner of block `number`, which includes the
-/// uncle. They are (8 − distance) / 8 and 1/32 of the block's reward.
-pub fn uncle_rewards(reward: U256, number: u64, uncle_number: u64) -> (U256, U256) {
+/// uncle. They are (8 − distance) / 8 and 1/32 of the block's reward; from the second era of
+/// ECIP-1017 on, both are 1/32.
+pub fn uncle_rewards(spec: &ChainSpec, number: u64, uncle_number: u64) -> (U256, U256) {
+    let reward = block_reward(spec, number);
+    if spec.rules_at(number).has(Rule::Ecip1017) && classic_era(spec, number) > 0 {
+        return (reward / U256::from(32), reward / U256::from(32));
+    }
     let eighths = 8u64.saturating_sub(number.saturating_sub(uncle_number));
     (
         reward * U256::from(eighths) / U256::from(8),
@@ -276,14 +303,9 @@ mod tests {
         assert_eq!(block_reward(&spec(), 50_000_001), U256::from(COIN / 8));
         assert_eq!(block_reward(&spec(), 62_500_000), U256::from(COIN / 8));
         assert_eq!(block_reward(&spec(), 62_500_001), U256::from(COIN / 10));
-        assert_eq!(
-            uncle_rewards(U256::from(3200), 10, 9),
-            (U256::from(2800), U256::from(100))
-        );
-        assert_eq!(
-            uncle_rewards(U256::from(3200), 10, 3),
-            (U256::from(400), U256::from(100))
-        );
+        let coins = |eighths: u64, parts| U256::from(2 * COIN) * U256::from(eighths) / U256::from(parts);
+        assert_eq!(uncle_rewards(&spec(), 10, 9), (coins(7, 8), coins(1, 32)));
+        assert_eq!(uncle_rewards(&spec(), 10, 3), (coins(1, 8), coins(1, 32)));
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Chain specs: the rules of a network and its block 0, as data.
 //!
-//! [`crate::rules`] applies the rules of headers, difficulty and rewards, [`crate::evm`] those of
+//! A spec names each rule by the block where it begins ([`RuleTable`]). [`crate::rules`] applies the rules of headers, difficulty and rewards, [`crate::evm`] those of
 //! gas and opcodes. [`crate::genesis::file`] makes a spec from a genesis file.
 
+mod classic;
 pub(crate) mod dao;
 mod forks;
 mod networks;
+mod rule;
 
-pub(crate) use forks::is_active;
-pub use forks::{BlockRules, ChainFamily, EthereumFork, EthereumForks, ForkBlock, MoacForks};
+pub use forks::{ChainFamily, ETHEREUM_FORKS, EthereumFork, MoacForks};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
+pub use rule::{BlockRules, ForkBlock, Rule, RuleBundleError, RuleTable};
 
 use std::collections::BTreeMap;
 
@@ -87,6 +89,16 @@ pub enum DifficultyRule {
     Ethereum,
 }
 
+/// The DAO fork: special extra data in ten blocks, and an irregular state change on the chains that
+/// support it (EIP-779).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DaoFork {
+    /// The first block.
+    pub block: u64,
+    /// Whether the chain makes the fork. One that does not must avoid its extra data.
+    pub support: bool,
+}
+
 /// A block from which on signatures have another chain id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainIdChange {
@@ -107,8 +119,20 @@ pub struct ChainSpec {
     pub chain_id_changes: Vec<ChainIdChange>,
     /// The id in the handshake and in `net_version`.
     pub network_id: u64,
-    /// The family and its forks.
+    /// The family.
     pub family: ChainFamily,
+    /// The first block of each rule.
+    pub rules: RuleTable,
+    /// The DAO fork; `None` if the chain does not know it.
+    pub dao: Option<DaoFork>,
+    /// The name and first block of the first fork that this program does not support.
+    pub unsupported: Option<(String, u64)>,
+    /// How many blocks the difficulty bomb pauses (ECIP-1010), with [`Rule::Ecip1010`].
+    pub bomb_pause_blocks: u64,
+    /// The length of a reward era (ECIP-1017), with [`Rule::Ecip1017`].
+    pub era_blocks: u64,
+    /// Blocks that must have these hashes, by number.
+    pub required_hashes: BTreeMap<u64, B256>,
     /// How the difficulty is computed.
     pub difficulty: DifficultyRule,
     /// The gas of failed calls goes back to the caller. This is a fault of the public network's
@@ -139,24 +163,12 @@ pub struct ChainSpec {
 impl ChainSpec {
     /// The rules that are active at block `number`.
     pub fn rules_at(&self, number: u64) -> BlockRules {
-        match &self.family {
-            ChainFamily::Moac(forks) => BlockRules::Moac {
-                nuwa: is_active(forks.nuwa, number),
-                fuxi: is_active(forks.fuxi, number),
-                precompiles: is_active(forks.precompiles, number),
-                classic_transactions: is_active(forks.classic_transactions, number),
-                create2_by_word: is_active(forks.create2_by_word, number),
-            },
-            ChainFamily::Ethereum(forks) => BlockRules::Ethereum {
-                fork: forks.at(number),
-                protected: is_active(forks.eip155, number),
-            },
-        }
+        self.rules.at(self.family, number)
     }
 
     /// Whether the network can have application chains, from some block on.
     pub const fn has_application_chains(&self) -> bool {
-        matches!(&self.family, ChainFamily::Moac(_))
+        matches!(self.family, ChainFamily::Moac)
     }
 
     /// The id in signatures of transactions in block `number`.
@@ -168,33 +180,30 @@ impl ChainSpec {
 
     /// The name of a fork that is active at block `number` and that this program does not support.
     pub fn unsupported_fork(&self, number: u64) -> Option<&str> {
-        match &self.family {
-            ChainFamily::Ethereum(EthereumForks {
-                unsupported: Some((name, first)),
-                ..
-            }) if number >= *first => Some(name),
-            _ => None,
-        }
+        let unsupported = self.unsupported.as_ref();
+        unsupported
+            .filter(|(_, first)| number >= *first)
+            .map(|(name, _)| name.as_str())
     }
 
     /// Whether block `number` makes the irregular state change of the DAO fork.
     pub fn is_dao_fork(&self, number: u64) -> bool {
-        matches!(&self.family, ChainFamily::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
+        self.dao.is_some_and(|dao| dao.support && dao.block == number)
     }
 
     /// Which forms of transactions blocks contain.
     pub const fn tx_rules(&self) -> TxRules {
         match self.family {
-            ChainFamily::Moac(_) => TxRules::Moac,
-            ChainFamily::Ethereum(_) => TxRules::Ethereum,
+            ChainFamily::Moac => TxRules::Moac,
+            ChainFamily::Ethereum => TxRules::Ethereum,
         }
     }
 
     /// How receipts are encoded under the receipts root.
     pub const fn receipt_form(&self) -> ReceiptForm {
         match self.family {
-            ChainFamily::Moac(_) => ReceiptForm::Five,
-            ChainFamily::Ethereum(_) => ReceiptForm::Four,
+            ChainFamily::Moac => ReceiptForm::Five,
+            ChainFamily::Ethereum => ReceiptForm::Four,
         }
     }
 }

@@ -3,12 +3,14 @@
 //! For main and test the rules and the hash of block 0 are built in. The accounts of their block 0
 //! come from a genesis file. Source: docs/base-chain.md, 2.
 
+use std::collections::BTreeMap;
+
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
 use super::{
     ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount,
-    MoacForks, NOTICE_LIST,
+    MoacForks, NOTICE_LIST, RuleTable,
 };
 
 /// The difficulty of every block of the dev network.
@@ -26,15 +28,15 @@ impl ChainSpec {
                 chain_id: 1099,
             }],
             notice_list: Some(NOTICE_LIST),
-            family: ChainFamily::Moac(MoacForks {
-                pangu: Some(0),
+            rules: MoacForks {
                 nuwa: Some(647_200),
                 fuxi: Some(6_435_000),
                 bomb_defused: Some(6_462_000),
                 precompiles: Some(6_850_000),
                 classic_transactions: Some(6_850_000),
                 create2_by_word: None,
-            }),
+            }
+            .rules(),
             genesis_hash: Some(b256!(
                 "6b9661646439fab926ffc9bccdf3abb572d5209ae59e3390abf76aee4e2d49cd"
             )),
@@ -53,15 +55,15 @@ impl ChainSpec {
             name: "test".to_owned(),
             chain_id: 101,
             network_id: 101,
-            family: ChainFamily::Moac(MoacForks {
-                pangu: Some(0),
+            rules: MoacForks {
                 nuwa: Some(616_700),
                 fuxi: Some(4_900_000),
                 bomb_defused: Some(5_042_000),
                 precompiles: Some(5_330_000),
                 classic_transactions: Some(5_260_000),
                 create2_by_word: None,
-            }),
+            }
+            .rules(),
             genesis_hash: Some(b256!(
                 "b44f499ad420fbba3d4a7e05e9485cddc0e70e3e3622919a5d945e9ed4f7699c"
             )),
@@ -80,15 +82,15 @@ impl ChainSpec {
             name: "dev".to_owned(),
             chain_id: 100,
             network_id: 100,
-            family: ChainFamily::Moac(MoacForks {
-                pangu: Some(0),
+            rules: MoacForks {
                 nuwa: Some(0),
                 fuxi: Some(0),
                 precompiles: Some(0),
                 classic_transactions: Some(0),
                 bomb_defused: Some(0),
                 create2_by_word: Some(0),
-            }),
+            }
+            .rules(),
             difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
             system_contract: false,
             notify_scs_always_exists: true,
@@ -110,7 +112,13 @@ fn public() -> ChainSpec {
         chain_id: 0,
         chain_id_changes: Vec::new(),
         network_id: 0,
-        family: ChainFamily::Moac(MoacForks::default()),
+        family: ChainFamily::Moac,
+        rules: RuleTable::default(),
+        dao: None,
+        unsupported: None,
+        bomb_pause_blocks: 0,
+        era_blocks: 0,
+        required_hashes: BTreeMap::new(),
         difficulty: DifficultyRule::Moac,
         failed_calls_refund_gas: true,
         system_contract: true,
@@ -184,48 +192,38 @@ mod tests {
     use primitives::SecretKey;
 
     use super::*;
-    use crate::spec::BlockRules;
+    use crate::spec::Rule;
 
     #[test]
     fn forks_begin_at_their_blocks() {
-        let rules = |spec: &ChainSpec, number| match spec.rules_at(number) {
-            BlockRules::Moac {
-                nuwa,
-                fuxi,
-                precompiles,
-                classic_transactions,
-                create2_by_word: _,
-            } => [nuwa, fuxi, precompiles, classic_transactions],
-            other => panic!("{other:?}"),
-        };
-        let check = |spec: &ChainSpec, index: usize, first: u64| {
-            assert!(!rules(spec, first - 1)[index], "{} {first}", spec.name);
-            assert!(rules(spec, first)[index], "{} {first}", spec.name);
-        };
+        let forks = [
+            Rule::NoticeWord,
+            Rule::Eip145,
+            Rule::MoacCurves,
+            Rule::ClassicTransactions,
+            Rule::BombDefused,
+        ];
         let firsts = [
-            (ChainSpec::main(), [647_200, 6_435_000, 6_850_000, 6_850_000]),
-            (ChainSpec::test(), [616_700, 4_900_000, 5_330_000, 5_260_000]),
+            (
+                ChainSpec::main(),
+                [647_200, 6_435_000, 6_850_000, 6_850_000, 6_462_000],
+            ),
+            (
+                ChainSpec::test(),
+                [616_700, 4_900_000, 5_330_000, 5_260_000, 5_042_000],
+            ),
         ];
         for (spec, firsts) in firsts {
-            for (index, first) in firsts.into_iter().enumerate() {
-                check(&spec, index, first);
+            for (rule, first) in forks.into_iter().zip(firsts) {
+                assert!(!spec.rules_at(first - 1).has(rule), "{} {rule:?}", spec.name);
+                assert!(spec.rules_at(first).has(rule), "{} {rule:?}", spec.name);
             }
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
-            let last = spec.rules_at(u64::MAX);
-            assert!(
-                matches!(
-                    last,
-                    BlockRules::Moac {
-                        create2_by_word: false,
-                        ..
-                    }
-                ),
-                "{}",
-                spec.name
-            );
+            assert!(!spec.rules_at(u64::MAX).has(Rule::Eip1014), "{}", spec.name);
         }
-        assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
-        assert!(ChainSpec::dev().failed_calls_refund_gas);
+        let dev = ChainSpec::dev();
+        assert!(forks.into_iter().all(|rule| dev.rules_at(0).has(rule)));
+        assert!(dev.rules_at(0).has(Rule::Eip1014) && dev.failed_calls_refund_gas);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
+use chain::spec::Rule;
 use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{ChainSpec, View};
 use primitives::Address;
@@ -79,7 +80,7 @@ fn calls_that_read_much_are_not_quick() {
 #[test]
 fn calls_refuse_memory_that_a_block_may_have() {
     let mut spec = ChainSpec::dev();
-    crate::common::forks(&mut spec).create2_by_word = None;
+    crate::common::begin(&mut spec, &[Rule::Eip1014], None);
     let mut contract = rich(1);
     // CREATE2 of as many bytes as the input says.
     contract.code = hex("6000 6000 35 6000 6000 f5 00").into();

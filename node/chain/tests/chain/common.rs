@@ -12,7 +12,7 @@ use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Imported, Importer};
 use chain::rules::seal::SealCheck;
-use chain::spec::{DEV_ACCOUNTS, DifficultyRule};
+use chain::spec::{DEV_ACCOUNTS, DifficultyRule, Rule};
 use chain::state::BlockState;
 use chain::trie::ordered_root;
 use primitives::{
@@ -214,7 +214,7 @@ pub(crate) fn assemble(spec: &ChainSpec, view: &store::Snapshot, parent: &Header
     let mut executor = Executor::new(spec, &header, &mut state);
     executor.system_transaction().expect("the store works");
     for transaction in plan.transactions.iter().filter(|one| !one.is_system()) {
-        let low_s = spec.rules_at(header.number).low_s();
+        let low_s = spec.rules_at(header.number).has(Rule::Eip2);
         let sender = transaction.recover_sender(low_s).expect("signed");
         executor
             .transaction(transaction, sender)
@@ -348,10 +348,18 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The forks of a spec of the public network's family.
-pub(crate) fn forks(spec: &mut ChainSpec) -> &mut chain::spec::MoacForks {
-    match &mut spec.family {
-        chain::spec::ChainFamily::Moac(forks) => forks,
-        chain::spec::ChainFamily::Ethereum(_) => panic!("expected the public network's family"),
+/// The rules that begin with the public network's fork Fuxi.
+pub(crate) const FUXI: [Rule; 5] = [
+    Rule::Eip145,
+    Rule::Eip1344,
+    Rule::SelfBalance,
+    Rule::Subroutines,
+    Rule::FlatCreate2,
+];
+
+/// Makes rules begin at another block, or never.
+pub(crate) fn begin(spec: &mut ChainSpec, rules: &[Rule], first: Option<u64>) {
+    for rule in rules {
+        spec.rules.set(*rule, first);
     }
 }

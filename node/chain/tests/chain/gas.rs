@@ -3,9 +3,10 @@
 //! The expected numbers are sums of the table's values. The code under test does not compute them.
 
 use chain::ChainSpec;
+use chain::spec::Rule;
 use primitives::{Address, U256};
 
-use crate::common::{account, coins, forks, hex, key};
+use crate::common::{FUXI, account, begin, coins, hex, key};
 use crate::run::{CALLEE, EXISTING, MISSING, PROGRAM, Ran, Run, rich};
 
 fn check(name: &str, program: &str, callee: &str, expected: u64) -> Ran {
@@ -282,7 +283,7 @@ fn created_code_that_jumps_and_returns_runs_from_memory_of_its_creator() {
 fn a_chain_may_price_create2_by_words() {
     let priced = |program: &str| {
         let mut run = Run::new(program, "00");
-        forks(&mut run.spec).create2_by_word = Some(1);
+        begin(&mut run.spec, &[Rule::Eip1014], Some(1));
         run.run()
     };
     // 8 KiB: 256 words of memory, and 6 gas a word for the hash.
@@ -291,7 +292,7 @@ fn a_chain_may_price_create2_by_words() {
     assert!(ran.success);
     assert_eq!(ran.gas_used, 1000 + 12 + 32_000 + memory + 6 * 256);
     let mut early = Run::new("6000 612000 6000 6000 f5", "00");
-    forks(&mut early.spec).create2_by_word = Some(2);
+    begin(&mut early.spec, &[Rule::Eip1014], Some(2));
     assert_eq!(early.run().gas_used, 1000 + 12 + 32_000, "the block before");
     // The other oddities stay: a CREATE2 that reverts gives no return data.
     let revert = "7f 60206000fd 000000000000000000000000000000000000000000000000000000 6000 52 \
@@ -352,7 +353,7 @@ fn code_has_at_most_204_800_bytes() {
 fn fuxi_adds_opcodes_and_other_opcodes_stay_invalid() {
     let at = |opcode: &str, number: u64| {
         let mut run = Run::new(&format!("6000 6000 6000 6000 {opcode}"), "00");
-        forks(&mut run.spec).fuxi = Some(5);
+        begin(&mut run.spec, &FUXI, Some(5));
         run.number = number;
         let ran = run.run();
         (ran.success, ran.gas_used)
@@ -375,7 +376,7 @@ fn fuxi_adds_opcodes_and_other_opcodes_stay_invalid() {
     }
     for opcode in ["3d", "fa", "fd"] {
         let mut run = Run::new(&format!("6000 6000 6000 6000 6000 6000 {opcode}"), "00");
-        forks(&mut run.spec).fuxi = None;
+        begin(&mut run.spec, &FUXI, None);
         assert!(
             run.run().gas_used < 1_000_000,
             "{opcode} is valid from Byzantium on"

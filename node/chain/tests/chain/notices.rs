@@ -5,10 +5,11 @@ use chain::ChainSpec;
 use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::evm::precompiles::{NOTICE_BYTES_MAX, NOTIFY_SCS};
 use chain::import::{BlockId, Imported};
+use chain::spec::Rule;
 use primitives::{Address, B256, Block, Bytes, Transaction, U256};
 use store::{NoticeReads, ScsNotice};
 
-use crate::common::{Maker, Node, Plan, account, deploys, forks, hex, sign, unsigned};
+use crate::common::{Maker, Node, Plan, account, begin, deploys, hex, sign, unsigned};
 use crate::run::{CALLEE, PROGRAM, Run, contract};
 use crate::scenes::{assert_sound, block_id, import_as_stream, view};
 
@@ -267,7 +268,7 @@ fn the_list_is_asked_about_the_caller_of_0x0d() {
     let mut early = Run::new(&format!("{NOTIFY} 3d 6000 55"), "00");
     early.spec.notice_list = Some(CALLEE);
     early.spec.genesis.alloc.insert(CALLEE, contract("fe"));
-    forks(&mut early.spec).nuwa = Some(5);
+    begin(&mut early.spec, &[Rule::NoticeWord], Some(5));
     let ran = early.run();
     assert_eq!((ran.slots[0], ran.notices), (U256::ZERO, vec![]));
 }
@@ -452,7 +453,7 @@ fn only_canonical_blocks_have_notices() {
 #[test]
 fn before_nuwa_0x0d_returns_nothing_and_emits_notices() {
     let mut spec = ChainSpec::dev();
-    forks(&mut spec).nuwa = Some(2);
+    begin(&mut spec, &[Rule::NoticeWord], Some(2));
     let mut maker = Maker::new(spec);
     // RETURNDATASIZE to the slot with the block's number.
     let code = hex(&format!("{NOTIFY} 3d 43 55"));

@@ -1,8 +1,9 @@
 //! Precompiled contracts: gas and output, before and after their fork, by every kind of call.
 
+use chain::spec::Rule;
 use primitives::{Address, SYSTEM_CONTRACT, SecretKey, U256, keccak256};
 
-use crate::common::{forks, hex};
+use crate::common::{begin, hex};
 use crate::run::{PROGRAM, Run, contract, rich};
 
 /// Calls a precompiled contract by STATICCALL in block `number`. Returns the contract's gas and the
@@ -12,7 +13,7 @@ fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {
         // Copies the input to memory, calls with output at 0x400, and logs the output.
         let program = format!("36 6000 6000 37 6020 610400 36 6000 60{low:02x} 5a fa 50 6020 610400 a0");
         let mut run = Run::new(&program, "00");
-        forks(&mut run.spec).precompiles = Some(7);
+        begin(&mut run.spec, &[Rule::MoacCurves], Some(7));
         (run.number, run.input) = (number, input.to_vec());
         let ran = run.run();
         assert!(ran.success);
@@ -156,7 +157,7 @@ fn contracts_0x0d_and_0x0e_return_words_from_nuwa_on() {
             let mut run = Run::new(&program, "00");
             run.input = vec![0; 36];
             run.number = number;
-            forks(&mut run.spec).nuwa = nuwa;
+            begin(&mut run.spec, &[Rule::NoticeWord], nuwa);
             let ran = run.run();
             assert!(ran.success);
             (ran.slots[1], ran.slots[2])

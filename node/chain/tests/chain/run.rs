@@ -6,13 +6,13 @@
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::genesis::{ensure_genesis, genesis_header};
-use chain::spec::{ChainFamily, GenesisAccount};
+use chain::spec::{ChainFamily, GenesisAccount, Rule};
 use chain::state::BlockState;
 use primitives::{Address, Header, Log, TxForm, U256};
 use revm::Database;
 use store::{ScsNotice, Store};
 
-use crate::common::{account, forks, hex, key, unsigned};
+use crate::common::{account, begin, hex, key, unsigned};
 
 /// Address of the program under test.
 pub(crate) const PROGRAM: Address = Address::repeat_byte(0xc0);
@@ -62,7 +62,7 @@ impl Run {
     /// opcodes are those of the public network.
     pub(crate) fn new(program: &str, callee: &str) -> Self {
         let mut spec = ChainSpec::dev();
-        forks(&mut spec).create2_by_word = None;
+        begin(&mut spec, &[Rule::Eip1014], None);
         let mut first = contract(program);
         first.balance = U256::from(5);
         first.storage.insert(U256::from(1), U256::from(1));
@@ -99,8 +99,8 @@ impl Run {
         let mut plain = unsigned(0, (!self.create).then_some(self.to), 0, &self.input);
         plain.gas = self.gas;
         let form = match self.spec.family {
-            ChainFamily::Moac(_) => TxForm::Native,
-            ChainFamily::Ethereum(_) => TxForm::Ethereum,
+            ChainFamily::Moac => TxForm::Native,
+            ChainFamily::Ethereum => TxForm::Ethereum,
         };
         let outcome = executor
             .transaction(&plain.sign(&key(0), self.spec.chain_id, form), account(0))

@@ -216,19 +216,17 @@ fn a_stream_of_another_chain_is_refused() {
 
 #[test]
 fn the_import_ends_where_unsupported_rules_begin() {
-    let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "berlinBlock": 3}, "difficulty": 131072, "gasLimit": 9000000}"#;
+    let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "londonBlock": 3}, "difficulty": 131072, "gasLimit": 9000000}"#;
     let mut spec = ChainSpec::from_genesis_file("x", text).expect("a file").spec;
     spec.difficulty = chain::spec::DifficultyRule::Constant(2);
     let mut open_ended = spec.clone();
-    if let chain::spec::ChainFamily::Ethereum(forks) = &mut open_ended.family {
-        forks.unsupported = None;
-    }
+    open_ended.unsupported = None;
     let mut maker = Maker::new(open_ended);
     let blocks = maker.line(maker.genesis, 4, 1);
     let node = Node::new(&Arc::new(spec));
     let (done, result) = import(&node, encode(&blocks));
     let error = result.expect_err("unsupported rules");
-    assert!(error.to_string().contains("berlinBlock"), "{error}");
+    assert!(error.to_string().contains("londonBlock"), "{error}");
     assert!(
         matches!(error, StreamImportError::Refused { number: 3, .. }),
         "{error}"

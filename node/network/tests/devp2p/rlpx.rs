@@ -4,7 +4,7 @@ use std::net::TcpListener as StdListener;
 use std::time::Duration;
 
 use chain::ChainSpec;
-use chain::spec::{ChainFamily, EthereumForks};
+use chain::spec::{ChainFamily, RuleTable};
 use e2e::clients::javascript;
 use network::entropy::Entropy;
 use network::messages::{HeadersRequest, HeadersStart, PeerMessage, PeerStatus, WireFamily, WireProtocol};
@@ -46,10 +46,8 @@ fn header(number: u64) -> Header {
 fn status(protocol: WireProtocol) -> PeerMessage {
     // The package stands at block 0, so the next fork is all that it checks.
     let spec = ChainSpec {
-        family: ChainFamily::Ethereum(EthereumForks {
-            homestead: Some(1_150_000),
-            ..EthereumForks::default()
-        }),
+        family: ChainFamily::Ethereum,
+        rules: RuleTable::default().with_fork("Homestead", 1_150_000),
         ..ChainSpec::dev()
     };
     let filter = fork_filter(&spec, GENESIS, 0).expect("Ethereum's family");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chain::ChainSpec;
-use chain::spec::{ChainFamily, DEV_ACCOUNTS, MoacForks};
+use chain::spec::{DEV_ACCOUNTS, MoacForks};
 use differential::campaign::SeedRange;
 use differential::named_node::{NodeOptions, compare_with_node};
 use differential::rules::ForkRules;
@@ -77,10 +77,7 @@ fn the_step_of_a_difference_is_found() {
     // Our side does not have the instructions of the fork Fuxi.
     let options = NodeOptions {
         spec: ChainSpec {
-            family: ChainFamily::Moac(MoacForks {
-                pangu: Some(0),
-                ..Default::default()
-            }),
+            rules: MoacForks::default().rules(),
             ..ChainSpec::dev()
         },
         ..options(&node)

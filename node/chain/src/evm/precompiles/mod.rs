@@ -32,7 +32,7 @@ use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::AddressSet;
 use revm::primitives::hardfork::SpecId;
 
-use crate::spec::{BlockRules, ChainSpec};
+use crate::spec::{BlockRules, ChainSpec, Rule};
 use network::{DELEGATE_SEND, PrecompileOutcome};
 
 /// The pairing contract.
@@ -64,26 +64,22 @@ impl ChainPrecompiles {
             all.extend([modexp::BYZANTIUM, bn254::add::ISTANBUL, bn254::mul::ISTANBUL]);
             all
         });
-        let (precompiles, own) = match rules {
-            BlockRules::Moac {
-                precompiles, nuwa, ..
-            } => {
-                let ethereum = if precompiles {
-                    &*AFTER_PRECOMPILE_FORK
-                } else {
-                    Precompiles::homestead()
-                };
-                let own = OwnContractRules {
-                    notice_list: spec.notice_list,
-                    returns_word: nuwa,
-                    has_curves: precompiles,
-                };
-                (ethereum, Some(own))
-            }
-            BlockRules::Ethereum { fork, .. } => {
-                let id = PrecompileSpecId::from_spec_id(fork.spec_id());
-                (Precompiles::new(id), None)
-            }
+        let (precompiles, own) = if rules.is_moac() {
+            let has_curves = rules.has(Rule::MoacCurves);
+            let ethereum = if has_curves {
+                &*AFTER_PRECOMPILE_FORK
+            } else {
+                Precompiles::homestead()
+            };
+            let own = OwnContractRules {
+                notice_list: spec.notice_list,
+                returns_word: rules.has(Rule::NoticeWord),
+                has_curves,
+            };
+            (ethereum, Some(own))
+        } else {
+            let id = PrecompileSpecId::from_spec_id(spec_id);
+            (Precompiles::new(id), None)
         };
         Self {
             ethereum: EthPrecompiles {
