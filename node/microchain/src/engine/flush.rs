@@ -6,7 +6,7 @@ use primitives::rlp::encode_fields_to_vec;
 use primitives::{Address, B256, keccak256};
 use store::StoreError;
 
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, PROPOSAL_APPROVED, Proposal, RETRY_BLOCKS};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
@@ -42,7 +42,7 @@ pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> 
     ]))
 }
 
-impl Engine {
+impl MemberEngine {
     /// Looks which block the last flush of the chain base covers, and goes to its chain.
     pub(super) fn find_flush(&mut self) -> Result<(), EngineError> {
         let Some(contract) = &self.contract else {

@@ -24,21 +24,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chain::evm::execute::TransactionError;
-use chain::genesis::GenesisError;
 use chain::import::BlockId;
 use chain::rules::body::sender;
-use chain::state::StateError;
 use parking_lot::Mutex;
 use primitives::{Address, Transaction};
 use store::{Store, StoreError, StoreOptions};
 
 use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
-use crate::event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
+pub use crate::error::EngineError;
+use crate::event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
 use crate::ledger::{BlockRefusal, Ledger};
 use crate::memory::MemberMemory;
 use crate::message::{PeerContent, RELAYED_BYTES_MAX, RELAYED_MAX, relayed};
 use crate::pool::{Pool, PoolRefusal};
-use crate::reader::{ReadError, Reader};
+use crate::reader::Reader;
 
 use flush::KnownFlush;
 use follow::{SlotHeaders, WaitingBlocks};
@@ -50,29 +49,9 @@ const TRANSACTION_SLOTS_MAX: u64 = 2000;
 /// The most calls that are remembered as asked for.
 const ASKED_MAX: usize = 64;
 
-/// Why the engine cannot go on for now. It has lost nothing: the next event tries again.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The setup cannot be that of a MicroChain.
-    #[error("setup of the MicroChain: {0}")]
-    Setup(String),
-    /// The store has another chain.
-    #[error(transparent)]
-    Genesis(#[from] GenesisError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The state could not be read.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// DappBase could not be asked.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
 /// The engine of one MicroChain. One thread works with it; clients read through [`Reader`]s.
 #[derive(Debug)]
-pub struct Engine {
+pub struct MemberEngine {
     setup: MicroChainSetup,
     key: primitives::SecretKey,
     id: Address,
@@ -101,7 +80,7 @@ pub struct Engine {
     out: Vec<Action>,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Opens the chain in the folder of `options`, or makes it with block 0. The chain starts when
     /// a [`ContractState`] says that it has started.
     ///
@@ -263,7 +242,7 @@ impl Engine {
         self.out.push(Action::Call(call));
     }
 
-    fn take_message(&mut self, message: PeerMessage) -> Result<(), EngineError> {
+    fn take_message(&mut self, message: MemberMessage) -> Result<(), EngineError> {
         let content = match PeerContent::decode(message.status, &message.payload) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(()),

@@ -7,11 +7,11 @@ use chain::View;
 use primitives::{Address, B256, U256};
 
 use super::flush::{commitment, named_members};
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, Proposal};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
-use crate::reader::ExchangeRecord;
+use crate::records::ExchangeRecord;
 
 /// The most blocks of one flush.
 pub(super) const FLUSH_BLOCKS_MAX: u64 = 10_000;
@@ -42,7 +42,7 @@ struct FlushContent {
     distribution: Vec<U256>,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Proposes a flush in this member's turn.
     pub(super) fn propose(
         &mut self,

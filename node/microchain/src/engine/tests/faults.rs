@@ -8,10 +8,10 @@ use primitives::{B256, Block, U256};
 
 use super::world::{World, key};
 use crate::block::sign_header;
-use crate::event::{Event, PeerMessage};
+use crate::event::{Event, MemberMessage};
 use crate::message::{self, PeerContent};
 
-fn block_of(message: &PeerMessage) -> Option<Block> {
+fn block_of(message: &MemberMessage) -> Option<Block> {
     match PeerContent::decode(message.status, &message.payload) {
         Ok(Some(PeerContent::Block(block))) => Some(*block),
         _ => None,
@@ -62,7 +62,7 @@ fn two_blocks_of_a_slot_are_proof() {
     // One half of the network gets another block than the other half.
     let chain = world.setup.address;
     let liar = world.id(2);
-    let second: Rc<RefCell<Option<PeerMessage>>> = Rc::default();
+    let second: Rc<RefCell<Option<MemberMessage>>> = Rc::default();
     let made = second.clone();
     world.filter = Some(Box::new(move |from, message| {
         if let Some(mut block) = block_of(message).filter(|_| from == 2) {
@@ -158,7 +158,7 @@ fn endless_messages_are_bounded() {
     }
     for status in -1..130 {
         for payload in [&b""[..], b"\xc0", b"\xc4\x83mc1", &[0xff; 3000]] {
-            let message = PeerMessage {
+            let message = MemberMessage {
                 status,
                 sender: world.id(1),
                 receiver: None,
