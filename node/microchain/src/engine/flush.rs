@@ -75,11 +75,11 @@ impl MemberEngine {
             let (hash, end, found) = (flush.hash, flush.end, block.is_some());
             tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush");
             // Who was reported in a flush has had its punishment.
-            let before = self.memory.accused.len();
-            self.memory.accused.retain(|member| !reported.contains(member));
-            if self.memory.accused.len() != before {
-                self.memory.write(self.ledger.store())?;
-            }
+            self.remember(|memory| {
+                let before = memory.accused.len();
+                memory.accused.retain(|member| !reported.contains(member));
+                memory.accused.len() != before
+            })?;
         }
         self.flush = Some(flush.clone());
         if block.is_some() {
@@ -169,13 +169,13 @@ impl MemberEngine {
         }
         match self.check_proposal(view, contract, open)? {
             Ok(block) => {
-                self.memory.add_vote(CastVote {
+                let vote = CastVote {
                     starting_block: open.starting_block,
                     hash: open.hash,
                     end: open.end,
                     block,
-                });
-                self.memory.write(self.ledger.store())?;
+                };
+                self.remember(|memory| memory.add_vote(vote))?;
                 self.call(call);
                 self.choose_best()
             }

@@ -365,9 +365,8 @@ impl MemberEngine {
 
     /// Remembers that a member broke the rules.
     fn accuse(&mut self, member: Address, what: &str) -> Result<(), EngineError> {
-        if member != self.id && self.memory.accuse(member) {
+        if member != self.id && self.remember(|memory| memory.accuse(member))? {
             tracing::warn!(chain = %self.setup.address, %member, what, "a member broke the rules");
-            self.memory.write(self.ledger.store())?;
         }
         Ok(())
     }

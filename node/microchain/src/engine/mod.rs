@@ -221,6 +221,18 @@ impl MemberEngine {
         self.contract.as_ref().filter(|contract| contract.has_started())
     }
 
+    /// Changes what must not be forgotten. `change` returns whether anything changed. The change
+    /// holds only if it is on the disk.
+    fn remember(&mut self, change: impl FnOnce(&mut MemberMemory) -> bool) -> Result<bool, StoreError> {
+        let mut changed = self.memory.clone();
+        if !change(&mut changed) {
+            return Ok(false);
+        }
+        changed.write(self.ledger.store())?;
+        self.memory = changed;
+        Ok(true)
+    }
+
     fn send(&mut self, content: &PeerContent, receiver: Option<Address>) {
         let message = content.message(self.id, receiver);
         self.out.push(Action::Send(message));
@@ -269,8 +281,8 @@ impl MemberEngine {
 
     fn take_contract(&mut self, mut state: ContractState) -> Result<(), EngineError> {
         state.members.truncate(crate::contract::MEMBERS_MAX);
-        if state.has_started() && self.memory.take_list(state.base_block, &state.members) {
-            self.memory.write(self.ledger.store())?;
+        if state.has_started() {
+            self.remember(|memory| memory.take_list(state.base_block, &state.members))?;
         }
         self.contract = Some(state);
         self.find_flush()?;

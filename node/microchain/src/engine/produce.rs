@@ -51,8 +51,10 @@ impl MemberEngine {
             return Ok(());
         }
         // First on the disk, so that no crash lets this SCS sign another block of the slot.
-        self.memory.signed_slot = slot;
-        self.memory.write(self.ledger.store())?;
+        self.remember(|memory| {
+            memory.signed_slot = slot;
+            true
+        })?;
         let ready = self.pool.lock().ready();
         let mut invalid = Vec::new();
         let block = self.ledger.build(

@@ -107,13 +107,13 @@ impl MemberEngine {
             ..Default::default()
         };
         let hash = commitment(&self.setup.address, &proposal, &content.block);
-        self.memory.add_vote(CastVote {
+        let vote = CastVote {
             starting_block: turn,
             hash,
             end: content.end,
             block: content.block,
-        });
-        self.memory.write(self.ledger.store())?;
+        };
+        self.remember(|memory| memory.add_vote(vote))?;
         let call = BaseCall::CreateProposal {
             place,
             last_approved: proposal.last_approved,

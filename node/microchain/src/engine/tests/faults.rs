@@ -1,10 +1,14 @@
 //! SCSs that lie: a wrong state root, two blocks in a turn, no signature, endless messages.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chain::application::BlockExtra;
 use primitives::{B256, Block, U256};
+use store::{Medium, Store, StoreMedia, StoreOptions};
 
 use super::world::{World, key};
 use crate::block::sign_header;
@@ -209,4 +213,83 @@ fn endless_proposals_cost_their_author_its_place() {
         "{:?}",
         world.base.performance
     );
+}
+
+/// A disk in memory that can be full.
+#[derive(Debug)]
+struct SmallDisk {
+    bytes: Mutex<Vec<u8>>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl SmallDisk {
+    fn change(&self, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        change(&mut self.bytes.lock().unwrap());
+        Ok(())
+    }
+}
+
+impl Medium for SmallDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes.lock().unwrap();
+        let from = bytes.get(offset as usize..offset as usize + out.len());
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.change(|bytes| {
+            let end = offset as usize + data.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[offset as usize..end].copy_from_slice(data);
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|bytes| bytes.resize(len as usize, 0))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_stops_one_member_until_there_is_space() {
+    let mut world = World::new(3, 0);
+    let is_full = Arc::new(AtomicBool::new(false));
+    let disk = || {
+        Arc::new(SmallDisk {
+            bytes: Mutex::default(),
+            is_full: is_full.clone(),
+        })
+    };
+    let media = StoreMedia {
+        database: disk(),
+        log: disk(),
+        blocks: disk(),
+    };
+    world.kill(2);
+    world.scs[2].store = Store::on_media(&media, &StoreOptions::default()).unwrap();
+    world.scs[2].disk_may_fail = true;
+    world.start(2);
+    let mut world = world.with_dapp_base();
+    world.run_slots(3);
+    let before = world.agreed(0);
+    is_full.store(true, Ordering::Relaxed);
+    world.run_slots(9);
+    let others = world.reader(0).head().unwrap().number;
+    assert_eq!(others, before + 6, "the full one makes no block");
+    is_full.store(false, Ordering::Relaxed);
+    world.run_slots(9);
+    assert!(world.agreed(0) >= others + 7, "it makes blocks again");
 }

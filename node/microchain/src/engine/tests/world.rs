@@ -44,6 +44,8 @@ pub(super) struct Scs {
     pub(super) key: SecretKey,
     pub(super) store: Store,
     pub(super) engine: Option<MemberEngine>,
+    /// Whether its disk may fail.
+    pub(super) disk_may_fail: bool,
     /// Which part of the network it is in.
     pub(super) part: u8,
 }
@@ -81,6 +83,7 @@ impl World {
                 key: key(place as u8 + 1),
                 store: Store::in_memory().unwrap(),
                 engine: None,
+                disk_may_fail: false,
                 part: 0,
             })
             .collect();
@@ -134,7 +137,12 @@ impl World {
         let Some(engine) = self.scs[place].engine.as_mut() else {
             return;
         };
-        for action in engine.handle(now, event).unwrap() {
+        let actions = match engine.handle(now, event) {
+            Ok(actions) => actions,
+            Err(_) if self.scs[place].disk_may_fail => return,
+            Err(error) => panic!("SCS {place}: {error}"),
+        };
+        for action in actions {
             match action {
                 Action::Send(message) => self.bus.push_back((place, message)),
                 Action::Call(call) => {
