@@ -196,7 +196,7 @@ pub struct ContractState {
 
 impl ContractState {
     /// Whether the MicroChain has started (docs/microchain-contracts.md, 4.1).
-    pub fn has_started(&self) -> bool {
+    pub const fn has_started(&self) -> bool {
         let members = self.members.len() as u64;
         self.registration != 1 && members >= 1 && members >= self.members_min && self.last_flush.is_some()
     }

@@ -47,8 +47,8 @@ impl BlockRefusal {
     /// The store's error, if the block was refused because of the store.
     pub(crate) fn into_store_error(self) -> Result<StoreError, Self> {
         match self {
-            Self::Store(error) => Ok(error),
-            Self::Import(ImportError::Store(error)) => Ok(error),
+            Self::Store(error)
+            | Self::Import(ImportError::Store(error) | ImportError::State(StateError(error))) => Ok(error),
             other => Err(other),
         }
     }
@@ -205,8 +205,9 @@ impl Ledger {
     ) -> Result<UnsealedBlock, EngineError> {
         let parent = self.parent(view, &view.head_hash())?.unwrap_or_default();
         let extra = BlockExtra {
+            base: parent.extra.base,
+            since: parent.extra.since,
             list: Vec::new(),
-            ..parent.extra.clone()
         };
         let timestamp = parent.timestamp + self.setup.period_secs;
         let header = draft_header(&parent, key.address(), timestamp, &extra);

@@ -247,7 +247,7 @@ impl Pool {
 
     /// Transactions that can be executed and were not sent to others since the slot `before`. They
     /// count as sent in `slot` then. At most `most`, and at most `bytes` bytes.
-    pub(crate) fn to_relay(
+    pub(crate) fn take_unsent(
         &mut self,
         before: u64,
         slot: u64,
@@ -405,10 +405,10 @@ mod tests {
         for nonce in 0..3 {
             pool.add(transaction(nonce, 0), ONE, 0, 10).unwrap();
         }
-        assert_eq!(pool.to_relay(10, 12, 64, 1 << 20).len(), 0);
-        assert_eq!(pool.to_relay(11, 12, 2, 1 << 20).len(), 2);
-        assert_eq!(pool.to_relay(11, 12, 64, 1 << 20).len(), 1);
-        assert_eq!(pool.to_relay(11, 12, 64, 1 << 20).len(), 0);
+        assert_eq!(pool.take_unsent(10, 12, 64, 1 << 20).len(), 0);
+        assert_eq!(pool.take_unsent(11, 12, 2, 1 << 20).len(), 2);
+        assert_eq!(pool.take_unsent(11, 12, 64, 1 << 20).len(), 1);
+        assert_eq!(pool.take_unsent(11, 12, 64, 1 << 20).len(), 0);
         pool.expire(10);
         assert_eq!(pool.hashes.len(), 3);
         pool.expire(11);

@@ -207,8 +207,9 @@ impl MemberEngine {
         let imported = or_log(self.ledger.import(block), |refusal| {
             tracing::warn!(%chain, %hash, number, %refusal, "a signed block is refused");
             invalid = match &refusal {
-                BlockRefusal::Import(ImportError::Branch { .. }) => false,
-                BlockRefusal::Import(error) => error.proves_invalid(),
+                BlockRefusal::Import(error) => {
+                    !matches!(error, ImportError::Branch { .. }) && error.proves_invalid()
+                }
                 _ => false,
             };
         })?;
@@ -216,7 +217,6 @@ impl MemberEngine {
             self.accuse(block.header.beneficiary, "an invalid block")?;
         }
         match imported {
-            None => Ok(false),
             Some(Imported::Head { reverted, applied }) => {
                 self.head_moved(&reverted, &applied)?;
                 Ok(true)
@@ -225,7 +225,7 @@ impl MemberEngine {
                 self.consider(BlockId { number, hash })?;
                 Ok(true)
             }
-            Some(Imported::Known | Imported::Later) => Ok(false),
+            None | Some(Imported::Known | Imported::Later) => Ok(false),
         }
     }
 

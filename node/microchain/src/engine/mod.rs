@@ -316,7 +316,7 @@ impl MemberEngine {
         let transactions = {
             let mut pool = self.pool.lock();
             pool.expire(slot.saturating_sub(TRANSACTION_SLOTS_MAX));
-            pool.to_relay(old, slot, RELAYED_MAX, RELAYED_BYTES_MAX * 7 / 8)
+            pool.take_unsent(old, slot, RELAYED_MAX, RELAYED_BYTES_MAX * 7 / 8)
         };
         if !transactions.is_empty() {
             self.send(&relayed(&transactions), None);
@@ -328,7 +328,7 @@ impl MemberEngine {
 
     /// Checks a transaction and puts it into the pool.
     fn add_transaction(
-        &mut self,
+        &self,
         transaction: Transaction,
     ) -> Result<Result<(), TransactionRefusal>, EngineError> {
         let refused = |error: TransactionError| Ok(Err(TransactionRefusal::Transaction(error.to_string())));
