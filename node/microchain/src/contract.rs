@@ -127,7 +127,7 @@ pub struct Deposit {
 /// The deposits from a position on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DepositList {
-    /// The position of the first entry. [`Engine::deposits_from`](crate::Engine::deposits_from)
+    /// The position of the first entry. [`MemberEngine::deposits_from`](crate::MemberEngine::deposits_from)
     /// says from where the engine wants them.
     pub from: u64,
     /// All deposits from there on, oldest first.
@@ -196,7 +196,7 @@ pub struct ContractState {
 
 impl ContractState {
     /// Whether the MicroChain has started (docs/microchain-contracts.md, 4.1).
-    pub fn has_started(&self) -> bool {
+    pub const fn has_started(&self) -> bool {
         let members = self.members.len() as u64;
         self.registration != 1 && members >= 1 && members >= self.members_min && self.last_flush.is_some()
     }

@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 11] = [
+const PACKAGES: [Knowledge; 12] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -65,6 +65,21 @@ const PACKAGES: [Knowledge; 11] = [
         folder: "node/network",
         without: &["redb", "revm", "rpc", "miner", "clap", "hyper", "warp"],
         unnamed: &[],
+    },
+    Knowledge {
+        package: "microchain",
+        folder: "node/microchain",
+        without: &[
+            "redb",
+            "revm",
+            "rpc",
+            "scs_service",
+            "serde_json",
+            "tokio",
+            "tonic",
+            "hyper",
+        ],
+        unnamed: &["std::net", "std::thread", "SystemTime", "Instant"],
     },
     Knowledge {
         package: "scs_service",

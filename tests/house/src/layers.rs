@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose top-level modules form no cycle.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 13] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -13,6 +13,7 @@ const FOLDERS: [&str; 12] = [
     "node/keystore/src",
     "node/chain/src",
     "node/network/src",
+    "node/microchain/src",
     "node/scs_service/src",
     "node/src",
     "rpc/src",

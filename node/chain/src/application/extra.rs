@@ -74,7 +74,7 @@ impl BlockExtra {
     ///
     /// # Errors
     /// [`ExtraError::Length`] if it is too short or too long.
-    pub fn split(extra: &[u8]) -> Result<(&[u8], &[u8; SIGNATURE_BYTES]), ExtraError> {
+    pub const fn split(extra: &[u8]) -> Result<(&[u8], &[u8; SIGNATURE_BYTES]), ExtraError> {
         let got = extra.len();
         match extra.split_last_chunk() {
             Some((signed, signature)) if !signed.is_empty() && got <= EXTRA_BYTES_MAX => {

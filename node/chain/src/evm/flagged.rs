@@ -37,10 +37,10 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         let dapp_base = application.dapp_base();
         let has_base = self.has_code(dapp_base)?;
         if !has_base && !creates_dapp_base(application, transaction, sender) {
-            return Err(TransactionError::Other(format!(
-                "DappBase does not exist; its creation by {} with flag 3, nonce 0 and the value {} comes first",
-                application.owner, application.supply
-            )));
+            return Err(TransactionError::BeforeDappBase {
+                owner: application.owner,
+                supply: application.supply,
+            });
         }
         if has_base && !self.is_allowed(application, &action, sender)? {
             return Ok(self.refuse(sender)?);

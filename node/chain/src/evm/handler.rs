@@ -412,7 +412,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for
 }
 
 /// The revert of a call that the chain's guard refuses; `None` for all other frames.
-fn refused_call<DB: StorageProbe, I>(evm: &mut ChainEvm<DB, I>, init: &FrameInit) -> Option<FrameResult> {
+fn refused_call<DB: StorageProbe, I>(evm: &ChainEvm<DB, I>, init: &FrameInit) -> Option<FrameResult> {
     let guard = evm.ctx.chain.guard.as_ref()?;
     let FrameInput::Call(inputs) = &init.frame_input else {
         return None;

@@ -1,14 +1,17 @@
 //! Chain specs: the rules of a network and its block 0, as data.
 //!
-//! A spec names each rule by the block where it begins ([`RuleTable`]). [`crate::rules`] applies the rules of headers, difficulty and rewards, [`crate::evm`] those of
-//! gas and opcodes. [`crate::genesis::file`] makes a spec from a genesis file.
+//! A spec names each rule by the block where it begins ([`RuleTable`]). [`crate::rules`] applies
+//! the rules of headers, difficulty and rewards, [`crate::evm`] those of gas and opcodes.
+//! [`crate::genesis::file`] makes a spec from a genesis file.
 
+mod application;
 mod classic;
 pub(crate) mod dao;
 mod forks;
 mod networks;
 mod rule;
 
+pub use application::{ApplicationRules, BLOCK_GAS_FILL, BLOCK_GAS_LIMIT, TRANSACTION_GAS};
 pub use forks::{ChainFamily, ETHEREUM_FORKS, EthereumFork, MoacForks};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
 pub use rule::{BlockRules, ForkBlock, Rule, RuleBundleError, RuleTable};
@@ -17,8 +20,6 @@ use std::collections::BTreeMap;
 
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256, address};
-
-use crate::application::ApplicationRules;
 
 /// The smallest gas limit of a valid block.
 pub const GAS_LIMIT_MIN: u64 = 5000;
