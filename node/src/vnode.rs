@@ -37,7 +37,8 @@ use crate::scs::{NodeScsService, ScsStartError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::version::client_version;
-use crate::vnodeconfig::{ConfigError, VnodeConfig};
+use crate::config_file::ConfigError;
+use crate::vnodeconfig::VnodeConfig;
 
 /// Time between two logs of the hashrate while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
