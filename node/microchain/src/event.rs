@@ -1,0 +1,83 @@
+//! The border of the engine: what comes in, and what goes out.
+//!
+//! The program around the engine feeds it with [`Event`]s, in any order, and carries out its
+//! [`Action`]s. Both may get lost or come twice: the engine does the same work again when a later
+//! event shows that it is not done.
+
+use std::path::PathBuf;
+
+use primitives::{Address, Bytes, SecretKey, Transaction, U256};
+
+use crate::contract::{BaseCall, ContractState};
+
+/// What a MicroChain is, for all its members alike. Block 0 follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MicroChainSetup {
+    /// The address of the chain base.
+    pub address: Address,
+    /// The owner that the chain base names.
+    pub owner: Address,
+    /// BALANCE of the chain base: all tokens, in units of 10^-18.
+    pub supply: U256,
+    /// Seconds from one slot to the next, 1 to [`PERIOD_SECS_MAX`].
+    pub period_secs: u64,
+    /// The chain id in signatures: that of the base chain.
+    pub chain_id: u64,
+}
+
+/// The longest time between two slots.
+pub const PERIOD_SECS_MAX: u64 = 3600;
+
+/// How an engine is opened.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The folder of this MicroChain's store. It is made if it does not exist.
+    pub directory: PathBuf,
+    /// The key of the SCS. Its address is the SCS id.
+    pub key: SecretKey,
+    /// Memory for cached pages of the store, in bytes.
+    pub cache_bytes: usize,
+}
+
+/// Memory for cached pages of one MicroChain's store unless the options say otherwise: 16 MiB.
+pub const CACHE_BYTES_DEFAULT: usize = 16 << 20;
+
+/// What comes to the engine.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Time has passed. To be given at least at each moment that
+    /// [`Engine::next_tick`](crate::Engine::next_tick) names.
+    Tick,
+    /// The chain base as it is after a base block: at each new head, after each connection, and
+    /// whenever a notice says that something has changed.
+    Contract(Box<ContractState>),
+    /// A message of another SCS.
+    Message(PeerMessage),
+    /// A flagged transaction that the VNODE pushed, or that a client sent to this SCS.
+    Transaction(Box<Transaction>),
+    /// The connection to the VNODE is there again: blocks and state are sent once more.
+    Connected,
+}
+
+/// What the engine wants to be done. In the given order; what fails is not repeated by anyone but
+/// the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A message for other SCSs.
+    Send(PeerMessage),
+    /// A transaction of this SCS to the chain base.
+    Call(BaseCall),
+}
+
+/// A message between SCSs (docs/microchain-design.md, 7), without what the service around it adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerMessage {
+    /// The status of the broadcast: one of [`crate::message::STATUSES`]. The engine ignores others.
+    pub status: i32,
+    /// Who sent it, by its own account. Nothing is proved by it; answers go there.
+    pub sender: Address,
+    /// The one SCS that gets it; `None` for all. Statuses 1 and 2 always have one.
+    pub receiver: Option<Address>,
+    /// The field msghash.
+    pub payload: Bytes,
+}

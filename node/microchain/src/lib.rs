@@ -1,0 +1,31 @@
+//! The chain of one MicroChain, and what a member does (docs/microchain-design.md).
+//!
+//! | question | module |
+//! |---|---|
+//! | what comes to the engine, and what goes out? | [`event`] |
+//! | what is read from the chain base, and what is called there? | [`contract`] |
+//! | how are arguments and results of contracts written? | [`abi`] |
+//! | what does a member do with it? | [`engine`] |
+//! | which messages do SCSs send each other? | [`message`] |
+//! | what do clients read? | [`reader`] |
+//!
+//! ```text
+//! base chain ── ContractState ──►┌────────┐── Action::Call ──► base chain
+//! other SCSs ── PeerMessage ────►│ Engine │── Action::Send ──► other SCSs
+//! clients ───── Transaction ────►└────────┘── Reader ────────► clients
+//! ```
+//!
+//! Blocks are executed and stored by the packages `chain` and `store`. This package knows time as a
+//! number that comes with each event. It knows no sockets, no JSON and no threads.
+
+pub mod abi;
+pub mod contract;
+pub mod engine;
+pub mod event;
+pub mod message;
+pub mod reader;
+
+pub use contract::{BaseCall, ContractState};
+pub use engine::{Engine, EngineError};
+pub use event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
+pub use reader::Reader;
