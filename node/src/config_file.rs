@@ -68,7 +68,10 @@ impl fmt::Display for FilePosition {
 
 /// Reads the text of a file of settings: the one at `path`, or if there is none, the one named
 /// `default` in the working directory. `None` if that one does not exist.
-pub(crate) fn read_text(path: Option<&Path>, default: &str) -> Result<Option<(PathBuf, String)>, ConfigError> {
+pub(crate) fn read_text(
+    path: Option<&Path>,
+    default: &str,
+) -> Result<Option<(PathBuf, String)>, ConfigError> {
     let path = match path {
         Some(path) => path.to_owned(),
         None if Path::new(default).exists() => PathBuf::from(default),
@@ -166,6 +169,11 @@ impl ConfigEntry<'_> {
             got,
             expected,
         }
+    }
+
+    /// The value as written.
+    pub(crate) fn text(&self) -> &str {
+        self.value.get()
     }
 
     pub(crate) fn read<T: DeserializeOwned>(&self, expected: &'static str) -> Result<T, ConfigError> {

@@ -26,6 +26,7 @@ use store::{Store, StoreError};
 
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
+use crate::config_file::ConfigError;
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::listener::HttpListener;
 use crate::logging;
@@ -37,7 +38,6 @@ use crate::scs::{NodeScsService, ScsStartError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::version::client_version;
-use crate::config_file::ConfigError;
 use crate::vnodeconfig::VnodeConfig;
 
 /// Time between two logs of the hashrate while mining.

@@ -162,7 +162,10 @@ fn by_account(
     let account = match (of, tx_nonce) {
         (AccountOrHash::Hash(hash), None) => return by_hash(scs, (chain, hash)),
         (AccountOrHash::Hash(_), Some(_)) => {
-            return Err(RpcError::invalid_argument(1, "got a hash and a nonce, expected an account"));
+            return Err(RpcError::invalid_argument(
+                1,
+                "got a hash and a nonce, expected an account",
+            ));
         }
         (AccountOrHash::Account(account), Some(Count(tx_nonce))) => (account, tx_nonce),
         (AccountOrHash::Account(_), None) => {
