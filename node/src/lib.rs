@@ -20,6 +20,7 @@ mod options;
 mod output;
 mod passwords;
 mod scs;
+mod scs_demo;
 pub mod scs_program;
 mod servers;
 pub mod stratum;
@@ -40,7 +41,8 @@ pub use options::{
 };
 pub use passwords::PasswordError;
 pub use scs::ScsStartError;
+pub use scs_demo::ScsDemoError;
 pub use servers::ServersError;
 pub use version::client_version;
-pub use vnode::{StartError, run};
+pub use vnode::{StartError, run, run_demo};
 pub use vnodeconfig::VnodeConfig;

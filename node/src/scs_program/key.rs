@@ -30,12 +30,12 @@ pub enum ScsKeyError {
     },
 }
 
-/// Reads the key in `folder`. If there is none, makes one.
+/// Reads the key in `folder`. If there is none, makes one and encrypts it with this cost.
 ///
 /// # Errors
 /// [`ScsKeyError`] if the folder has several keys, or the password is wrong.
-pub(crate) fn open_key(folder: &Path, password: &str) -> Result<SecretKey, ScsKeyError> {
-    let directory = KeyDirectory::new(folder.to_owned(), ScryptCost::STANDARD);
+pub(crate) fn open_key(folder: &Path, password: &str, cost: ScryptCost) -> Result<SecretKey, ScsKeyError> {
+    let directory = KeyDirectory::new(folder.to_owned(), cost);
     let listing = directory.list()?;
     for skipped in &listing.skipped {
         tracing::warn!("not a key file: {skipped}");
@@ -63,10 +63,11 @@ mod tests {
     fn the_key_stays_the_same() {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join(KEY_FOLDER);
-        let first = open_key(&folder, PASSWORD_DEFAULT).expect("a new key");
-        let second = open_key(&folder, PASSWORD_DEFAULT).expect("the same key");
+        let open = |password| open_key(&folder, password, ScryptCost::LIGHT);
+        let first = open(PASSWORD_DEFAULT).expect("a new key");
+        let second = open(PASSWORD_DEFAULT).expect("the same key");
         assert_eq!(first.address(), second.address());
-        let error = open_key(&folder, "another").expect_err("wrong password");
+        let error = open("another").expect_err("wrong password");
         assert!(error.to_string().contains("could not decrypt"), "{error}");
     }
 }

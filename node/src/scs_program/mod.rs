@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use keystore::ScryptCost;
 use miner::StopSignal;
 use primitives::Address;
 use rpc::server::http::HttpOptions;
@@ -76,7 +77,7 @@ pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
 async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), ScsProgramError> {
     let mut stop = StopSignal::listen().map_err(system_error("cannot listen for signals"))?;
     let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
-    let key = open_key(&PathBuf::from(KEY_FOLDER), password)?;
+    let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
     let id = key.address();
     let directory = options
         .datadir

@@ -44,7 +44,7 @@ pub struct ScsProgramOptions {
     #[arg(long, value_name = "TEXT")]
     pub password: Option<String>,
     /// Seconds between two blocks of a MicroChain; the same for all its SCSs
-    #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=microchain_period_max()))]
+    #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
     pub period: u64,
     /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     /// [default: LogLevel of the settings, or 3]
@@ -53,10 +53,6 @@ pub struct ScsProgramOptions {
     /// Log as JSON, one line for each event
     #[arg(long = "log.json")]
     pub log_json: bool,
-}
-
-const fn microchain_period_max() -> u64 {
-    scs_node::PERIOD_SECS_MAX
 }
 
 #[cfg(test)]
