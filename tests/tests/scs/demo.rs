@@ -1,0 +1,1 @@
+//! `vnode scs-demo`, and chain3 as its client.

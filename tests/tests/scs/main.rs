@@ -1,0 +1,5 @@
+//! The server of application chains (SCS): its program, its side of the service, its MicroChains.
+
+mod demo;
+mod program;
+mod stubs;
