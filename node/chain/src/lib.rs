@@ -16,6 +16,7 @@
 //! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
 //! | how does a reader follow the head? | [`path`] |
+//! | what is different on an application chain? | [`application`] |
 //! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
 //! | is the store sound? | [`check`] |
@@ -24,6 +25,7 @@
 //! This package knows no JSON-RPC, no sockets and no GPUs. Only [`genesis::file`] and
 //! [`genesis::record`] know JSON.
 
+pub mod application;
 pub mod call;
 pub mod chain;
 pub mod check;

@@ -200,6 +200,12 @@ impl<'a> ResultReader<'a> {
         Ok(Self::new(&self.bytes[offset..]))
     }
 
+    /// A reader of what follows, whose offsets count from here: the entries of an array of tuples.
+    #[must_use]
+    pub fn rest(&self) -> Self {
+        Self::new(self.bytes.get(self.at..).unwrap_or_default())
+    }
+
     /// The length at this place, if as many words can follow it.
     ///
     /// # Errors

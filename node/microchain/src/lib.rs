@@ -8,6 +8,11 @@
 //! | what does a member do with it? | [`engine`] |
 //! | which messages do SCSs send each other? | [`message`] |
 //! | what do clients read? | [`reader`] |
+//! | what is a valid block header? | [`block`] |
+//! | how is a block executed and stored? | `ledger`, with the package `chain` |
+//! | which transactions wait? | [`pool`] |
+//! | what is asked of DappBase? | `dapp_base` |
+//! | what must survive a crash? | `memory` |
 //!
 //! ```text
 //! base chain ── ContractState ──►┌────────┐── Action::Call ──► base chain
@@ -19,13 +24,18 @@
 //! number that comes with each event. It knows no sockets, no JSON and no threads.
 
 pub mod abi;
+pub mod block;
 pub mod contract;
+mod dapp_base;
 pub mod engine;
 pub mod event;
+mod ledger;
+mod memory;
 pub mod message;
+pub mod pool;
 pub mod reader;
 
 pub use contract::{BaseCall, ContractState};
-pub use engine::{Engine, EngineError};
+pub use engine::{Engine, EngineError, TransactionRefusal};
 pub use event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
 pub use reader::Reader;

@@ -1,4 +1,18 @@
-//! The messages between SCSs (docs/microchain-design.md, 7).
+//! The messages between SCSs (docs/microchain-design.md, 7): their content, and its bytes.
+//!
+//! Nothing is believed because of an id in a message: only signatures and hashes count. Each kind
+//! has a bound, and what is longer is an error before it is read.
+
+use std::sync::Arc;
+
+use chain::application::SIGNATURE_BYTES;
+use primitives::rlp::{RlpReader, encode_fields_to_vec};
+use primitives::{
+    Address, B256, Block, Bytes, DecodeError, Encodable, Header, SecretKey, Transaction, TxRules,
+};
+
+use crate::block::{HeaderRefusal, sign, signed_digest, signer};
+use crate::event::PeerMessage;
 
 /// A sync request, to one receiver.
 pub const SYNC_REQUEST: i32 = 1;
@@ -10,7 +24,296 @@ pub const BLOCK: i32 = 64;
 pub const STATE: i32 = 65;
 /// Transactions that wait.
 pub const TRANSACTIONS: i32 = 66;
-/// Proof that a member broke the rules.
+/// Proof that a member signed two blocks of one slot.
 pub const EVIDENCE: i32 = 67;
 /// All statuses that the engine reads.
 pub const STATUSES: [i32; 6] = [SYNC_REQUEST, SYNC_ANSWER, BLOCK, STATE, TRANSACTIONS, EVIDENCE];
+
+/// The most bytes of a message with one block.
+pub const BLOCK_BYTES_MAX: usize = 2 << 20;
+/// The most blocks of a sync answer.
+pub const ANSWER_BLOCKS_MAX: usize = 128;
+/// Blocks are added to an answer while it has at most so many bytes.
+pub const ANSWER_BYTES_FILL: usize = 1 << 20;
+/// The most hashes of a sync request.
+pub const REQUEST_HASHES_MAX: usize = 40;
+/// The most transactions of a message.
+pub const RELAYED_MAX: usize = 64;
+/// The most bytes of a message with transactions.
+pub const RELAYED_BYTES_MAX: usize = 512 << 10;
+/// What each payload begins with.
+const MARK: &[u8] = b"mc1";
+/// What is signed with a state begins with this.
+const STATE_TEXT: &[u8] = b"\x19MicroChain state";
+
+/// The head of a member, as it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerState {
+    /// Seconds of a slot.
+    pub period_secs: u64,
+    /// Number of the head.
+    pub number: u64,
+    /// Hash of the head.
+    pub head: B256,
+    /// Hash of the last flush that it knows; zero for none.
+    pub flush: B256,
+    /// The slot in which it was sent.
+    pub slot: u64,
+}
+
+impl PeerState {
+    fn rlp(&self) -> Vec<u8> {
+        encode_fields_to_vec(&[
+            &self.period_secs,
+            &self.number,
+            &self.head,
+            &self.flush,
+            &self.slot,
+        ])
+    }
+}
+
+/// The content of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerContent {
+    Block(Box<Block>),
+    State {
+        state: PeerState,
+        signature: [u8; SIGNATURE_BYTES],
+    },
+    Transactions(Vec<Transaction>),
+    /// Two headers of one slot.
+    Evidence(Box<[Header; 2]>),
+    SyncRequest {
+        /// Known hashes, the newest first.
+        known: Vec<B256>,
+        /// How many blocks are wanted.
+        count: u64,
+    },
+    /// Blocks in order.
+    SyncAnswer(Vec<Block>),
+}
+
+impl PeerContent {
+    /// Reads a message. `None` if it is none of this protocol.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it begins as one and is none.
+    pub(crate) fn decode(status: i32, payload: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let max = match status {
+            BLOCK => BLOCK_BYTES_MAX,
+            STATE => 512,
+            TRANSACTIONS => RELAYED_BYTES_MAX,
+            EVIDENCE => 16 << 10,
+            SYNC_REQUEST => 4096,
+            SYNC_ANSWER => ANSWER_BYTES_FILL + BLOCK_BYTES_MAX,
+            _ => return Ok(None),
+        };
+        if payload.len() > max {
+            return Ok(None);
+        }
+        let Ok(mut fields) = RlpReader::open(payload, "message") else {
+            return Ok(None);
+        };
+        if fields.slice("message.mark").ok() != Some(MARK) {
+            return Ok(None);
+        }
+        let content = match status {
+            BLOCK => Self::Block(Box::new(decode_block(fields.raw("message.block")?)?)),
+            STATE => Self::State {
+                state: PeerState {
+                    period_secs: fields.u64("state.period")?,
+                    number: fields.u64("state.number")?,
+                    head: fields.fixed("state.head")?,
+                    flush: fields.fixed("state.flush")?,
+                    slot: fields.u64("state.slot")?,
+                },
+                signature: fields.fixed::<SIGNATURE_BYTES>("state.signature")?.0,
+            },
+            TRANSACTIONS => {
+                let mut list = fields.list("message.transactions")?;
+                let mut all = Vec::new();
+                while !list.is_empty() && all.len() < RELAYED_MAX {
+                    let raw = list.raw("message.transactions")?;
+                    all.push(Transaction::decode_stored(raw, TxRules::Moac)?);
+                }
+                Self::Transactions(all)
+            }
+            EVIDENCE => {
+                let one = Header::decode(fields.raw("evidence.header")?)?;
+                let other = Header::decode(fields.raw("evidence.header")?)?;
+                Self::Evidence(Box::new([one, other]))
+            }
+            SYNC_REQUEST => {
+                let mut list = fields.list("request.known")?;
+                let mut known = Vec::new();
+                while !list.is_empty() && known.len() < REQUEST_HASHES_MAX {
+                    known.push(list.fixed("request.known")?);
+                }
+                let count = fields.u64("request.count")?;
+                Self::SyncRequest { known, count }
+            }
+            _ => {
+                let mut list = fields.list("answer.blocks")?;
+                let mut blocks = Vec::new();
+                while !list.is_empty() && blocks.len() < ANSWER_BLOCKS_MAX {
+                    blocks.push(decode_block(list.raw("answer.blocks")?)?);
+                }
+                Self::SyncAnswer(blocks)
+            }
+        };
+        Ok(Some(content))
+    }
+
+    /// The status of the message.
+    pub(crate) const fn status(&self) -> i32 {
+        match self {
+            Self::Block(_) => BLOCK,
+            Self::State { .. } => STATE,
+            Self::Transactions(_) => TRANSACTIONS,
+            Self::Evidence(_) => EVIDENCE,
+            Self::SyncRequest { .. } => SYNC_REQUEST,
+            Self::SyncAnswer(_) => SYNC_ANSWER,
+        }
+    }
+
+    /// The message, from `sender` to `receiver`, or to all.
+    pub(crate) fn message(&self, sender: Address, receiver: Option<Address>) -> PeerMessage {
+        PeerMessage {
+            status: self.status(),
+            sender,
+            receiver,
+            payload: self.encode(),
+        }
+    }
+
+    fn encode(&self) -> Bytes {
+        let with_mark = |fields: &[&dyn Encodable]| {
+            let mut all: Vec<&dyn Encodable> = vec![&MARK];
+            all.extend(fields);
+            Bytes::from(encode_fields_to_vec(&all))
+        };
+        match self {
+            Self::Block(block) => with_mark(&[&**block]),
+            Self::State { state, signature } => with_mark(&[
+                &state.period_secs,
+                &state.number,
+                &state.head,
+                &state.flush,
+                &state.slot,
+                &&signature[..],
+            ]),
+            Self::Transactions(all) => with_mark(&[all]),
+            Self::Evidence(headers) => with_mark(&[&headers[0], &headers[1]]),
+            Self::SyncRequest { known, count } => with_mark(&[known, count]),
+            Self::SyncAnswer(blocks) => with_mark(&[blocks]),
+        }
+    }
+}
+
+fn decode_block(rlp: &[u8]) -> Result<Block, DecodeError> {
+    Block::decode(rlp, TxRules::Moac)
+}
+
+/// A signed state, as a message content.
+pub(crate) fn signed_state(state: PeerState, chain: &Address, key: &SecretKey) -> PeerContent {
+    let signature = sign(key, &signed_digest(STATE_TEXT, chain, &state.rlp()));
+    PeerContent::State { state, signature }
+}
+
+/// Who signed a state.
+///
+/// # Errors
+/// [`HeaderRefusal`] if nobody did.
+pub(crate) fn state_signer(
+    state: &PeerState,
+    signature: &[u8; SIGNATURE_BYTES],
+    chain: &Address,
+) -> Result<Address, HeaderRefusal> {
+    signer(&signed_digest(STATE_TEXT, chain, &state.rlp()), signature)
+}
+
+/// Transactions as a message content.
+pub(crate) fn relayed(transactions: &[Arc<Transaction>]) -> PeerContent {
+    PeerContent::Transactions(transactions.iter().map(|one| (**one).clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use primitives::{TxForm, U256, UnsignedTransaction};
+
+    use super::*;
+
+    fn all() -> Vec<PeerContent> {
+        let key = SecretKey::from_bytes(&[7; 32]).unwrap();
+        let header = Header {
+            difficulty: U256::from(1),
+            number: 5,
+            extra_data: vec![1; 100].into(),
+            ..Default::default()
+        };
+        let transaction = UnsignedTransaction {
+            sharding_flag: 1,
+            ..Default::default()
+        }
+        .sign(&key, 100, TxForm::Native);
+        let block = Block {
+            header: header.clone(),
+            transactions: vec![transaction.clone()],
+            uncles: Vec::new(),
+        };
+        let state = PeerState {
+            period_secs: 10,
+            number: 3,
+            head: B256::repeat_byte(1),
+            flush: B256::ZERO,
+            slot: 17,
+        };
+        vec![
+            PeerContent::Block(Box::new(block.clone())),
+            signed_state(state, &Address::ZERO, &key),
+            PeerContent::Transactions(vec![transaction]),
+            PeerContent::Evidence(Box::new([header.clone(), header])),
+            PeerContent::SyncRequest {
+                known: vec![B256::repeat_byte(3)],
+                count: 128,
+            },
+            PeerContent::SyncAnswer(vec![block.clone(), block]),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for content in all() {
+            let message = content.message(Address::ZERO, None);
+            let read = PeerContent::decode(message.status, &message.payload);
+            assert_eq!(read, Ok(Some(content)));
+        }
+    }
+
+    #[test]
+    fn cut_messages_are_no_messages() {
+        for content in all() {
+            let message = content.message(Address::ZERO, None);
+            for len in 0..message.payload.len() {
+                let read = PeerContent::decode(message.status, &message.payload[..len]);
+                assert!(!matches!(read, Ok(Some(_))), "{content:?} {len}");
+            }
+        }
+        assert_eq!(PeerContent::decode(BLOCK, b"\xc4other"), Ok(None));
+        assert_eq!(PeerContent::decode(99, &all()[0].encode()), Ok(None));
+        assert_eq!(PeerContent::decode(STATE, &[0xc0; 600]), Ok(None));
+    }
+
+    #[test]
+    fn a_state_is_signed() {
+        let key = SecretKey::from_bytes(&[7; 32]).unwrap();
+        let PeerContent::State { mut state, signature } = all().remove(1) else {
+            panic!("the second one is a state");
+        };
+        let signed = |state: &PeerState| state_signer(state, &signature, &Address::ZERO);
+        assert_eq!(signed(&state), Ok(key.address()));
+        state.number += 1;
+        assert_ne!(signed(&state), Ok(key.address()));
+    }
+}

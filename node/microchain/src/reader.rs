@@ -6,10 +6,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chain::call::EvmCallError;
+use chain::application::FLAG_CREATE;
+use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
 use chain::import::BlockId;
-use primitives::{Address, Receipt, Transaction, U256};
-use store::StoreError;
+use chain::view::StoredBlock;
+use chain::work::WorkLimit;
+use chain::{ChainSpec, View};
+use parking_lot::Mutex;
+use primitives::{Address, B256, Receipt, ReceiptOutcome, Transaction, U256};
+use store::{Store, StoreError};
+
+use crate::dapp_base::DappBaseCalls;
+use crate::pool::Pool;
 
 /// A transaction of a canonical block.
 #[derive(Clone, Debug)]
@@ -94,5 +102,241 @@ pub enum ReadError {
 }
 
 /// The reads of one MicroChain, each on the head of the moment. Clones share everything.
-#[derive(Clone, Debug, Default)]
-pub struct Reader;
+#[derive(Clone, Debug)]
+pub struct Reader {
+    store: Store,
+    spec: Arc<ChainSpec>,
+    pool: Arc<Mutex<Pool>>,
+    dapp_base: Address,
+}
+
+impl Reader {
+    pub(crate) const fn new(
+        store: Store,
+        spec: Arc<ChainSpec>,
+        pool: Arc<Mutex<Pool>>,
+        dapp_base: Address,
+    ) -> Self {
+        Self {
+            store,
+            spec,
+            pool,
+            dapp_base,
+        }
+    }
+
+    /// The chain at this moment, for several reads of the same state.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn view(&self) -> Result<View, ReadError> {
+        Ok(View::new(&self.store, self.spec.clone())?)
+    }
+
+    /// Number and hash of the head.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn head(&self) -> Result<BlockId, ReadError> {
+        Ok(self.view()?.head_id())
+    }
+
+    /// The canonical block with this number; `None` above the head.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn block(&self, number: u64) -> Result<Option<StoredBlock>, ReadError> {
+        Ok(self.view()?.block(number)?)
+    }
+
+    /// The block with this hash, canonical or not.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn block_by_hash(&self, hash: &B256) -> Result<Option<StoredBlock>, ReadError> {
+        Ok(self.view()?.block_by_hash(hash)?)
+    }
+
+    /// The transaction with this hash; `None` if it is in no canonical block.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn transaction(&self, hash: &B256) -> Result<Option<MinedTransaction>, ReadError> {
+        let found = self.view()?.transaction(hash)?;
+        Ok(found.and_then(|(block, index)| mined(&block, index)))
+    }
+
+    /// The transaction of `sender` with this nonce; `None` if it is in no canonical block.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn transaction_by_nonce(
+        &self,
+        sender: &Address,
+        nonce: u64,
+    ) -> Result<Option<MinedTransaction>, ReadError> {
+        let view = self.view()?;
+        let nonce_at = |number| -> Result<u64, StoreError> {
+            Ok(view.account(sender, number)?.map_or(0, |account| account.tx_nonce))
+        };
+        let (mut low, mut high) = (0, view.head_number());
+        if nonce_at(high)? <= nonce {
+            return Ok(None);
+        }
+        // The first block after which the nonce is used.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if nonce_at(middle)? > nonce {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        let Some(block) = view.block(low)? else { return Ok(None) };
+        let mut all = block.body.transactions.iter().zip(&block.body.senders);
+        let index = all.position(|(one, signer)| signer == sender && one.tx_nonce == nonce);
+        Ok(index.and_then(|index| mined(&block, index)))
+    }
+
+    /// The receipt of a transaction that [`Self::transaction`] or [`Self::transaction_by_nonce`]
+    /// found; `None` if its block is not canonical any more.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn receipt_of(&self, mined: MinedTransaction) -> Result<Option<MinedReceipt>, ReadError> {
+        let Some(receipts) = self.view()?.receipts(&mined.block)? else {
+            return Ok(None);
+        };
+        let index = mined.index as usize;
+        let before = receipts.get(..index).unwrap_or_default();
+        let first_log = before.iter().map(|receipt| receipt.logs.len() as u64).sum();
+        let gas_before = before.last().map_or(0, |receipt| receipt.cumulative_gas_used);
+        let Some(receipt) = receipts.get(index).cloned() else {
+            return Ok(None);
+        };
+        let created = mined.transaction.sharding_flag == FLAG_CREATE && succeeded(&receipt);
+        Ok(Some(MinedReceipt {
+            gas_used: receipt.cumulative_gas_used.saturating_sub(gas_before),
+            first_log,
+            contract: created
+                .then(|| Transaction::created_address(&mined.sender, mined.transaction.tx_nonce)),
+            receipt,
+            mined,
+        }))
+    }
+
+    /// The balance of an account, in units of 10^-18.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn balance(&self, address: &Address) -> Result<U256, ReadError> {
+        let view = self.view()?;
+        let account = view.account(address, view.head_number())?;
+        Ok(account.map_or(U256::ZERO, |account| account.balance))
+    }
+
+    /// How many transactions an account has sent.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn nonce(&self, address: &Address) -> Result<u64, ReadError> {
+        let view = self.view()?;
+        let account = view.account(address, view.head_number())?;
+        Ok(account.map_or(0, |account| account.tx_nonce))
+    }
+
+    /// The code of a contract; empty if there is none.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn code(&self, address: &Address) -> Result<Vec<u8>, ReadError> {
+        let view = self.view()?;
+        Ok(view.code(address, view.head_number())?)
+    }
+
+    /// The value of a storage slot.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn slot(&self, address: &Address, slot: &U256) -> Result<U256, ReadError> {
+        let view = self.view()?;
+        Ok(view.slot(address, slot, view.head_number())?)
+    }
+
+    /// A call of a contract on the head's state. Its changes are dropped. It stops after
+    /// [`chain::call::TIMEOUT_DEFAULT`].
+    ///
+    /// # Errors
+    /// [`ReadError`] if the call cannot be run or takes too long.
+    pub fn call(&self, request: &CallRequest) -> Result<CallOutcome, ReadError> {
+        let view = self.view()?;
+        let at = StateAt::Block(view.head_number());
+        Ok(view.call(at, request, WorkLimit::new(TIMEOUT_DEFAULT))?)
+    }
+
+    /// The address of DappBase; `None` before it is created.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the store fails.
+    pub fn dapp_base(&self) -> Result<Option<Address>, ReadError> {
+        let exists = !self.code(&self.dapp_base)?.is_empty();
+        Ok(exists.then_some(self.dapp_base))
+    }
+
+    /// The Dapps that DappBase knows, in its order; none before it is created. DappBase itself is
+    /// not among them.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the call fails.
+    pub fn dapps(&self) -> Result<Vec<DappEntry>, ReadError> {
+        let view = self.view()?;
+        DappBaseCalls::new(&view, self.dapp_base).dapps(view.head_number())
+    }
+
+    /// The deposits that `user` was credited, oldest first, and when.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the call fails.
+    pub fn credited(&self, user: &Address) -> Result<Vec<ExchangeRecord>, ReadError> {
+        let view = self.view()?;
+        DappBaseCalls::new(&view, self.dapp_base).credited(user, view.head_number())
+    }
+
+    /// The withdrawals from position `from` on, oldest first: of `user`, or of all.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the call fails.
+    pub fn withdrawals(&self, user: Option<&Address>, from: u64) -> Result<Vec<ExchangeRecord>, ReadError> {
+        let view = self.view()?;
+        DappBaseCalls::new(&view, self.dapp_base).withdrawals(user, from, view.head_number())
+    }
+
+    /// How many deposits of the chain base are credited: from this position on they wait.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the call fails.
+    pub fn enter_position(&self) -> Result<u64, ReadError> {
+        let view = self.view()?;
+        DappBaseCalls::new(&view, self.dapp_base).enter_position(view.head_number())
+    }
+
+    /// What waits in the pool.
+    pub fn pool(&self) -> PoolContent {
+        self.pool.lock().content()
+    }
+}
+
+/// Whether a transaction succeeded.
+pub(crate) fn succeeded(receipt: &Receipt) -> bool {
+    receipt.outcome == ReceiptOutcome::Status(true)
+}
+
+fn mined(block: &StoredBlock, index: usize) -> Option<MinedTransaction> {
+    Some(MinedTransaction {
+        transaction: block.body.transactions.get(index)?.clone(),
+        sender: *block.body.senders.get(index)?,
+        block: block.id(),
+        timestamp: block.record.header.timestamp,
+        index: index as u64,
+    })
+}

@@ -3,6 +3,8 @@
 //! [`Executor`] serves imports and block building. It takes transactions one by one, collects gas
 //! and receipts, and pays the rewards at the end.
 
+use std::sync::Arc;
+
 use primitives::{
     Address, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
     TxForm, U256,
@@ -13,6 +15,9 @@ use revm::primitives::TxKind;
 use revm::{Database, DatabaseCommit};
 use store::{BlockReads, ScsNotice, StateReads};
 
+use crate::application::guard::CallGuard;
+use crate::application::members_in_force;
+use crate::evm::flagged::DappAnswers;
 use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
 use crate::evm::{ChainEvm, block_env, chain_evm};
@@ -46,6 +51,9 @@ pub enum TransactionError {
     /// A system transaction, which no sender has signed.
     #[error("unsigned system transaction")]
     System,
+    /// DappBase does not exist yet, and this transaction does not create it.
+    #[error("DappBase does not exist; its creation by {owner} with flag 3, nonce 0 and the value {supply} comes first")]
+    BeforeDappBase { owner: Address, supply: U256 },
     /// Any other reason of the EVM.
     #[error("{0}")]
     Other(String),
@@ -65,14 +73,16 @@ pub struct TransactionOutcome {
 
 /// Executes one block.
 pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
-    spec: &'b ChainSpec,
-    header: &'b Header,
-    evm: ChainEvm<&'b mut BlockState<'s, S>>,
-    gas_used: u64,
-    receipts: Vec<Receipt>,
+    pub(super) spec: &'b ChainSpec,
+    pub(super) header: &'b Header,
+    pub(super) evm: ChainEvm<&'b mut BlockState<'s, S>>,
+    pub(super) gas_used: u64,
+    pub(super) receipts: Vec<Receipt>,
     notices: Vec<ScsNotice>,
     /// The mark of the transaction before this one, if it waits for its account.
     waiting_mark: Option<ShardingMark>,
+    /// What DappBase has said, on an application chain.
+    pub(super) answers: DappAnswers,
 }
 
 /// The mark that a creation leaves in the storage of the new account: the transaction's sharding
@@ -108,6 +118,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             receipts: Vec::new(),
             notices: Vec::new(),
             waiting_mark: None,
+            answers: DappAnswers::default(),
         }
     }
 
@@ -122,12 +133,17 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         self.spec
     }
 
-    /// Makes the irregular state change of the DAO fork, if this is its first block. Must be called
-    /// before the first transaction.
+    /// Makes the irregular state change of the DAO fork, if this is its first block. On an
+    /// application chain, reads the members in force. Must be called before the first transaction.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn begin(&mut self) -> Result<(), StateError> {
+        if let Some(rules) = &self.spec.application {
+            let members = members_in_force(self.state().source(), self.header).map_err(StateError)?;
+            self.evm.ctx.chain.guard = Some(Arc::new(CallGuard::new(rules, members)));
+            return Ok(());
+        }
         if !self.spec.is_dao_fork(self.header.number) {
             return Ok(());
         }
@@ -155,6 +171,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     ) -> Result<TransactionOutcome, TransactionError> {
         let rules = self.spec.rules_at(self.header.number);
         admit(transaction, rules)?;
+        if let Some(application) = &self.spec.application {
+            return self.flagged_transaction(application, transaction, sender);
+        }
         let left = self.gas_left();
         if transaction.gas > left {
             return Err(TransactionError::BlockGas {
@@ -195,7 +214,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(exists)
     }
 
-    const fn state(&mut self) -> &mut BlockState<'s, S> {
+    pub(super) const fn state(&mut self) -> &mut BlockState<'s, S> {
         self.evm.ctx.journaled_state.database
     }
 
@@ -231,7 +250,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 
     /// Adds a transaction's outcome to the block: its changes, its receipt and its notices. Returns
     /// whether the transaction succeeded.
-    fn record(&mut self, rules: BlockRules, outcome: EvmOutcome) -> Result<bool, StateError> {
+    pub(super) fn record(&mut self, rules: BlockRules, outcome: EvmOutcome) -> Result<bool, StateError> {
         let EvmOutcome {
             result,
             changes,

@@ -17,7 +17,7 @@ use revm::inspector::{Inspector, InspectorEvmTr};
 use revm::interpreter::interpreter::{EthInterpreter, ExtBytecode};
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
-    CallInput, CallInputs, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
+    CallInput, CallInputs, CallOutcome, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
     GasTracker, InstructionResult, InterpreterResult, SharedMemory,
 };
 use revm::primitives::constants::CALL_STACK_LIMIT;
@@ -140,6 +140,7 @@ fn take_outcome<DB: StorageProbe, I>(
 /// - A call of 0x0c by the public network's system contract transfers value between two other
 ///   accounts, see [`redirect_delegated_transfer`].
 /// - In the public network's family a CREATE2 that reverts gives no return data.
+/// - A call that the chain's guard refuses reverts, see [`refused_call`].
 /// - A call of 0x0d by a contract that may send no notices returns 0, see [`ChainHandler::start`].
 struct ChainHandler<DB, I> {
     refund: bool,
@@ -193,6 +194,14 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
     ) -> Result<Option<FrameResult>, EVMError<StateError>> {
         evm.ctx.chain.returns.begin_frame(init.depth);
         let depth = init.depth;
+        if let Some(mut result) = refused_call(evm, &init) {
+            if self.inspects {
+                let (context, inspector) = evm.ctx_inspector();
+                frame_start(context, inspector, &mut init.frame_input);
+                frame_end(context, inspector, &init.frame_input, &mut result);
+            }
+            return Ok(Some(result));
+        }
         let (mut created, mut listed_call, mut known_code) = (None, None, None);
         let logs_before = evm.ctx.journaled_state.logs().len();
         match &mut init.frame_input {
@@ -400,6 +409,26 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for
         set_end(frame, end);
         settled
     }
+}
+
+/// The revert of a call that the chain's guard refuses; `None` for all other frames.
+fn refused_call<DB: StorageProbe, I>(evm: &mut ChainEvm<DB, I>, init: &FrameInit) -> Option<FrameResult> {
+    let guard = evm.ctx.chain.guard.as_ref()?;
+    let FrameInput::Call(inputs) = &init.frame_input else {
+        return None;
+    };
+    if !guard.watches(&inputs.target_address) {
+        return None;
+    }
+    let (guard, origin) = (guard.clone(), evm.ctx.tx.caller);
+    let data = inputs.input.bytes(&evm.ctx);
+    if guard.allows(inputs.caller, origin, &data) {
+        return None;
+    }
+    let gas = Gas::new(inputs.gas_limit);
+    let revert = InterpreterResult::new(InstructionResult::Revert, Bytes::new(), gas);
+    let range = inputs.return_memory_offset.clone();
+    Some(FrameResult::Call(CallOutcome::new(revert, range)))
 }
 
 const fn set_end(frame: &mut FrameResult, end: InstructionResult) {

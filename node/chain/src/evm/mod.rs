@@ -7,6 +7,7 @@
 //! | question | module |
 //! |---|---|
 //! | how is a block executed? | [`execute`] |
+//! | how is a flagged transaction of an application chain run? | `flagged` |
 //! | how is one transaction run? | `handler`, `refund` |
 //! | what do precompiled contracts do? | [`precompiles`] |
 //! | which opcodes call subroutines? | `subroutines` |
@@ -17,12 +18,15 @@
 mod create2;
 pub(crate) mod deadline;
 pub mod execute;
+mod flagged;
 pub(crate) mod handler;
 pub mod precompiles;
 pub(crate) mod quick_call;
 pub(crate) mod refund;
 mod subroutines;
 mod unmetered;
+
+use std::sync::Arc;
 
 use ethash::keccak256_long;
 use primitives::{Address, B256, EMPTY_CODE_HASH, Header, U256};
@@ -42,6 +46,7 @@ use revm::interpreter::interpreter_types::{InputsTr, MemoryTr, ReturnData, Stack
 use revm::interpreter::{InstructionContext, InstructionExecResult, InstructionResult, InterpreterTypes};
 use revm::primitives::hardfork::SpecId;
 
+use crate::application::guard::CallGuard;
 use crate::evm::create2::{Create2Context, create2};
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
 use crate::evm::subroutines::{
@@ -73,12 +78,14 @@ const EXISTS_MARK: U256 = U256::ZERO;
 /// network's opcodes need.
 pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, OpcodeContext>;
 
-/// What the public network's opcodes keep beside revm's context.
+/// What this chain's execution keeps beside revm's context.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpcodeContext {
     /// Return addresses of subroutines.
     pub(crate) returns: ReturnStacks,
     pub(crate) create2: Create2Context,
+    /// Which calls are refused; `None` if all are allowed.
+    pub(crate) guard: Option<Arc<CallGuard>>,
 }
 
 /// revm as this chain runs it.

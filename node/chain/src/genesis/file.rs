@@ -115,6 +115,7 @@ impl ChainSpec {
             system_contract: is_moac,
             notify_scs_always_exists: false,
             notice_list: (is_moac && NOTICE_LIST_CHAINS.contains(&chain_id)).then_some(NOTICE_LIST),
+            application: None,
             schedule,
             gas_target_min: gas_target_min(chain_id, is_moac),
             gas_price_min: U256::from(1_000_000_000u64),

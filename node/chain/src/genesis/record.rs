@@ -205,6 +205,7 @@ impl ChainSpec {
                 spec.system_contract,
                 spec.notify_scs_always_exists,
                 spec.notice_list,
+                spec.application,
                 spec.schedule,
             )
         };

@@ -156,7 +156,7 @@ impl ImportError {
 
     /// Whether the error shows that the block with this header is invalid for good, or an earlier
     /// block of its branch: whatever body comes with the header.
-    pub(super) fn proves_invalid(&self) -> bool {
+    pub fn proves_invalid(&self) -> bool {
         match self {
             Self::Branch { error, .. } => error.proves_invalid(),
             // Another body may be the header's.

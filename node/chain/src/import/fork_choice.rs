@@ -1,7 +1,8 @@
 //! Head or side block: where a checked block goes, and which side blocks are kept.
 //!
 //! The chain with the most total difficulty is the canonical one. At equal total difficulty the
-//! block that was seen first stays the head.
+//! block that was seen first stays the head. On an application chain other rules hold, and the
+//! caller applies them ([`Importer::with_chosen_head`]).
 //!
 //! A side block is stored as it came. It is executed when its branch becomes the heavier one, and
 //! never if that does not happen. So a branch costs the writer no execution before it has shown
@@ -29,7 +30,9 @@ impl Importer {
     /// otherwise, and commits it.
     pub(super) fn write_and_commit(&self, block: CheckedBlock) -> Result<Imported, ImportError> {
         let head = CurrentHead::read(&*self.store.snapshot()?)?;
-        if block.record.total_difficulty > head.record.total_difficulty {
+        let is_child = block.record.header.parent_hash == head.hash;
+        if block.record.total_difficulty > head.record.total_difficulty && (is_child || !self.head_is_chosen)
+        {
             return self.become_head(block, head);
         }
         let hash = block.hash;

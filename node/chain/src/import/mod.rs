@@ -117,6 +117,8 @@ pub struct Importer {
     limits: Arc<ForkLimits>,
     old_blocks: OldBlocks,
     states: StateRetention,
+    /// Whether the caller chooses between branches.
+    head_is_chosen: bool,
 }
 
 impl Importer {
@@ -132,6 +134,7 @@ impl Importer {
             limits: Arc::default(),
             old_blocks: OldBlocks::default(),
             states: StateRetention::default(),
+            head_is_chosen: false,
         }
     }
 
@@ -140,6 +143,15 @@ impl Importer {
     pub fn with_limits(self, limits: ForkLimits) -> Self {
         let limits = Arc::new(limits);
         Self { limits, ..self }
+    }
+
+    /// The same importer for a chain on which not the difficulty decides: of the imported blocks only
+    /// children of the head become the head. Others are side blocks until
+    /// [`Self::choose_head`](Importer::choose_head) is called.
+    #[must_use]
+    pub const fn with_chosen_head(mut self) -> Self {
+        self.head_is_chosen = true;
+        self
     }
 
     /// The snapshot that readers use while a reorganization is done in parts.

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use primitives::{Header, U256};
+use primitives::{B256, Header, U256};
 use store::{
     BlockReads, HeaderReads, HorizonReads, OpenReorganization, Snapshot, Store, StoreError, TableId, Tables,
 };
@@ -145,6 +145,35 @@ impl Importer {
             reorg.state = self.head_state.take();
         }
         reorg.imported = Some(block);
+        self.reorganize(reorg)
+    }
+
+    /// Makes the stored block `hash` the head, whatever its difficulty, and executes the blocks on
+    /// the way. Nothing happens if it is canonical.
+    ///
+    /// # Errors
+    /// [`ImportError`] if a block on the way is invalid, or the store fails. After an invalid block
+    /// the head is the old one, or the last valid block of the branch if that has more difficulty.
+    pub fn choose_head(&self, hash: &B256) -> Result<Imported, ImportError> {
+        self.finish_open_reorganization()?;
+        let view = self.store.snapshot()?;
+        let number = view.block_number(hash)?;
+        let number = number.ok_or(ImportError::UnknownParent(*hash))?;
+        if view.canonical_hash(number)? == Some(*hash) {
+            return Ok(Imported::Known);
+        }
+        let old_head = CurrentHead::read(&*view)?.id();
+        let target = BlockId { number, hash: *hash };
+        let mut reorg = Reorganization::to(&*view, old_head, target)?;
+        refuse_below_horizon(&*view, reorg.ancestor)?;
+        drop(view);
+        for id in &reorg.left {
+            self.refuse_known_invalid(&id.hash)
+                .map_err(|error| error.in_branch(id))?;
+        }
+        if reorg.ancestor == old_head.number {
+            reorg.state = self.head_state.take();
+        }
         self.reorganize(reorg)
     }
 

@@ -58,7 +58,7 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
     let above = &parent.header;
     let parent_hash = above.hash();
     let uncles = pick_uncles(spec, view, &parent_hash, above.number + 1, candidates)?;
-    let mut header = Header {
+    let header = Header {
         parent_hash,
         uncles_hash: uncles_hash(&uncles),
         beneficiary: settings.beneficiary,
@@ -69,11 +69,28 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
         extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
+    build_on(spec, view, parent, header, uncles, |executor| fill(executor, ready))
+}
+
+/// Builds a block with this header and these uncles. `fill` executes its transactions and returns
+/// them with their senders. The roots, the bloom and the gas used are filled into the header.
+///
+/// # Errors
+/// [`StateError`] if the store fails.
+pub fn build_on<S: StateReads + BlockReads + NodeSource>(
+    spec: &ChainSpec,
+    view: &S,
+    parent: &HeaderRecord,
+    mut header: Header,
+    uncles: Vec<Header>,
+    fill: impl FnOnce(&mut Executor<'_, '_, S>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
+) -> Result<UnsealedBlock, StateError> {
+    let above = &parent.header;
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     executor.refuse_large_memory();
     executor.begin()?;
-    let (transactions, senders) = fill(&mut executor, ready)?;
+    let (transactions, senders) = fill(&mut executor)?;
     let executed = executor.finish(&uncles)?;
     header.state_root = state.root()?;
     header.transactions_root = transactions_root(&transactions);

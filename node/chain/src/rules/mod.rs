@@ -11,6 +11,7 @@ pub mod seal;
 
 use primitives::{Bytes, Header, U256};
 
+use crate::application::{BLOCK_GAS_LIMIT, EXTRA_BYTES_MAX};
 use crate::rules::difficulty::next_difficulty;
 use crate::spec::{ChainFamily, ChainSpec, EthereumFork, GAS_LIMIT_MIN};
 
@@ -116,14 +117,18 @@ pub fn check_header(
             latest,
         });
     }
-    if header.extra_data.len() > EXTRA_DATA_BYTES_MAX {
+    let max = extra_data_bytes_max(spec);
+    if header.extra_data.len() > max {
         return Err(HeaderError::ExtraData {
             got: header.extra_data.len(),
-            max: EXTRA_DATA_BYTES_MAX,
+            max,
         });
     }
     check_dao_extra(spec, header)?;
-    let (low, high) = gas_limit_bounds(parent.gas_limit);
+    let (low, high) = match spec.application {
+        None => gas_limit_bounds(parent.gas_limit),
+        Some(_) => (BLOCK_GAS_LIMIT, BLOCK_GAS_LIMIT),
+    };
     if !(low..=high).contains(&header.gas_limit) {
         return Err(HeaderError::GasLimit {
             got: header.gas_limit,
@@ -145,6 +150,14 @@ pub fn check_header(
         });
     }
     Ok(())
+}
+
+/// The most extra data of a header of this chain, in bytes.
+const fn extra_data_bytes_max(spec: &ChainSpec) -> usize {
+    match spec.application {
+        None => EXTRA_DATA_BYTES_MAX,
+        Some(_) => EXTRA_BYTES_MAX,
+    }
 }
 
 /// The extra data that block `number` must have. `None` if it is free.
@@ -176,6 +189,9 @@ fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError>
 
 /// The reward of block `number` without uncles, in sha.
 pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
+    if spec.application.is_some() {
+        return U256::ZERO;
+    }
     let coin = U256::from(COIN);
     match &spec.family {
         ChainFamily::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256, address};
 
+use crate::application::ApplicationRules;
+
 /// The smallest gas limit of a valid block.
 pub const GAS_LIMIT_MIN: u64 = 5000;
 
@@ -120,6 +122,8 @@ pub struct ChainSpec {
     /// The contract that says which contracts may send notices; `None` if all may. A call of 0x0d
     /// by any other contract returns 0. If the contract has no code, all may.
     pub notice_list: Option<Address>,
+    /// The rules that an application chain has beside those of its family; `None` for a base chain.
+    pub application: Option<ApplicationRules>,
     /// Which blocks belong to which Ethash epoch.
     pub schedule: Schedule,
     /// The lowest gas limit that blocks made here steer to. Blocks of others may have a lower one.

@@ -116,6 +116,7 @@ fn public() -> ChainSpec {
         system_contract: true,
         notify_scs_always_exists: false,
         notice_list: None,
+        application: None,
         schedule: Schedule::Ethash,
         gas_target_min: GAS_LIMIT_FLOOR,
         gas_price_min: U256::from(1_000_000_000u64),

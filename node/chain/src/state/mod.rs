@@ -162,6 +162,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         }
     }
 
+    /// Where values are read that are not in memory.
+    pub(crate) const fn source(&self) -> &'a S {
+        self.source
+    }
+
     /// Says that the trie nodes of the source are those of a snapshot. Then several threads may
     /// compute the root.
     pub(crate) const fn set_shared_nodes(&mut self, snapshot: Option<&'a Snapshot>) {

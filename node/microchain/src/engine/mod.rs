@@ -1,9 +1,52 @@
 //! What a member of a MicroChain does: the engine of one MicroChain.
+//!
+//! | question | module |
+//! |---|---|
+//! | how is a block of others taken, and which chain is the better one? | `follow` |
+//! | when is a block made? | `produce` |
+//! | how does an SCS catch up? | `sync` |
+//! | what is a flush, and who does what for it? | `flush`, `proposal` |
+//! | how do deposits reach the MicroChain, and DappBase the list of members? | `credits` |
+//!
+//! Each event is handled to its end by one thread. What is done depends on what is stored and on
+//! the last reads of the chain base, never on the order of notices.
 
-use primitives::Address;
+mod credits;
+mod flush;
+mod follow;
+mod produce;
+mod proposal;
+mod sync;
 
-use crate::event::{Action, EngineOptions, Event, MicroChainSetup};
-use crate::reader::Reader;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chain::evm::execute::TransactionError;
+use chain::genesis::GenesisError;
+use chain::import::BlockId;
+use chain::rules::body::sender;
+use chain::state::StateError;
+use parking_lot::Mutex;
+use primitives::{Address, Transaction};
+use store::{Store, StoreError, StoreOptions};
+
+use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
+use crate::event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
+use crate::ledger::{BlockRefusal, Ledger};
+use crate::memory::MemberMemory;
+use crate::message::{PeerContent, RELAYED_BYTES_MAX, RELAYED_MAX, relayed};
+use crate::pool::{Pool, PoolRefusal};
+use crate::reader::{ReadError, Reader};
+
+use flush::KnownFlush;
+use follow::{SlotHeaders, WaitingBlocks};
+use proposal::OwnProposal;
+use sync::SyncState;
+
+/// Transactions are dropped after so many slots.
+const TRANSACTION_SLOTS_MAX: u64 = 2000;
+/// The most calls that are remembered as asked for.
+const ASKED_MAX: usize = 64;
 
 /// Why the engine cannot go on for now. It has lost nothing: the next event tries again.
 #[derive(Debug, thiserror::Error)]
@@ -11,50 +54,160 @@ pub enum EngineError {
     /// The setup cannot be that of a MicroChain.
     #[error("setup of the MicroChain: {0}")]
     Setup(String),
+    /// The store has another chain.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] store::StoreError),
+    Store(#[from] StoreError),
+    /// The state could not be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// DappBase could not be asked.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// The engine of one MicroChain. One thread works with it; clients read through [`Reader`]s.
 #[derive(Debug)]
 pub struct Engine {
     setup: MicroChainSetup,
+    key: primitives::SecretKey,
     id: Address,
+    ledger: Ledger,
+    pool: Arc<Mutex<Pool>>,
     reader: Reader,
+    memory: MemberMemory,
+    /// The last reads of the chain base.
+    contract: Option<ContractState>,
+    /// The last flush of the chain base.
+    flush: Option<KnownFlush>,
+    /// What this SCS has proposed in its present turn.
+    own_proposal: Option<OwnProposal>,
+    /// Since which base block an action of the open proposal is due, and which.
+    due: Option<(BaseCall, u64)>,
+    /// Calls, and the base block at which they were asked for.
+    asked: HashMap<BaseCall, u64>,
+    waiting: WaitingBlocks,
+    slots: SlotHeaders,
+    sync: SyncState,
+    /// The slot that was handled last.
+    last_slot: u64,
+    /// Slots in a row in which a backup was near the head.
+    near_slots: u64,
+    now_ms: u64,
+    out: Vec<Action>,
 }
 
 impl Engine {
     /// Opens the chain in the folder of `options`, or makes it with block 0. The chain starts when
-    /// a [`ContractState`](crate::ContractState) says that it has started.
+    /// a [`ContractState`] says that it has started.
     ///
     /// # Errors
     /// [`EngineError`] if the store fails or has another chain.
     pub fn open(setup: MicroChainSetup, options: &EngineOptions) -> Result<Self, EngineError> {
+        let store_options = StoreOptions {
+            cache_bytes: options.cache_bytes,
+            log_bytes: LOG_BYTES,
+        };
+        let store = Store::open(&options.directory, &store_options)?;
+        Self::on_store(setup, options.key.clone(), store)
+    }
+
+    /// The engine of a chain in this store.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the store fails or has another chain.
+    pub fn on_store(
+        setup: MicroChainSetup,
+        key: primitives::SecretKey,
+        store: Store,
+    ) -> Result<Self, EngineError> {
+        let memory = MemberMemory::read(&store)?;
+        let ledger = Ledger::open(setup.clone(), store)?;
+        let pool = Arc::<Mutex<Pool>>::default();
+        let reader = Reader::new(
+            ledger.store().clone(),
+            ledger.spec().clone(),
+            pool.clone(),
+            ledger.dapp_base(),
+        );
         Ok(Self {
+            id: key.address(),
             setup,
-            id: options.key.address(),
-            reader: Reader::default(),
+            key,
+            ledger,
+            pool,
+            reader,
+            memory,
+            contract: None,
+            flush: None,
+            own_proposal: None,
+            due: None,
+            asked: HashMap::new(),
+            waiting: WaitingBlocks::default(),
+            slots: SlotHeaders::default(),
+            sync: SyncState::default(),
+            last_slot: 0,
+            near_slots: 0,
+            now_ms: 0,
+            out: Vec::new(),
         })
     }
 
     /// Takes an event at the time `now_ms`, in unix milliseconds, and returns what is to be done.
     ///
     /// # Errors
-    /// [`EngineError`] if the store failed, for example because the disk is full. Nothing is lost.
-    pub fn handle(&mut self, _now_ms: u64, _event: Event) -> Result<Vec<Action>, EngineError> {
-        Ok(Vec::new())
+    /// [`EngineError`] if the store failed, for example because the disk is full. Nothing is lost:
+    /// what was to be done comes with the next event.
+    pub fn handle(&mut self, now_ms: u64, event: Event) -> Result<Vec<Action>, EngineError> {
+        self.now_ms = now_ms;
+        match event {
+            Event::Tick => {}
+            Event::Contract(state) => self.take_contract(*state)?,
+            Event::Message(message) => self.take_message(message)?,
+            Event::Transaction(transaction) => {
+                if let Err(refusal) = self.add_transaction(*transaction)? {
+                    tracing::debug!(chain = %self.setup.address, %refusal, "a transaction is not taken");
+                }
+            }
+            Event::Connected => self.connected()?,
+        }
+        self.pass_time()?;
+        Ok(std::mem::take(&mut self.out))
     }
 
-    /// When [`Event::Tick`] is to be given next, in unix milliseconds.
+    /// Takes a transaction of a client, as [`Event::Transaction`], and says what is wrong with it.
+    /// It is sent to the other SCSs with the next event.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the store failed.
+    pub fn submit(
+        &mut self,
+        now_ms: u64,
+        transaction: Transaction,
+    ) -> Result<Result<(), TransactionRefusal>, EngineError> {
+        self.now_ms = now_ms;
+        let added = self.add_transaction(transaction.clone())?;
+        if added.is_ok() {
+            self.send(&relayed(&[Arc::new(transaction)]), None);
+        }
+        Ok(added)
+    }
+
+    /// When [`Event::Tick`] is to be given next, in unix milliseconds: at the next slot, or when a
+    /// block that came early is due.
     pub fn next_tick(&self, now_ms: u64) -> u64 {
-        now_ms + 1000 * self.setup.period_secs
+        let period = 1000 * self.setup.period_secs;
+        let slot = (now_ms / period + 1) * period;
+        let early = self.waiting.next_time_ms().filter(|time| *time > now_ms);
+        early.map_or(slot, |time| time.min(slot))
     }
 
-    /// From which position on [`ContractState::deposits`](crate::ContractState::deposits) are
-    /// wanted.
+    /// From which position on [`ContractState::deposits`] are wanted: from the deposits that are not
+    /// under a flush yet.
     pub fn deposits_from(&self) -> u64 {
-        0
+        self.flush.as_ref().map_or(0, |flush| flush.enter_position)
     }
 
     /// The id of this SCS.
@@ -70,5 +223,177 @@ impl Engine {
     /// A reader for clients.
     pub fn reader(&self) -> Reader {
         self.reader.clone()
+    }
+
+    /// Members that broke the rules, as far as this SCS has seen it.
+    pub fn accused(&self) -> &[Address] {
+        &self.memory.accused
+    }
+
+    /// The present slot.
+    const fn slot(&self) -> u64 {
+        self.now_ms / 1000 / self.setup.period_secs
+    }
+
+    /// The chain base, if the MicroChain has started and has members.
+    fn started(&self) -> Option<&ContractState> {
+        self.contract.as_ref().filter(|contract| contract.has_started())
+    }
+
+    fn send(&mut self, content: &PeerContent, receiver: Option<Address>) {
+        let message = content.message(self.id, receiver);
+        self.out.push(Action::Send(message));
+    }
+
+    /// Asks for a call of the chain base, unless it was asked for a short while ago.
+    fn call(&mut self, call: BaseCall) {
+        let Some(base) = self.contract.as_ref().map(|contract| contract.base_block) else {
+            return;
+        };
+        let recent = |at: &u64| base.abs_diff(*at) < RETRY_BLOCKS;
+        if self.asked.get(&call).is_some_and(recent) {
+            return;
+        }
+        if self.asked.len() == ASKED_MAX {
+            self.asked.retain(|_, at| base.abs_diff(*at) < RETRY_BLOCKS);
+        }
+        self.asked.insert(call.clone(), base);
+        self.out.push(Action::Call(call));
+    }
+
+    fn take_message(&mut self, message: PeerMessage) -> Result<(), EngineError> {
+        let content = match PeerContent::decode(message.status, &message.payload) {
+            Ok(Some(content)) => content,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::debug!(sender = %message.sender, %error, "a message cannot be read");
+                return Ok(());
+            }
+        };
+        match content {
+            PeerContent::Block(block) => self.take_block(*block, Some(message.sender)),
+            PeerContent::State { state, signature } => self.take_state(&state, &signature),
+            PeerContent::Transactions(all) => {
+                for transaction in all {
+                    // What is refused here is refused by others, too.
+                    let _ = self.add_transaction(transaction)?;
+                }
+                Ok(())
+            }
+            PeerContent::Evidence(headers) => self.take_evidence(&headers),
+            PeerContent::SyncRequest { known, count } => self.answer_sync(message.sender, &known, count),
+            PeerContent::SyncAnswer(blocks) => self.take_answer(message.sender, blocks),
+        }
+    }
+
+    fn take_contract(&mut self, mut state: ContractState) -> Result<(), EngineError> {
+        state.members.truncate(crate::contract::MEMBERS_MAX);
+        if state.has_started() && self.memory.take_list(state.base_block, &state.members) {
+            self.memory.write(self.ledger.store())?;
+        }
+        self.contract = Some(state);
+        self.find_flush()?;
+        self.retry_waiting()?;
+        self.work_on_flush()
+    }
+
+    /// What is due because time has passed.
+    fn pass_time(&mut self) -> Result<(), EngineError> {
+        let slot = self.slot();
+        if slot > self.last_slot {
+            self.last_slot = slot;
+            self.begin_slot(slot)?;
+        }
+        if self.waiting.next_time_ms().is_some_and(|time| time <= self.now_ms) {
+            self.retry_waiting()?;
+        }
+        self.produce()
+    }
+
+    fn begin_slot(&mut self, slot: u64) -> Result<(), EngineError> {
+        let members = self.contract.as_ref().map_or(1, |contract| contract.members.len()) as u64;
+        let old = slot.saturating_sub(2 * members);
+        let transactions = {
+            let mut pool = self.pool.lock();
+            pool.expire(slot.saturating_sub(TRANSACTION_SLOTS_MAX));
+            pool.to_relay(old, slot, RELAYED_MAX, RELAYED_BYTES_MAX * 7 / 8)
+        };
+        if !transactions.is_empty() {
+            self.send(&relayed(&transactions), None);
+        }
+        self.slots.forget_before(slot);
+        self.send_state_in(slot)?;
+        self.sync_again()
+    }
+
+    /// Checks a transaction and puts it into the pool.
+    fn add_transaction(
+        &mut self,
+        transaction: Transaction,
+    ) -> Result<Result<(), TransactionRefusal>, EngineError> {
+        let refused = |error: TransactionError| Ok(Err(TransactionRefusal::Transaction(error.to_string())));
+        if transaction.to != Some(self.setup.address) {
+            return refused(TransactionError::Other(format!(
+                "receiver: got {:?}, expected {}",
+                transaction.to, self.setup.address
+            )));
+        }
+        if chain::application::PlainAction::of(&transaction).is_none() {
+            return refused(TransactionError::Other(format!(
+                "sharding flag: got {} with {} bytes of data, expected 1 to 3 with the data that it needs",
+                transaction.sharding_flag,
+                transaction.input.len()
+            )));
+        }
+        if self.pool.lock().contains(&transaction.hash()) {
+            return Ok(Err(PoolRefusal::Known.into()));
+        }
+        let sender = match sender(self.ledger.spec(), 1, &transaction) {
+            Ok(sender) => sender,
+            Err(error) => return refused(TransactionError::Other(error.to_string())),
+        };
+        let view = self.ledger.view()?;
+        let account = view.account(&sender, view.head_number())?.unwrap_or_default();
+        let slot = self.slot();
+        let added = self
+            .pool
+            .lock()
+            .add(transaction, sender, account.tx_nonce, slot)
+            .map_err(TransactionRefusal::Pool);
+        Ok(added)
+    }
+
+    /// Number and hash of the head.
+    fn head(&self) -> Result<BlockId, StoreError> {
+        Ok(self.ledger.view()?.head_id())
+    }
+}
+
+/// Bytes of the write-ahead log of one MicroChain's store: its checkpoints are small.
+const LOG_BYTES: usize = 4 << 20;
+
+/// Why a transaction is not taken into the pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionRefusal {
+    /// The pool refuses it.
+    #[error(transparent)]
+    Pool(#[from] PoolRefusal),
+    /// It can be in no block.
+    #[error("{0}")]
+    Transaction(String),
+}
+
+/// The store's error ends the handling of an event; another refusal is told by `log`.
+fn or_log(
+    result: Result<chain::import::Imported, BlockRefusal>,
+    log: impl FnOnce(BlockRefusal),
+) -> Result<Option<chain::import::Imported>, EngineError> {
+    match result.map_err(BlockRefusal::into_store_error) {
+        Ok(imported) => Ok(Some(imported)),
+        Err(Ok(error)) => Err(error.into()),
+        Err(Err(refusal)) => {
+            log(refusal);
+            Ok(None)
+        }
     }
 }

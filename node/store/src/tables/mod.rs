@@ -141,6 +141,8 @@ pub mod meta_key {
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.
     pub const NOTICE_ROWS: &[u8] = b"notice_rows";
+    /// What the server of an application chain must not forget as a member. `microchain` writes it.
+    pub const MEMBER: &[u8] = b"member";
 }
 
 #[cfg(test)]

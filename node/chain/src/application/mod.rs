@@ -1,0 +1,174 @@
+//! Rules of application chains (MicroChains) that execution needs: flagged transactions, what a
+//! block's extra data says, which calls of DappBase are allowed (docs/microchain-design.md).
+//!
+//! Who may produce a block, signatures and the choice between chains are in the package
+//! `microchain`. A spec with [`ApplicationRules`] is executed by the same executor as the base
+//! chain.
+
+mod extra;
+pub(crate) mod guard;
+
+pub use extra::{BlockExtra, EXTRA_BYTES_MAX, ExtraError, MEMBERS_MAX, SIGNATURE_BYTES};
+
+use primitives::{Address, Bytes, Header, Transaction, U256};
+use store::{BlockReads, StoreError};
+
+use crate::spec::{ChainSpec, DifficultyRule, Genesis, GenesisAccount};
+
+/// The sharding flag of a call of a Dapp.
+pub const FLAG_CALL: u64 = 1;
+/// The sharding flag of a transfer of tokens.
+pub const FLAG_TRANSFER: u64 = 2;
+/// The sharding flag of the creation of a contract.
+pub const FLAG_CREATE: u64 = 3;
+/// The gas limit of each transaction, whatever the transaction says.
+pub const TRANSACTION_GAS: u64 = 54_000_000;
+/// A block takes another transaction while it has used at most this much gas.
+pub const BLOCK_GAS_FILL: u64 = 54_000_000;
+/// The gas limit of each block.
+pub const BLOCK_GAS_LIMIT: u64 = BLOCK_GAS_FILL + TRANSACTION_GAS;
+/// Gas of a question to DappBase before a transaction, for example whether a Dapp is enabled.
+pub(crate) const QUESTION_GAS: u64 = 1_000_000;
+/// Selector of `getDappState(address)`.
+pub(crate) const GET_DAPP_STATE: [u8; 4] = [0x7d, 0xe9, 0x58, 0x53];
+/// Selector of `allDeploySwitch()`.
+pub(crate) const ALL_DEPLOY_SWITCH: [u8; 4] = [0xb3, 0x90, 0x27, 0xb7];
+
+/// What an application chain is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApplicationRules {
+    /// The address of the chain: that of its contract on the base chain.
+    pub address: Address,
+    /// The owner: block 0 gives it all tokens, and it creates DappBase.
+    pub owner: Address,
+    /// All tokens.
+    pub supply: U256,
+}
+
+impl ApplicationRules {
+    /// The address of DappBase. The only valid transaction before it exists is its creation by the
+    /// owner with nonce 0, so the address is known from the beginning.
+    pub fn dapp_base(&self) -> Address {
+        Transaction::created_address(&self.owner, 0)
+    }
+
+    /// The spec of the chain. `extra` is the extra data of block 0; it names everything that two
+    /// chains may differ in.
+    pub fn spec(&self, chain_id: u64, extra: Bytes) -> ChainSpec {
+        let owner = GenesisAccount {
+            balance: self.supply,
+            ..Default::default()
+        };
+        ChainSpec {
+            name: format!("{:#x}", self.address),
+            chain_id,
+            network_id: chain_id,
+            difficulty: DifficultyRule::Constant(1),
+            // Gas is free, so failing must cost as much of a block as succeeding.
+            failed_calls_refund_gas: false,
+            application: Some(*self),
+            genesis: Genesis {
+                gas_limit: BLOCK_GAS_LIMIT,
+                extra_data: extra,
+                alloc: [(self.owner, owner)].into(),
+                ..Default::default()
+            },
+            ..ChainSpec::dev()
+        }
+    }
+}
+
+/// What a flagged transaction does, once its flag is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainAction {
+    /// The called account; `None` for a creation.
+    pub to: Option<Address>,
+    /// The calldata, or the code that creates a contract.
+    pub data: Bytes,
+}
+
+impl PlainAction {
+    /// Reads the flag and the data of a transaction. `None` if the flag is another one, or if the
+    /// data is too short for it.
+    pub fn of(transaction: &Transaction) -> Option<Self> {
+        let data = &transaction.input;
+        let address = || data.get(..20).map(Address::from_slice);
+        match transaction.sharding_flag {
+            FLAG_CALL => Some(Self {
+                to: Some(address()?),
+                data: data.slice(20..),
+            }),
+            FLAG_TRANSFER => Some(Self {
+                to: Some(address()?),
+                data: Bytes::new(),
+            }),
+            FLAG_CREATE if !data.is_empty() => Some(Self {
+                to: None,
+                data: data.clone(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The members in force at a block with this header: those that it names, or those that the
+/// canonical block named in its extra data does. Empty if there are none.
+///
+/// # Errors
+/// [`StoreError`] if the store fails.
+pub fn members_in_force(source: &impl BlockReads, header: &Header) -> Result<Vec<Address>, StoreError> {
+    let Ok(extra) = BlockExtra::decode(&header.extra_data) else {
+        return Ok(Vec::new());
+    };
+    if !extra.list.is_empty() {
+        return Ok(extra.list);
+    }
+    let Some(hash) = source.canonical_hash(extra.since)? else {
+        return Ok(Vec::new());
+    };
+    let named = source.header(extra.since, &hash)?;
+    let list = named.and_then(|record| BlockExtra::decode(&record.header.extra_data).ok());
+    Ok(list.map(|extra| extra.list).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use primitives::{TxForm, UnsignedTransaction};
+
+    use super::*;
+
+    fn flagged(flag: u64, input: &[u8]) -> Option<PlainAction> {
+        let unsigned = UnsignedTransaction {
+            sharding_flag: flag,
+            input: input.to_vec().into(),
+            ..Default::default()
+        };
+        PlainAction::of(&unsigned.with_form(TxForm::Native))
+    }
+
+    #[test]
+    fn flags_say_what_the_data_is() {
+        let dapp = Address::repeat_byte(7);
+        let data = [dapp.as_slice(), &[1, 2, 3]].concat();
+        let action = |to, data: &[u8]| {
+            Some(PlainAction {
+                to,
+                data: data.to_vec().into(),
+            })
+        };
+        assert_eq!(flagged(1, &data), action(Some(dapp), &[1, 2, 3]));
+        assert_eq!(flagged(2, &data), action(Some(dapp), &[]));
+        assert_eq!(flagged(3, &data), action(None, &data));
+        assert_eq!(flagged(1, &data[..20]), action(Some(dapp), &[]));
+        for (flag, len) in [(1, 19), (2, 0), (3, 0), (0, 23), (4, 23)] {
+            assert_eq!(flagged(flag, &data[..len]), None, "{flag} {len}");
+        }
+    }
+
+    #[test]
+    fn selectors_are_those_of_the_functions() {
+        let selector = |signature: &str| primitives::keccak256(signature)[..4].to_vec();
+        assert_eq!(selector("getDappState(address)"), GET_DAPP_STATE);
+        assert_eq!(selector("allDeploySwitch()"), ALL_DEPLOY_SWITCH);
+    }
+}

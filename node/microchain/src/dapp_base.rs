@@ -1,0 +1,152 @@
+//! Questions to DappBase, and the calls of it that an SCS sends (docs/microchain-contracts.md, 5).
+//!
+//! Knows its functions. Whether a call is due is decided in [`crate::engine`].
+
+use chain::View;
+use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
+use chain::work::WorkLimit;
+use primitives::{Address, Bytes, U256, keccak256};
+
+use crate::abi::{AbiError, CallData, ResultReader};
+use crate::contract::Deposit;
+use crate::reader::{DappEntry, ExchangeRecord, ReadError};
+
+/// Gas of a question that reads a list. Nobody pays it; it bounds the time.
+const QUESTION_GAS: u64 = 2_000_000_000;
+
+/// Reads of DappBase on one state.
+pub(crate) struct DappBaseCalls<'a> {
+    view: &'a View,
+    address: Address,
+}
+
+impl<'a> DappBaseCalls<'a> {
+    pub(crate) const fn new(view: &'a View, address: Address) -> Self {
+        Self { view, address }
+    }
+
+    /// Calls a function on the state after block `number`. `None` if there is no DappBase.
+    fn ask(&self, function: &'static str, data: CallData, number: u64) -> Result<Option<Bytes>, ReadError> {
+        if self.view.code(&self.address, number)?.is_empty() {
+            return Ok(None);
+        }
+        let hash = keccak256(function);
+        let request = CallRequest {
+            to: Some(self.address),
+            gas: Some(QUESTION_GAS),
+            input: data.after([hash[0], hash[1], hash[2], hash[3]]),
+            ..Default::default()
+        };
+        let limit = WorkLimit::new(TIMEOUT_DEFAULT);
+        match self.view.call(StateAt::Block(number), &request, limit)? {
+            CallOutcome::Success { output, .. } => Ok(Some(output)),
+            other => Err(ReadError::Answer {
+                function,
+                error: format!("got {other:?}, expected a result"),
+            }),
+        }
+    }
+
+    /// As [`Self::ask`], and reads the result.
+    fn read<T: Default>(
+        &self,
+        function: &'static str,
+        data: CallData,
+        number: u64,
+        read: impl FnOnce(ResultReader<'_>) -> Result<T, AbiError>,
+    ) -> Result<T, ReadError> {
+        let Some(answer) = self.ask(function, data, number)? else {
+            return Ok(T::default());
+        };
+        read(ResultReader::new(&answer)).map_err(|error| ReadError::Answer {
+            function,
+            error: error.to_string(),
+        })
+    }
+
+    /// How many deposits are credited.
+    pub(crate) fn enter_position(&self, number: u64) -> Result<u64, ReadError> {
+        self.read("enterPos()", CallData::default(), number, |mut answer| answer.small())
+    }
+
+    /// The list of SCSs.
+    pub(crate) fn node_list(&self, number: u64) -> Result<Vec<Address>, ReadError> {
+        let empty = CallData::default();
+        self.read("getCurNodeList()", empty, number, |mut answer| answer.addresses())
+    }
+
+    /// The withdrawals from position `from` on, of one user or of all. None if there are fewer.
+    pub(crate) fn withdrawals(
+        &self,
+        user: Option<&Address>,
+        from: u64,
+        number: u64,
+    ) -> Result<Vec<ExchangeRecord>, ReadError> {
+        let function = "getRedeemMapping(address,uint256)";
+        let data = CallData::default()
+            .address(user.copied().unwrap_or_default())
+            .small(from);
+        self.read(function, data, number, |mut answer| {
+            let (users, tokens, times) = (answer.addresses()?, answer.numbers()?, answer.smalls()?);
+            let named = users.into_iter().map(|one| user.copied().unwrap_or(one));
+            let all = named.zip(tokens).zip(times);
+            Ok(all
+                .map(|((user, tokens), time)| ExchangeRecord { user, tokens, time })
+                .collect())
+        })
+    }
+
+    /// The deposits that a user was credited.
+    pub(crate) fn credited(&self, user: &Address, number: u64) -> Result<Vec<ExchangeRecord>, ReadError> {
+        let data = CallData::default().address(*user);
+        self.read("getEnterRecords(address)", data, number, |mut answer| {
+            let (tokens, times) = (answer.numbers()?, answer.smalls()?);
+            let all = tokens.into_iter().zip(times);
+            Ok(all
+                .map(|(tokens, time)| ExchangeRecord {
+                    user: *user,
+                    tokens,
+                    time,
+                })
+                .collect())
+        })
+    }
+
+    /// The registered Dapps.
+    pub(crate) fn dapps(&self, number: u64) -> Result<Vec<DappEntry>, ReadError> {
+        self.read("getDappList()", CallData::default(), number, |mut answer| {
+            let mut list = answer.tail()?;
+            let count = list.count()?;
+            let mut entries = list.rest();
+            let entry = |_| {
+                let mut entry = entries.tail()?;
+                Ok(DappEntry {
+                    address: entry.address()?,
+                    owner: entry.address()?,
+                    abi: String::from_utf8_lossy(&entry.bytes()?).into_owned(),
+                    state: entry.small()?,
+                })
+            };
+            (0..count).map(entry).collect()
+        })
+    }
+}
+
+/// Calldata of `postFlush`: a vote for the deposits from `position` on.
+pub(crate) fn post_flush(position: u64, deposits: &[Deposit]) -> Bytes {
+    let function = keccak256("postFlush(uint256,address[],uint256[],uint256[])");
+    CallData::default()
+        .small(position)
+        .addresses(deposits.iter().map(|one| one.user))
+        .numbers(deposits.iter().map(|one| one.tokens))
+        .numbers(deposits.iter().map(|one| U256::from(one.bought)))
+        .after([function[0], function[1], function[2], function[3]])
+}
+
+/// Calldata of `updateNodeList`.
+pub(crate) fn update_node_list(members: &[Address]) -> Bytes {
+    let function = keccak256("updateNodeList(address[])");
+    CallData::default()
+        .addresses(members.iter().copied())
+        .after([function[0], function[1], function[2], function[3]])
+}

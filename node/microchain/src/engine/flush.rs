@@ -1,0 +1,243 @@
+//! Flushes: which block the last one covers, and voting and acting for the open one
+//! (docs/microchain-design.md, 4).
+
+use chain::View;
+use primitives::rlp::encode_fields_to_vec;
+use primitives::{Address, B256, keccak256};
+use store::StoreError;
+
+use super::{Engine, EngineError};
+use crate::contract::{BaseCall, ContractState, PROPOSAL_APPROVED, Proposal, RETRY_BLOCKS};
+use crate::dapp_base::DappBaseCalls;
+use crate::memory::CastVote;
+
+/// The last flush of the chain base.
+#[derive(Clone, Debug)]
+pub(super) struct KnownFlush {
+    /// The hash of the proposal.
+    pub(super) hash: B256,
+    /// The last block.
+    pub(super) end: u64,
+    /// Its hash; `None` if this SCS does not have the block.
+    pub(super) block: Option<B256>,
+    /// How many deposits are credited after it.
+    pub(super) enter_position: u64,
+}
+
+/// What a proposal commits to: `newHash`.
+pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> B256 {
+    let version = 1u64;
+    keccak256(encode_fields_to_vec(&[
+        &version,
+        chain,
+        &proposal.last_approved,
+        &proposal.starting_block,
+        &proposal.start,
+        &proposal.end,
+        block,
+        &proposal.distribution,
+        &proposal.users,
+        &proposal.tokens,
+        &proposal.bad_actors,
+    ]))
+}
+
+impl Engine {
+    /// Looks which block the last flush of the chain base covers, and goes to its chain.
+    pub(super) fn find_flush(&mut self) -> Result<(), EngineError> {
+        let Some(contract) = &self.contract else { return Ok(()) };
+        let approved = &contract.approved;
+        if !approved.exists() || approved.flag != PROPOSAL_APPROVED {
+            self.flush = None;
+            return Ok(());
+        }
+        let known = self.flush.as_ref().filter(|flush| flush.hash == approved.hash);
+        if known.is_some_and(|flush| flush.block.is_some()) {
+            return Ok(());
+        }
+        let is_new = known.is_none();
+        let view = self.ledger.view()?;
+        let hashes = self.ledger.hashes_at(&view, approved.end)?;
+        let covers = |hash: &B256| commitment(&self.setup.address, approved, hash) == approved.hash;
+        let block = hashes.into_iter().find(covers);
+        let mut flush = KnownFlush {
+            hash: approved.hash,
+            end: approved.end,
+            block,
+            enter_position: 0,
+        };
+        let reported: Vec<Address> = named_members(approved);
+        let own_place = approved.members.contains(&self.id);
+        drop(view);
+        if is_new {
+            let (hash, end, found) = (flush.hash, flush.end, block.is_some());
+            tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush");
+            // Who was reported in a flush has had its punishment.
+            let before = self.memory.accused.len();
+            self.memory.accused.retain(|member| !reported.contains(member));
+            if self.memory.accused.len() != before {
+                self.memory.write(self.ledger.store())?;
+            }
+        }
+        self.flush = Some(flush.clone());
+        if block.is_some() {
+            self.choose_best()?;
+            let view = self.ledger.view()?;
+            if !self.lacks_flush(&view) {
+                let calls = DappBaseCalls::new(&view, self.ledger.dapp_base());
+                flush.enter_position = calls.enter_position(flush.end)?;
+            }
+            self.flush = Some(flush);
+        } else {
+            self.sync_again()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the chain base has a flush that the canonical chain does not contain.
+    pub(super) fn lacks_flush(&self, view: &View) -> bool {
+        self.flush.as_ref().is_some_and(|flush| {
+            !flush
+                .block
+                .is_some_and(|block| self.is_canonical(view, flush.end, &block))
+        })
+    }
+
+    /// The vote of this SCS for the open proposal.
+    pub(super) fn open_vote(&self) -> Option<&CastVote> {
+        let open = self.contract.as_ref()?.open_proposal()?;
+        let vote = self.memory.vote_of(open.starting_block)?;
+        (vote.hash == open.hash).then_some(vote)
+    }
+
+    /// Proposes, uploads, votes or acts, as the chain base needs it.
+    pub(super) fn work_on_flush(&mut self) -> Result<(), EngineError> {
+        let Some(contract) = self.started().cloned() else {
+            return Ok(());
+        };
+        let view = self.ledger.view()?;
+        if self.lacks_flush(&view) {
+            return Ok(());
+        }
+        let Some(place) = contract.place_of(&self.id) else {
+            // Members that left with this flush may still carry it out.
+            return match contract.open_proposal() {
+                Some(open) if open.distribute_flag == 1 => self.act(&contract, open, None),
+                _ => Ok(()),
+            };
+        };
+        let Some(open) = contract.open_proposal() else {
+            self.due = None;
+            return self.propose(&view, &contract, place);
+        };
+        if open.proposed_by == self.id && (open.users.len() as u64) < open.redemptions_left {
+            return self.upload(&contract, open);
+        }
+        let has_voted = open.voters.contains(&place);
+        if !has_voted && open.distribute_flag == 0 {
+            self.vote(&view, &contract, open, place)?;
+        }
+        drop(view);
+        self.act(&contract, open, Some(place))
+    }
+
+    fn vote(
+        &mut self,
+        view: &View,
+        contract: &ContractState,
+        open: &Proposal,
+        place: u64,
+    ) -> Result<(), EngineError> {
+        let call = BaseCall::Vote {
+            place,
+            hash: open.hash,
+            redeem: true,
+        };
+        match self.memory.vote_of(open.starting_block) {
+            // It was stored; the transaction may have been lost.
+            Some(vote) if vote.hash == open.hash => {
+                self.call(call);
+                return Ok(());
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        if (open.users.len() as u64) < open.redemptions_left {
+            return Ok(());
+        }
+        match self.check_proposal(view, contract, open)? {
+            Ok(block) => {
+                self.memory.add_vote(CastVote {
+                    starting_block: open.starting_block,
+                    hash: open.hash,
+                    end: open.end,
+                    block,
+                });
+                self.memory.write(self.ledger.store())?;
+                self.call(call);
+                self.choose_best()
+            }
+            Err(reason) => {
+                tracing::warn!(
+                    chain = %self.setup.address, hash = %open.hash, proposer = %open.proposed_by,
+                    reason, "no vote for a proposal"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Carries out an agreed proposal, if it is this member's turn to do so.
+    fn act(
+        &mut self,
+        contract: &ContractState,
+        open: &Proposal,
+        place: Option<u64>,
+    ) -> Result<(), EngineError> {
+        let members = contract.members.len() as u64;
+        let call = match (open.distribute_flag, place) {
+            (0, Some(place)) if 2 * open.voters.len() as u64 > members => BaseCall::Act {
+                place,
+                hash: open.hash,
+            },
+            (1, _) => BaseCall::Redeem {
+                hash: open.hash,
+                left: open.redemptions_left,
+            },
+            _ => {
+                self.due = None;
+                return Ok(());
+            }
+        };
+        let base = contract.base_block;
+        let since = match &self.due {
+            Some((due, since)) if *due == call => *since,
+            _ => base,
+        };
+        self.due = Some((call.clone(), since));
+        // The proposer first, then the others by place.
+        let place_of = |id: &Address| open.members.iter().position(|member| member == id);
+        let count = open.members.len().max(1);
+        let own = place_of(&self.id).unwrap_or(count);
+        let first = place_of(&open.proposed_by).unwrap_or(0);
+        let distance = (own + count - first) % count;
+        if base >= since + RETRY_BLOCKS * distance as u64 {
+            self.call(call);
+        }
+        Ok(())
+    }
+
+    /// The hash of a canonical block.
+    pub(super) fn canonical(&self, view: &View, number: u64) -> Result<Option<B256>, StoreError> {
+        view.canonical_hash(number)
+    }
+}
+
+/// The members that a proposal reports.
+pub(super) fn named_members(proposal: &Proposal) -> Vec<Address> {
+    let members = &proposal.members;
+    let places = proposal.bad_actors.iter();
+    places
+        .filter_map(|place| members.get(usize::try_from(*place).ok()?).copied())
+        .collect()
+}

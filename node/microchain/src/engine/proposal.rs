@@ -1,0 +1,355 @@
+//! Proposals for a flush: making one, uploading its redemptions, and checking one of another member
+//! (docs/microchain-design.md, 4).
+
+use std::collections::BTreeMap;
+
+use chain::View;
+use primitives::{Address, B256, U256};
+
+use super::flush::{commitment, named_members};
+use super::{Engine, EngineError};
+use crate::contract::{BaseCall, ContractState, Proposal};
+use crate::dapp_base::DappBaseCalls;
+use crate::memory::CastVote;
+use crate::reader::ExchangeRecord;
+
+/// The most blocks of one flush.
+pub(super) const FLUSH_BLOCKS_MAX: u64 = 10_000;
+/// The highest gas price that the chain base takes, in sha.
+const GAS_PRICE_MAX: u64 = 20_000_000_000;
+/// Gas of a payout to a user who had none before.
+const PAYOUT_GAS: u64 = 135_000;
+/// Gas of the rest of a payout.
+const PAYOUT_BASE_GAS: u64 = 200_000;
+/// Gas of an uploaded redemption.
+const UPLOAD_GAS: u64 = 54_000;
+/// Gas of the calls of a flush without its payouts, about.
+const FLUSH_GAS: u64 = 3_000_000;
+
+/// What this SCS has proposed.
+#[derive(Debug)]
+pub(super) struct OwnProposal {
+    starting_block: u64,
+    hash: B256,
+    call: BaseCall,
+}
+
+/// What a member would propose, or expects of a proposal.
+struct FlushContent {
+    start: u64,
+    end: u64,
+    block: B256,
+    distribution: Vec<U256>,
+}
+
+impl Engine {
+    /// Proposes a flush in this member's turn.
+    pub(super) fn propose(
+        &mut self,
+        view: &View,
+        contract: &ContractState,
+        place: u64,
+    ) -> Result<(), EngineError> {
+        let turn = contract.turns.get(place as usize).copied();
+        let Some(turn) = turn else { return Ok(()) };
+        let next = contract.base_block + 1;
+        if next < turn || next >= turn.saturating_add(contract.turn_blocks()) || contract.members.len() < 2 {
+            return Ok(());
+        }
+        if let Some(own) = self.own_proposal.as_ref().filter(|own| own.starting_block == turn) {
+            if contract.current.hash != own.hash {
+                let call = own.call.clone();
+                self.call(call);
+            }
+            return Ok(());
+        }
+        // After a restart: what was proposed in this turn may still come.
+        if self.memory.vote_of(turn).is_some() || !self.hears_most() {
+            return Ok(());
+        }
+        let Some(content) = self.content_of(view, contract)? else {
+            return Ok(());
+        };
+        let redemptions = self.redemptions(view, contract, content.end)?;
+        let price = contract.gas_price.min(U256::from(GAS_PRICE_MAX));
+        let gas = U256::from(FLUSH_GAS + PAYOUT_GAS * redemptions.len() as u64);
+        let rewards = content.distribution.iter().fold(U256::ZERO, |sum, one| sum.saturating_add(*one));
+        let needed = [contract.rewards.via, contract.booked_gas, rewards, gas.saturating_mul(price)];
+        let needed = needed.into_iter().fold(U256::ZERO, U256::saturating_add);
+        if contract.total_operation < needed || contract.need_fund >= contract.total_operation {
+            tracing::warn!(
+                chain = %self.setup.address, got = %contract.total_operation, expected = %needed,
+                "the money for a flush is missing"
+            );
+            return Ok(());
+        }
+        let proposal = Proposal {
+            last_approved: contract.approved.hash,
+            start: content.start,
+            end: content.end,
+            starting_block: turn,
+            users: redemptions.iter().map(|one| one.user).collect(),
+            tokens: redemptions.iter().map(|one| one.tokens).collect(),
+            bad_actors: self.bad_actors(contract),
+            distribution: content.distribution,
+            ..Default::default()
+        };
+        let hash = commitment(&self.setup.address, &proposal, &content.block);
+        self.memory.add_vote(CastVote {
+            starting_block: turn,
+            hash,
+            end: content.end,
+            block: content.block,
+        });
+        self.memory.write(self.ledger.store())?;
+        let call = BaseCall::CreateProposal {
+            place,
+            last_approved: proposal.last_approved,
+            hash,
+            start: proposal.start,
+            end: proposal.end,
+            distribution: proposal.distribution,
+            bad_actors: proposal.bad_actors,
+            via: contract.via,
+            redemptions: redemptions.len() as u64,
+        };
+        self.call(call.clone());
+        self.own_proposal = Some(OwnProposal {
+            starting_block: turn,
+            hash,
+            call,
+        });
+        Ok(())
+    }
+
+    /// Uploads the next redemptions of the own proposal.
+    pub(super) fn upload(&mut self, contract: &ContractState, open: &Proposal) -> Result<(), EngineError> {
+        let view = self.ledger.view()?;
+        let all = self.redemptions(&view, contract, open.end)?;
+        let by_gas = (contract.base_gas_limit / 4 * 3 / UPLOAD_GAS).max(1);
+        let most = contract.upload_max.clamp(1, by_gas) as usize;
+        let announced = all.get(..open.redemptions_left as usize).unwrap_or(&all);
+        let batch = announced.get(open.users.len()..).unwrap_or_default();
+        let batch = &batch[..batch.len().min(most)];
+        if !batch.is_empty() {
+            self.call(BaseCall::UploadRedemptions {
+                users: batch.iter().map(|one| one.user).collect(),
+                tokens: batch.iter().map(|one| one.tokens).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The withdrawals that a flush up to block `end` pays out.
+    fn redemptions(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        end: u64,
+    ) -> Result<Vec<ExchangeRecord>, EngineError> {
+        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
+        let mut all = calls.withdrawals(None, contract.redeem_position, end)?;
+        all.truncate(redemptions_max(contract) as usize);
+        Ok(all)
+    }
+
+    /// What a flush covers now; `None` if there is no block for it.
+    fn content_of(&self, view: &View, contract: &ContractState) -> Result<Option<FlushContent>, EngineError> {
+        let members = contract.members.len() as u64;
+        let start = first_block(contract);
+        let mut end = view.head_number().min(start.saturating_add(FLUSH_BLOCKS_MAX - 1));
+        while end >= start {
+            let Some((_, record)) = view.header(end)? else { break };
+            if self.ledger.slot_of(&record.header) + members <= self.slot() {
+                break;
+            }
+            end -= 1;
+        }
+        if end < start {
+            return Ok(None);
+        }
+        self.content(view, contract, start, end)
+    }
+
+    fn content(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        start: u64,
+        end: u64,
+    ) -> Result<Option<FlushContent>, EngineError> {
+        let Some(block) = self.canonical(view, end)? else {
+            return Ok(None);
+        };
+        let mut distribution = vec![U256::ZERO; contract.members.len()];
+        for number in start..=end {
+            let Some(stored) = view.block(number)? else {
+                return Ok(None);
+            };
+            let producer = contract.place_of(&stored.record.header.beneficiary);
+            let Some(place) = producer else { continue };
+            let transactions = U256::from(stored.body.transactions.len());
+            let reward = contract.rewards.transaction.saturating_mul(transactions);
+            let sum = &mut distribution[place as usize];
+            *sum = sum.saturating_add(contract.rewards.block).saturating_add(reward);
+        }
+        Ok(Some(FlushContent {
+            start,
+            end,
+            block,
+            distribution,
+        }))
+    }
+
+    /// The places of members with evidence, as many as a proposal may report.
+    fn bad_actors(&self, contract: &ContractState) -> Vec<u64> {
+        let most = (contract.members.len() / 2).saturating_sub(1);
+        if contract.releasing > 0 {
+            return Vec::new();
+        }
+        let places = self.memory.accused.iter();
+        let mut places: Vec<u64> = places.filter_map(|member| contract.place_of(member)).collect();
+        places.sort_unstable();
+        places.truncate(most);
+        places
+    }
+
+    /// Compares a proposal with the own chain. Returns the hash of its last block, or what is wrong.
+    pub(super) fn check_proposal(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        open: &Proposal,
+    ) -> Result<Result<B256, String>, EngineError> {
+        let wrong = |what: &str, got: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
+            Ok(Err(format!("{what}: got {got:?}, expected {expected:?}")))
+        };
+        if open.members != contract.members {
+            return wrong("members", &open.members, &contract.members);
+        }
+        if open.last_approved != contract.approved.hash {
+            return wrong("last flush", &open.last_approved, &contract.approved.hash);
+        }
+        let turn = contract.place_of(&open.proposed_by);
+        let turn = turn.and_then(|place| contract.turns.get(place as usize).copied());
+        if turn != Some(open.starting_block) {
+            return wrong("first block of the turn", &open.starting_block, &turn);
+        }
+        let start = first_block(contract);
+        if open.start != start || open.end < start || open.end - start >= FLUSH_BLOCKS_MAX {
+            return wrong("blocks", &(open.start, open.end), &(start, "at least that"));
+        }
+        let Some(content) = self.content(view, contract, open.start, open.end)? else {
+            return wrong("last block", &open.end, &("at most", view.head_number()));
+        };
+        if open.distribution != content.distribution {
+            return wrong("rewards", &open.distribution, &content.distribution);
+        }
+        if open.users.len() as u64 > redemptions_max(contract) {
+            return wrong("redemptions", &open.users.len(), &redemptions_max(contract));
+        }
+        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
+        let withdrawals = calls.withdrawals(None, contract.redeem_position, open.end)?;
+        let expected: Vec<_> = withdrawals.iter().map(|one| (one.user, one.tokens)).collect();
+        let got: Vec<_> = open.users.iter().copied().zip(open.tokens.iter().copied()).collect();
+        if open.users.len() != open.tokens.len() || !expected.starts_with(&got) {
+            return wrong("redemptions", &got, &expected);
+        }
+        let reported = named_members(open);
+        if open.bad_actors.len() != reported.len()
+            || reported.iter().any(|member| !self.memory.accused.contains(member))
+        {
+            return wrong("reported members", &reported, &self.memory.accused);
+        }
+        let hash = commitment(&self.setup.address, open, &content.block);
+        if hash != open.hash {
+            return wrong("hash of the proposal", &open.hash, &hash);
+        }
+        if let Some(reason) = self.wrong_deposit(view, contract, open.end)? {
+            return Ok(Err(reason));
+        }
+        Ok(Ok(content.block))
+    }
+
+    /// Compares the deposits that were credited since the last flush, up to block `end`, with those
+    /// of the chain base. Returns the first difference.
+    fn wrong_deposit(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        end: u64,
+    ) -> Result<Option<String>, EngineError> {
+        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
+        let to = calls.enter_position(end)?;
+        let from = self.deposits_from();
+        let (read_from, entries) = (contract.deposits.from, &contract.deposits.entries);
+        if to == from {
+            return Ok(None);
+        }
+        let first = from.checked_sub(read_from);
+        let last = to.checked_sub(read_from);
+        let bought = match (first, last) {
+            (Some(first), Some(last)) => entries.get(first as usize..last as usize),
+            _ => None,
+        };
+        let Some(bought) = bought else {
+            let read = read_from + entries.len() as u64;
+            return Ok(Some(format!(
+                "credited deposits: got positions {from} to {to}, expected at most {read} of the chain base"
+            )));
+        };
+        let mut by_user: BTreeMap<Address, Vec<U256>> = BTreeMap::new();
+        for deposit in bought {
+            by_user.entry(deposit.user).or_default().push(deposit.tokens);
+        }
+        let last_flush = self.flush.as_ref().map_or(0, |flush| flush.end);
+        for (user, expected) in by_user {
+            let before = calls.credited(&user, last_flush)?.len();
+            let credited = calls.credited(&user, end)?;
+            let got = credited.get(before..).unwrap_or_default();
+            if !got.iter().map(|one| one.tokens).eq(expected.iter().copied()) {
+                return Ok(Some(format!(
+                    "deposits of {user} from position {from} on: got {got:?}, expected {expected:?}"
+                )));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first block of the next flush.
+const fn first_block(contract: &ContractState) -> u64 {
+    contract.approved.end + 1
+}
+
+/// The most redemptions of one flush: a payout must fit into a base block.
+fn redemptions_max(contract: &ContractState) -> u64 {
+    let gas = contract.base_gas_limit / 4 * 3;
+    let fitting = gas.saturating_sub(PAYOUT_BASE_GAS) / PAYOUT_GAS;
+    if fitting >= contract.payout_max {
+        contract.redemptions_max
+    } else {
+        fitting.min(contract.redemptions_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payout_fits_into_a_base_block() {
+        let max = |base_gas_limit, payout_max| {
+            redemptions_max(&ContractState {
+                base_gas_limit,
+                payout_max,
+                redemptions_max: 500,
+                ..Default::default()
+            })
+        };
+        assert_eq!(max(9_000_000, 130), 48);
+        assert_eq!(max(9_000_000, 48), 500);
+        assert_eq!(max(30_000_000, 130), 500);
+        assert_eq!(max(100_000, 130), 0);
+    }
+}
