@@ -309,15 +309,9 @@ mod tests {
     fn a_signed_header_of_the_right_member_is_taken() {
         let header = child(|_| ());
         assert_eq!(check(&header).unwrap().base, 51);
-        assert_eq!(
-            header_signer(&header, &setup().address),
-            Ok(key(1).address())
-        );
+        assert_eq!(header_signer(&header, &setup().address), Ok(key(1).address()));
         // On another MicroChain the same bytes are signed by nobody known.
-        assert_ne!(
-            header_signer(&header, &Address::ZERO),
-            Ok(key(1).address())
-        );
+        assert_ne!(header_signer(&header, &Address::ZERO), Ok(key(1).address()));
     }
 
     #[test]
@@ -327,13 +321,22 @@ mod tests {
         assert!(is_field(&|h| h.number = 6));
         assert!(is_field(&|h| h.gas_limit += 1));
         assert!(is_field(&|h| h.difficulty = U256::from(2)));
-        assert!(matches!(refusal(&|h| h.timestamp = 1025), HeaderRefusal::Time { .. }));
-        assert!(matches!(refusal(&|h| h.timestamp = 1000), HeaderRefusal::Time { .. }));
+        assert!(matches!(
+            refusal(&|h| h.timestamp = 1025),
+            HeaderRefusal::Time { .. }
+        ));
+        assert!(matches!(
+            refusal(&|h| h.timestamp = 1000),
+            HeaderRefusal::Time { .. }
+        ));
         assert!(matches!(
             refusal(&|h| h.timestamp = 1030),
             HeaderRefusal::Producer { .. }
         ));
-        assert!(matches!(refusal(&|h| h.pow_nonce = 1), HeaderRefusal::NotEmpty(_)));
+        assert!(matches!(
+            refusal(&|h| h.pow_nonce = 1),
+            HeaderRefusal::NotEmpty(_)
+        ));
         assert!(matches!(
             refusal(&|h| h.uncles_hash = B256::ZERO),
             HeaderRefusal::NotEmpty(_)

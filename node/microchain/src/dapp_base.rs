@@ -66,7 +66,9 @@ impl<'a> DappBaseCalls<'a> {
 
     /// How many deposits are credited.
     pub(crate) fn enter_position(&self, number: u64) -> Result<u64, ReadError> {
-        self.read("enterPos()", CallData::default(), number, |mut answer| answer.small())
+        self.read("enterPos()", CallData::default(), number, |mut answer| {
+            answer.small()
+        })
     }
 
     /// The list of SCSs.
@@ -146,7 +148,10 @@ pub(crate) fn post_flush(position: u64, deposits: &[Deposit]) -> Bytes {
 /// Calldata of `updateNodeList`.
 pub(crate) fn update_node_list(members: &[Address]) -> Bytes {
     let function = keccak256("updateNodeList(address[])");
-    CallData::default()
-        .addresses(members.iter().copied())
-        .after([function[0], function[1], function[2], function[3]])
+    CallData::default().addresses(members.iter().copied()).after([
+        function[0],
+        function[1],
+        function[2],
+        function[3],
+    ])
 }

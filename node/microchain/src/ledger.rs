@@ -16,7 +16,9 @@ use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Header, SecretKey};
 use store::{BlockReads, HeaderReads, SideBlock, Snapshot, Store, StoreError};
 
-use crate::block::{HeaderRefusal, ParentBlock, check_block_header, draft_header, genesis_extra, sign_header};
+use crate::block::{
+    HeaderRefusal, ParentBlock, check_block_header, draft_header, genesis_extra, sign_header,
+};
 use crate::engine::EngineError;
 use crate::event::{MicroChainSetup, PERIOD_SECS_MAX};
 use crate::pool::ReadyQueue;
@@ -208,10 +210,17 @@ impl Ledger {
         };
         let timestamp = parent.timestamp + self.setup.period_secs;
         let header = draft_header(&parent, key.address(), timestamp, &extra);
-        let built = build_on(&self.spec, view.snapshot(), view.head(), header, Vec::new(), |executor| {
-            run(executor)?;
-            Ok((Vec::new(), Vec::new()))
-        })?;
+        let built = build_on(
+            &self.spec,
+            view.snapshot(),
+            view.head(),
+            header,
+            Vec::new(),
+            |executor| {
+                run(executor)?;
+                Ok((Vec::new(), Vec::new()))
+            },
+        )?;
         Ok(built)
     }
 
@@ -237,7 +246,9 @@ impl Ledger {
             |executor| {
                 let (mut transactions, mut senders) = (Vec::new(), Vec::new());
                 while bytes <= BLOCK_BYTES_FILL {
-                    let Some((sender, waiting)) = ready.next() else { break };
+                    let Some((sender, waiting)) = ready.next() else {
+                        break;
+                    };
                     let transaction = &waiting.transaction;
                     match executor.transaction(transaction, sender) {
                         Ok(_) => {

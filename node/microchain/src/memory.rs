@@ -70,7 +70,9 @@ impl MemberMemory {
 
     /// The vote in the turn that began at `starting_block`.
     pub(crate) fn vote_of(&self, starting_block: u64) -> Option<&CastVote> {
-        self.votes.iter().find(|vote| vote.starting_block == starting_block)
+        self.votes
+            .iter()
+            .find(|vote| vote.starting_block == starting_block)
     }
 
     /// Adds a vote.
@@ -123,20 +125,16 @@ impl MemberMemory {
         let votes: Vec<Bytes> = self
             .votes
             .iter()
-            .map(|vote| encode_fields_to_vec(&[&vote.starting_block, &vote.hash, &vote.end, &vote.block]).into())
+            .map(|vote| {
+                encode_fields_to_vec(&[&vote.starting_block, &vote.hash, &vote.end, &vote.block]).into()
+            })
             .collect();
         let lists: Vec<Bytes> = self
             .lists
             .iter()
             .map(|list| encode_fields_to_vec(&[&list.base, &list.members]).into())
             .collect();
-        encode_fields_to_vec(&[
-            &VERSION,
-            &self.signed_slot,
-            &votes,
-            &lists,
-            &self.accused,
-        ])
+        encode_fields_to_vec(&[&VERSION, &self.signed_slot, &votes, &lists, &self.accused])
     }
 
     fn decode(row: &[u8]) -> Result<Self, DecodeError> {

@@ -144,7 +144,11 @@ impl Pool {
             return Err(PoolRefusal::NonceTaken(nonce));
         }
         let next = queue.next.max(next);
-        let gap = if queue.waiting.is_empty() { next } else { queue.gap() };
+        let gap = if queue.waiting.is_empty() {
+            next
+        } else {
+            queue.gap()
+        };
         if nonce == gap {
             let (pending, max) = (gap - next + 1, PENDING_PER_SENDER_MAX as usize);
             full("pending transactions of the sender", pending as usize, max)?;
@@ -243,7 +247,13 @@ impl Pool {
 
     /// Transactions that can be executed and were not sent to others since the slot `before`. They
     /// count as sent in `slot` then. At most `most`, and at most `bytes` bytes.
-    pub(crate) fn to_relay(&mut self, before: u64, slot: u64, most: usize, bytes: usize) -> Vec<Arc<Transaction>> {
+    pub(crate) fn to_relay(
+        &mut self,
+        before: u64,
+        slot: u64,
+        most: usize,
+        bytes: usize,
+    ) -> Vec<Arc<Transaction>> {
         let (mut found, mut used) = (Vec::new(), 0);
         for queue in self.senders.values_mut() {
             let gap = queue.gap();
@@ -339,7 +349,8 @@ mod tests {
     fn senders_take_turns_by_arrival_and_gaps_wait() {
         let mut pool = Pool::default();
         for (nonce, sender) in [(1, ONE), (0, TWO), (0, ONE), (3, ONE), (1, TWO)] {
-            pool.add(transaction(nonce, sender[0].into()), sender, 0, 0).unwrap();
+            pool.add(transaction(nonce, sender[0].into()), sender, 0, 0)
+                .unwrap();
         }
         assert_eq!(order(&pool), [(TWO, 0), (ONE, 0), (ONE, 1), (TWO, 1)]);
         let content = pool.content();

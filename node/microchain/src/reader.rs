@@ -177,7 +177,9 @@ impl Reader {
     ) -> Result<Option<MinedTransaction>, ReadError> {
         let view = self.view()?;
         let nonce_at = |number| -> Result<u64, StoreError> {
-            Ok(view.account(sender, number)?.map_or(0, |account| account.tx_nonce))
+            Ok(view
+                .account(sender, number)?
+                .map_or(0, |account| account.tx_nonce))
         };
         let (mut low, mut high) = (0, view.head_number());
         if nonce_at(high)? <= nonce {
@@ -192,7 +194,9 @@ impl Reader {
                 low = middle + 1;
             }
         }
-        let Some(block) = view.block(low)? else { return Ok(None) };
+        let Some(block) = view.block(low)? else {
+            return Ok(None);
+        };
         let mut all = block.body.transactions.iter().zip(&block.body.senders);
         let index = all.position(|(one, signer)| signer == sender && one.tx_nonce == nonce);
         Ok(index.and_then(|index| mined(&block, index)))

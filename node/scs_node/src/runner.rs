@@ -133,7 +133,6 @@ impl ScsRunner {
             id,
             config.chain_id,
             folders.root(),
-            client.clone(),
             reader.clone(),
             submitted,
         ));

@@ -5,16 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use chain::call::{CallOutcome, CallRequest, revert_text};
+use chain::pool::PoolContent;
 use microchain::Reader;
+use microchain::reader::{ExchangeRecord, MinedTransaction, ReadError};
 use parking_lot::RwLock;
-use primitives::{Address, B256, Transaction, TxRules};
+use primitives::{Address, B256, Bytes, ReceiptOutcome, Transaction, TxRules};
 use rpc::health::Health;
-use rpc::micro_chains::ServedChainInfo;
-use rpc::{MicroChains, RpcError, RpcResult, ServedChain};
-use scs_service::client::ScsClient;
+use rpc::micro_chains::{
+    DappCall, Exchange, ExchangeEntry, ServedAccount, ServedBlock, ServedChainInfo, ServedTransaction,
+};
+use rpc::objects::TransactionPlace;
+use rpc::{ControlFuture, MicroChains, RpcError, RpcResult, ServedChain};
 use tokio::sync::mpsc;
 
-use crate::base::{BaseReader, BaseReading};
+use crate::base::{BaseError, BaseReader, BaseReading};
 
 /// A transaction that a client has sent to this SCS.
 #[derive(Debug)]
@@ -31,8 +36,7 @@ pub struct ServedChains {
     id: Address,
     chain_id: u64,
     directory: String,
-    client: ScsClient,
-    reader: BaseReader,
+    base: BaseReader,
     submitted: mpsc::Sender<SubmittedTransaction>,
     is_connected: AtomicBool,
     base_head: AtomicU64,
@@ -43,9 +47,19 @@ pub struct ServedChains {
 
 /// A MicroChain as clients see it.
 #[derive(Debug)]
-pub(crate) struct ServedEngine {
+struct ServedEngine {
+    chain: Address,
     reader: Reader,
-    info: RwLock<Option<ServedChainInfo>>,
+    base: BaseReader,
+    contract: RwLock<ContractFacts>,
+}
+
+/// What was read last of the chain base.
+#[derive(Clone, Debug, Default)]
+struct ContractFacts {
+    info: Option<ServedChainInfo>,
+    /// The first withdrawal that is not paid out.
+    redeem_position: u64,
 }
 
 impl ServedChains {
@@ -54,8 +68,7 @@ impl ServedChains {
         id: Address,
         chain_id: u64,
         directory: &Path,
-        client: ScsClient,
-        reader: BaseReader,
+        base: BaseReader,
         submitted: mpsc::Sender<SubmittedTransaction>,
     ) -> Self {
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -63,8 +76,7 @@ impl ServedChains {
             id,
             chain_id,
             directory: directory.display().to_string(),
-            client,
-            reader,
+            base,
             submitted,
             is_connected: AtomicBool::new(false),
             base_head: AtomicU64::new(0),
@@ -90,15 +102,17 @@ impl ServedChains {
 
     pub(crate) fn add(&self, chain: Address, reader: Reader) {
         let served = ServedEngine {
+            chain,
             reader,
-            info: RwLock::default(),
+            base: self.base.clone(),
+            contract: RwLock::default(),
         };
         self.chains.write().insert(chain, Arc::new(served));
     }
 
     pub(crate) fn set_reading(&self, chain: Address, reading: &BaseReading) {
         if let Some(served) = self.chains.read().get(&chain) {
-            *served.info.write() = Some(ServedChainInfo {
+            let info = ServedChainInfo {
                 balance: reading.supply,
                 block_reward: reading.state.rewards.block,
                 bond_limit: reading.penalty_bond,
@@ -106,15 +120,22 @@ impl ServedChains {
                 members: reading.state.members.clone(),
                 tx_reward: reading.state.rewards.transaction,
                 via_reward: reading.state.rewards.via,
-            });
+            };
+            *served.contract.write() = ContractFacts {
+                info: Some(info),
+                redeem_position: reading.state.redeem_position,
+            };
         }
     }
 
     /// The members of a MicroChain, as they were read last.
     pub(crate) fn member_count(&self, chain: &Address) -> u64 {
         let chains = self.chains.read();
-        let info = chains.get(chain).and_then(|served| served.info.read().clone());
-        info.map_or(0, |info| info.members.len() as u64)
+        let Some(served) = chains.get(chain) else {
+            return 0;
+        };
+        let contract = served.contract.read();
+        contract.info.as_ref().map_or(0, |info| info.members.len() as u64)
     }
 }
 
@@ -131,8 +152,9 @@ impl MicroChains for ServedChains {
         self.chains.read().keys().copied().collect()
     }
 
-    fn chain(&self, _address: &Address) -> Option<Arc<dyn ServedChain>> {
-        None
+    fn chain(&self, address: &Address) -> Option<Arc<dyn ServedChain>> {
+        let engine = Arc::clone(self.chains.read().get(address)?);
+        Some(engine)
     }
 
     fn submit(&self, raw: &[u8]) -> RpcResult<B256> {
@@ -179,5 +201,171 @@ impl MicroChains for ServedChains {
             peers: u64::from(is_connected),
             syncing: !is_connected,
         })
+    }
+}
+
+/// A failure of the store is a fault of this node; anything else is told to the caller.
+fn read_error(error: ReadError) -> RpcError {
+    match error {
+        ReadError::Store(error) => {
+            tracing::error!(%error, "a request failed because of the store");
+            RpcError::internal("the SCS could not read its data")
+        }
+        ReadError::Call(error) => RpcError::refused(error.to_string()),
+        error @ ReadError::Answer { .. } => RpcError::refused(error.to_string()),
+    }
+}
+
+fn entry(record: ExchangeRecord) -> ExchangeEntry {
+    ExchangeEntry {
+        user: record.user,
+        amount: record.tokens,
+        time: record.time,
+    }
+}
+
+impl ServedEngine {
+    fn show(&self, mined: Option<MinedTransaction>) -> RpcResult<Option<ServedTransaction>> {
+        let Some(mined) = mined else {
+            return Ok(None);
+        };
+        let Some(found) = self.reader.receipt_of(mined).map_err(read_error)? else {
+            return Ok(None);
+        };
+        Ok(Some(ServedTransaction {
+            place: TransactionPlace {
+                block_hash: found.mined.block.hash,
+                block_number: found.mined.block.number,
+                index: found.mined.index as usize,
+            },
+            sender: found.mined.sender,
+            success: found.receipt.outcome == ReceiptOutcome::Status(true),
+            created: found.contract,
+            first_log: found.first_log as usize,
+            logs_bloom: found.receipt.logs_bloom,
+            logs: found.receipt.logs,
+            output: Bytes::new(),
+            transaction: found.mined.transaction,
+        }))
+    }
+
+    /// The parts of the exchange that are on the MicroChain, and the first deposit that waits.
+    fn own_exchange(&self, user: Option<Address>) -> Result<(Exchange, u64), ReadError> {
+        let mut exchange = Exchange::default();
+        if self.reader.dapp_base()?.is_none() {
+            return Ok((exchange, 0));
+        }
+        if let Some(user) = &user {
+            let credited = self.reader.credited(user)?;
+            exchange.deposits = credited.into_iter().map(entry).collect();
+        }
+        let from = self.contract.read().redeem_position;
+        let withdrawing = self.reader.withdrawals(user.as_ref(), from)?;
+        exchange.withdrawing = withdrawing.into_iter().map(entry).collect();
+        Ok((exchange, self.reader.enter_position()?))
+    }
+
+    async fn whole_exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
+        let base_error = |error: BaseError| RpcError::refused(format!("the base chain: {error}"));
+        let (mut exchange, position) = self.own_exchange(user).map_err(read_error)?;
+        let (depositing, _) = self
+            .base
+            .entering(self.chain, user.unwrap_or_default(), position)
+            .await
+            .map_err(base_error)?;
+        exchange.depositing = depositing
+            .into_iter()
+            .map(|deposit| ExchangeEntry {
+                user: deposit.user,
+                amount: deposit.tokens,
+                time: deposit.bought,
+            })
+            .collect();
+        if let Some(user) = user {
+            let paid = self.base.redeemed(self.chain, user).await.map_err(base_error)?;
+            exchange.withdrawals = paid
+                .into_iter()
+                .map(|(amount, time)| ExchangeEntry { user, amount, time })
+                .collect();
+        }
+        Ok(exchange)
+    }
+}
+
+impl ServedChain for ServedEngine {
+    fn head(&self) -> RpcResult<u64> {
+        Ok(self.reader.head().map_err(read_error)?.number)
+    }
+
+    fn block(&self, number: u64) -> RpcResult<Option<ServedBlock>> {
+        let block = self.reader.block(number).map_err(read_error)?;
+        Ok(block.map(|block| ServedBlock {
+            hash: block.hash,
+            transactions: block.body.transactions.iter().map(Transaction::hash).collect(),
+            header: block.record.header,
+        }))
+    }
+
+    fn account(&self, account: &Address) -> RpcResult<ServedAccount> {
+        Ok(ServedAccount {
+            balance: self.reader.balance(account).map_err(read_error)?,
+            tx_nonce: self.reader.nonce(account).map_err(read_error)?,
+        })
+    }
+
+    fn dapps(&self) -> RpcResult<Vec<Address>> {
+        let Some(dapp_base) = self.reader.dapp_base().map_err(read_error)? else {
+            return Ok(Vec::new());
+        };
+        let registered = self.reader.dapps().map_err(read_error)?;
+        let registered = registered.into_iter().map(|dapp| dapp.address);
+        Ok(std::iter::once(dapp_base).chain(registered).collect())
+    }
+
+    fn info(&self) -> RpcResult<Option<ServedChainInfo>> {
+        Ok(self.contract.read().info.clone())
+    }
+
+    fn transaction(&self, hash: &B256) -> RpcResult<Option<ServedTransaction>> {
+        self.show(self.reader.transaction(hash).map_err(read_error)?)
+    }
+
+    fn transaction_of(&self, sender: &Address, tx_nonce: u64) -> RpcResult<Option<ServedTransaction>> {
+        let mined = self.reader.transaction_by_nonce(sender, tx_nonce);
+        self.show(mined.map_err(read_error)?)
+    }
+
+    fn call(&self, call: &DappCall) -> RpcResult<Bytes> {
+        let dapp = match call.dapp {
+            Some(dapp) => dapp,
+            None => match self.reader.dapp_base().map_err(read_error)? {
+                Some(dapp_base) => dapp_base,
+                None => return Ok(Bytes::new()),
+            },
+        };
+        let request = CallRequest {
+            from: Some(call.from),
+            to: Some(dapp),
+            input: call.input.clone(),
+            ..CallRequest::default()
+        };
+        match self.reader.call(&request).map_err(read_error)? {
+            CallOutcome::Success { output, .. } => Ok(output),
+            CallOutcome::Revert { output, .. } => Err(RpcError::reverted(revert_text(&output), &output)),
+            CallOutcome::OutOfGas => Err(RpcError::refused("out of gas")),
+            CallOutcome::Failed(reason) => Err(RpcError::refused(format!("the call failed: {reason}"))),
+        }
+    }
+
+    fn pool(&self) -> RpcResult<PoolContent> {
+        let content = self.reader.pool();
+        Ok(PoolContent {
+            pending: content.pending,
+            queued: content.queued,
+        })
+    }
+
+    fn exchange(&self, user: Option<Address>) -> ControlFuture<'_, RpcResult<Exchange>> {
+        Box::pin(self.whole_exchange(user))
     }
 }

@@ -29,7 +29,9 @@ pub struct BlockExtra {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtraError {
     /// The length is wrong.
-    #[error("extra data: got {got} bytes, expected more than {SIGNATURE_BYTES} and at most {EXTRA_BYTES_MAX}")]
+    #[error(
+        "extra data: got {got} bytes, expected more than {SIGNATURE_BYTES} and at most {EXTRA_BYTES_MAX}"
+    )]
     Length {
         /// Bytes of the extra data.
         got: usize,
@@ -44,7 +46,9 @@ pub enum ExtraError {
         got: u64,
     },
     /// The list of members breaks a rule.
-    #[error("members in the extra data: got {got} with {wrong}, expected at most {MEMBERS_MAX}, none twice, none zero")]
+    #[error(
+        "members in the extra data: got {got} with {wrong}, expected at most {MEMBERS_MAX}, none twice, none zero"
+    )]
     Members {
         /// How many there are.
         got: usize,

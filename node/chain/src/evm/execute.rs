@@ -52,7 +52,9 @@ pub enum TransactionError {
     #[error("unsigned system transaction")]
     System,
     /// DappBase does not exist yet, and this transaction does not create it.
-    #[error("DappBase does not exist; its creation by {owner} with flag 3, nonce 0 and the value {supply} comes first")]
+    #[error(
+        "DappBase does not exist; its creation by {owner} with flag 3, nonce 0 and the value {supply} comes first"
+    )]
     BeforeDappBase { owner: Address, supply: U256 },
     /// Any other reason of the EVM.
     #[error("{0}")]

@@ -134,7 +134,11 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         }
     }
 
-    fn is_enabled(&mut self, application: &ApplicationRules, dapp: Address) -> Result<bool, TransactionError> {
+    fn is_enabled(
+        &mut self,
+        application: &ApplicationRules,
+        dapp: Address,
+    ) -> Result<bool, TransactionError> {
         if let Some(known) = self.answers.enabled.get(&dapp) {
             return Ok(*known);
         }
@@ -169,7 +173,9 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         let outcome = transact(&mut self.evm, self.spec, env);
         self.evm.ctx.cfg.disable_nonce_check = false;
         let result = outcome.map_err(transaction_error)?.result;
-        let word = result.output().filter(|output| result.is_success() && output.len() == 32);
+        let word = result
+            .output()
+            .filter(|output| result.is_success() && output.len() == 32);
         Ok(word.map(|word| U256::from_be_slice(word)))
     }
 
@@ -179,7 +185,8 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         self.state().bump_nonce(sender)?;
         self.gas_used += TX_GAS;
         let outcome = ReceiptOutcome::Status(false);
-        self.receipts.push(Receipt::new(outcome, self.gas_used, Vec::new()));
+        self.receipts
+            .push(Receipt::new(outcome, self.gas_used, Vec::new()));
         Ok(TransactionOutcome {
             gas_used: TX_GAS,
             success: false,

@@ -17,8 +17,8 @@ use revm::inspector::{Inspector, InspectorEvmTr};
 use revm::interpreter::interpreter::{EthInterpreter, ExtBytecode};
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
-    CallInput, CallInputs, CallOutcome, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
-    GasTracker, InstructionResult, InterpreterResult, SharedMemory,
+    CallInput, CallInputs, CallOutcome, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme,
+    FrameInput, Gas, GasTracker, InstructionResult, InterpreterResult, SharedMemory,
 };
 use revm::primitives::constants::CALL_STACK_LIMIT;
 use revm::primitives::{Address, B256, Bytes, TxKind, U256};

@@ -69,7 +69,9 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
         extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
-    build_on(spec, view, parent, header, uncles, |executor| fill(executor, ready))
+    build_on(spec, view, parent, header, uncles, |executor| {
+        fill(executor, ready)
+    })
 }
 
 /// Builds a block with this header and these uncles. `fill` executes its transactions and returns

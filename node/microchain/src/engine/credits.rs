@@ -24,7 +24,9 @@ const BATCH_DEFAULT: u64 = 250;
 impl Engine {
     /// Sends what is due after a new head.
     pub(super) fn send_credits(&mut self) -> Result<(), EngineError> {
-        let Some(contract) = self.started() else { return Ok(()) };
+        let Some(contract) = self.started() else {
+            return Ok(());
+        };
         if !contract.members.contains(&self.id) {
             return Ok(());
         }
@@ -40,7 +42,9 @@ impl Engine {
             return Ok(());
         }
         // One vote at a time: the next one sees what became of this one.
-        let nonce = view.account(&self.id, number)?.map_or(0, |account| account.tx_nonce);
+        let nonce = view
+            .account(&self.id, number)?
+            .map_or(0, |account| account.tx_nonce);
         if self.pool.lock().next_nonce(&self.id, nonce) != nonce {
             return Ok(());
         }
@@ -80,7 +84,9 @@ impl Engine {
         let Some(done) = position.checked_sub(contract.deposits.from) else {
             return Ok(None);
         };
-        let latest = header.timestamp.saturating_sub(DEPOSIT_SLOTS * self.setup.period_secs);
+        let latest = header
+            .timestamp
+            .saturating_sub(DEPOSIT_SLOTS * self.setup.period_secs);
         let batch = match contract.deposits.batch_max {
             0 => BATCH_DEFAULT,
             batch => batch.min(BATCH_DEFAULT),
@@ -148,9 +154,9 @@ impl Engine {
         let at = StateAt::Pending(&draft);
         let outcome = view.call(at, &request, WorkLimit::new(TIMEOUT_DEFAULT));
         Ok(match outcome.map_err(crate::reader::ReadError::from)? {
-            CallOutcome::Success { output, .. } => {
-                ResultReader::new(&output).addresses().is_ok_and(|list| list == order)
-            }
+            CallOutcome::Success { output, .. } => ResultReader::new(&output)
+                .addresses()
+                .is_ok_and(|list| list == order),
             _ => false,
         })
     }

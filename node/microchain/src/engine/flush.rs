@@ -45,7 +45,9 @@ pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> 
 impl Engine {
     /// Looks which block the last flush of the chain base covers, and goes to its chain.
     pub(super) fn find_flush(&mut self) -> Result<(), EngineError> {
-        let Some(contract) = &self.contract else { return Ok(()) };
+        let Some(contract) = &self.contract else {
+            return Ok(());
+        };
         let approved = &contract.approved;
         if !approved.exists() || approved.flag != PROPOSAL_APPROVED {
             self.flush = None;

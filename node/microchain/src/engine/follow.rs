@@ -150,7 +150,10 @@ impl Engine {
         let view = self.ledger.view()?;
         let number = block.header.number;
         let is_settled = self.flush.as_ref().is_some_and(|flush| {
-            number <= flush.end && flush.block.is_some_and(|block| self.is_canonical(&view, flush.end, &block))
+            number <= flush.end
+                && flush
+                    .block
+                    .is_some_and(|block| self.is_canonical(&view, flush.end, &block))
         });
         if is_settled || view.header_by_hash(&hash)?.is_some() {
             return Ok(false);
@@ -229,7 +232,10 @@ impl Engine {
     /// Whether the list of members in a block is one that the chain base had.
     fn accepts_list(&self, header: &Header, extra: &BlockExtra) -> bool {
         // Whether a block below a flush counts is decided by the flush.
-        let under_flush = self.flush.as_ref().is_some_and(|flush| header.number <= flush.end);
+        let under_flush = self
+            .flush
+            .as_ref()
+            .is_some_and(|flush| header.number <= flush.end);
         extra.list.is_empty()
             || under_flush
             || self
@@ -249,10 +255,15 @@ impl Engine {
         let has = |number: u64, block: B256| -> Result<bool, StoreError> {
             Ok(self.ledger.ancestor(view, id, number)? == Some(block))
         };
-        let flush = self.flush.as_ref().and_then(|flush| Some((flush.end, flush.block?)));
+        let flush = self
+            .flush
+            .as_ref()
+            .and_then(|flush| Some((flush.end, flush.block?)));
         Ok(Some(ChainRank {
             has_flush: flush.map_or(Ok(true), |(end, block)| has(end, block))?,
-            has_vote: self.open_vote().map_or(Ok(true), |vote| has(vote.end, vote.block))?,
+            has_vote: self
+                .open_vote()
+                .map_or(Ok(true), |vote| has(vote.end, vote.block))?,
             number: id.number,
             time: Reverse(record.header.timestamp),
             hash: Reverse(id.hash),

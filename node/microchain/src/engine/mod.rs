@@ -304,14 +304,21 @@ impl Engine {
             self.last_slot = slot;
             self.begin_slot(slot)?;
         }
-        if self.waiting.next_time_ms().is_some_and(|time| time <= self.now_ms) {
+        if self
+            .waiting
+            .next_time_ms()
+            .is_some_and(|time| time <= self.now_ms)
+        {
             self.retry_waiting()?;
         }
         self.produce()
     }
 
     fn begin_slot(&mut self, slot: u64) -> Result<(), EngineError> {
-        let members = self.contract.as_ref().map_or(1, |contract| contract.members.len()) as u64;
+        let members = self
+            .contract
+            .as_ref()
+            .map_or(1, |contract| contract.members.len()) as u64;
         let old = slot.saturating_sub(2 * members);
         let transactions = {
             let mut pool = self.pool.lock();

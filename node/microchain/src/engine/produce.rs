@@ -21,7 +21,9 @@ impl Engine {
         if slot <= self.memory.signed_slot || is_late {
             return Ok(());
         }
-        let Some(contract) = self.started() else { return Ok(()) };
+        let Some(contract) = self.started() else {
+            return Ok(());
+        };
         if contract.status == ContractStatus::Closed || !contract.members.contains(&self.id) {
             return Ok(());
         }
@@ -53,11 +55,16 @@ impl Engine {
         self.memory.write(self.ledger.store())?;
         let ready = self.pool.lock().ready();
         let mut invalid = Vec::new();
-        let block = self
-            .ledger
-            .build(&view, &parent, &self.key, (timestamp, &extra), ready, |sender, nonce| {
+        let block = self.ledger.build(
+            &view,
+            &parent,
+            &self.key,
+            (timestamp, &extra),
+            ready,
+            |sender, nonce| {
                 invalid.push((sender, nonce));
-            })?;
+            },
+        )?;
         drop(view);
         for (sender, nonce) in invalid {
             self.pool.lock().drop_transaction(&sender, nonce);

@@ -56,7 +56,11 @@ impl Engine {
         if next < turn || next >= turn.saturating_add(contract.turn_blocks()) || contract.members.len() < 2 {
             return Ok(());
         }
-        if let Some(own) = self.own_proposal.as_ref().filter(|own| own.starting_block == turn) {
+        if let Some(own) = self
+            .own_proposal
+            .as_ref()
+            .filter(|own| own.starting_block == turn)
+        {
             if contract.current.hash != own.hash {
                 let call = own.call.clone();
                 self.call(call);
@@ -73,8 +77,16 @@ impl Engine {
         let redemptions = self.redemptions(view, contract, content.end)?;
         let price = contract.gas_price.min(U256::from(GAS_PRICE_MAX));
         let gas = U256::from(FLUSH_GAS + PAYOUT_GAS * redemptions.len() as u64);
-        let rewards = content.distribution.iter().fold(U256::ZERO, |sum, one| sum.saturating_add(*one));
-        let needed = [contract.rewards.via, contract.booked_gas, rewards, gas.saturating_mul(price)];
+        let rewards = content
+            .distribution
+            .iter()
+            .fold(U256::ZERO, |sum, one| sum.saturating_add(*one));
+        let needed = [
+            contract.rewards.via,
+            contract.booked_gas,
+            rewards,
+            gas.saturating_mul(price),
+        ];
         let needed = needed.into_iter().fold(U256::ZERO, U256::saturating_add);
         if contract.total_operation < needed || contract.need_fund >= contract.total_operation {
             tracing::warn!(
@@ -159,7 +171,9 @@ impl Engine {
         let start = first_block(contract);
         let mut end = view.head_number().min(start.saturating_add(FLUSH_BLOCKS_MAX - 1));
         while end >= start {
-            let Some((_, record)) = view.header(end)? else { break };
+            let Some((_, record)) = view.header(end)? else {
+                break;
+            };
             if self.ledger.slot_of(&record.header) + members <= self.slot() {
                 break;
             }
@@ -251,13 +265,20 @@ impl Engine {
         let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
         let withdrawals = calls.withdrawals(None, contract.redeem_position, open.end)?;
         let expected: Vec<_> = withdrawals.iter().map(|one| (one.user, one.tokens)).collect();
-        let got: Vec<_> = open.users.iter().copied().zip(open.tokens.iter().copied()).collect();
+        let got: Vec<_> = open
+            .users
+            .iter()
+            .copied()
+            .zip(open.tokens.iter().copied())
+            .collect();
         if open.users.len() != open.tokens.len() || !expected.starts_with(&got) {
             return wrong("redemptions", &got, &expected);
         }
         let reported = named_members(open);
         if open.bad_actors.len() != reported.len()
-            || reported.iter().any(|member| !self.memory.accused.contains(member))
+            || reported
+                .iter()
+                .any(|member| !self.memory.accused.contains(member))
         {
             return wrong("reported members", &reported, &self.memory.accused);
         }

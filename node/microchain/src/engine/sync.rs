@@ -46,7 +46,9 @@ pub(super) struct SyncState {
 impl Engine {
     /// Sends the state in this SCS's own slots, and once after the start.
     pub(super) fn send_state_in(&mut self, slot: u64) -> Result<(), EngineError> {
-        let Some(contract) = self.started() else { return Ok(()) };
+        let Some(contract) = self.started() else {
+            return Ok(());
+        };
         let is_member = contract.members.contains(&self.id);
         let is_own = owner_of_slot(&contract.members, slot) == Some(self.id);
         let near = contract.role == ContractRole::Backup;
@@ -77,7 +79,9 @@ impl Engine {
     /// The connection is there again: others may lack the last blocks.
     pub(super) fn connected(&mut self) -> Result<(), EngineError> {
         self.sync.request = None;
-        let Some(contract) = self.started() else { return Ok(()) };
+        let Some(contract) = self.started() else {
+            return Ok(());
+        };
         if !contract.members.contains(&self.id) {
             return Ok(());
         }
@@ -85,7 +89,9 @@ impl Engine {
         let view = self.ledger.view()?;
         let head = view.head_number();
         for number in (head.saturating_sub(members) + 1).max(1)..=head {
-            let block = view.block(number)?.map(|stored| whole(stored.record.header, stored.body));
+            let block = view
+                .block(number)?
+                .map(|stored| whole(stored.record.header, stored.body));
             if let Some(block) = block.filter(|block| block.header.beneficiary == self.id) {
                 self.send(&PeerContent::Block(Box::new(block)), None);
             }
@@ -119,7 +125,12 @@ impl Engine {
             );
             return Ok(());
         }
-        if self.sync.heard.get(&member).is_some_and(|known| known.slot > state.slot) {
+        if self
+            .sync
+            .heard
+            .get(&member)
+            .is_some_and(|known| known.slot > state.slot)
+        {
             return Ok(());
         }
         self.sync.heard.insert(member, state.clone());
@@ -141,7 +152,10 @@ impl Engine {
 
     /// Whether more than half of the members, this one among them, were heard lately.
     pub(super) fn hears_most(&self) -> bool {
-        let members = self.contract.as_ref().map_or(0, |contract| contract.members.len());
+        let members = self
+            .contract
+            .as_ref()
+            .map_or(0, |contract| contract.members.len());
         2 * (self.heard_lately().count() + 1) > members
     }
 
@@ -151,11 +165,15 @@ impl Engine {
         if self.sync.caught_up {
             return true;
         }
-        let members = self.contract.as_ref().map_or(1, |contract| contract.members.len()) as u64;
+        let members = self
+            .contract
+            .as_ref()
+            .map_or(1, |contract| contract.members.len()) as u64;
         let waited = slot - *self.sync.joined_slot.get_or_insert(slot);
         let none_ahead = self.heard_lately().all(|(_, state)| state.number <= head);
         // A member that lies about its head must not stop this one for ever.
-        self.sync.caught_up = (none_ahead && (self.hears_most() || waited >= 2 * members)) || waited >= 8 * members;
+        self.sync.caught_up =
+            (none_ahead && (self.hears_most() || waited >= 2 * members)) || waited >= 8 * members;
         self.sync.caught_up
     }
 
@@ -269,7 +287,11 @@ impl Engine {
         let head = view.head_number();
         drop(view);
         self.sync.tip = number.filter(|_| !canonical).map(|_| last);
-        let is_ahead = self.sync.heard.get(&peer).is_some_and(|state| state.number > head);
+        let is_ahead = self
+            .sync
+            .heard
+            .get(&peer)
+            .is_some_and(|state| state.number > head);
         let lacks_flush = self.flush.as_ref().is_some_and(|flush| flush.block.is_none());
         if number.is_some() && (is_ahead || lacks_flush || self.sync.tip.is_some()) {
             self.want_sync(peer)?;
