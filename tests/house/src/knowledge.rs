@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 11] = [
+const PACKAGES: [Knowledge; 12] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -71,6 +71,12 @@ const PACKAGES: [Knowledge; 11] = [
         folder: "node/scs_service",
         without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
         unnamed: &[],
+    },
+    Knowledge {
+        package: "scs_node",
+        folder: "node/scs_node",
+        without: &["clap", "redb", "revm", "store", "miner", "hyper", "warp", "keystore"],
+        unnamed: &["tokio::net", "std::net"],
     },
     Knowledge {
         package: "inbound",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose top-level modules form no cycle.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 13] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -14,6 +14,7 @@ const FOLDERS: [&str; 12] = [
     "node/chain/src",
     "node/network/src",
     "node/scs_service/src",
+    "node/scs_node/src",
     "node/src",
     "rpc/src",
     "rpc/inbound/src",
