@@ -14,7 +14,7 @@ use chain::rules::seal::SealCheck;
 use chain::state::StateError;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Header, SecretKey};
-use store::{BlockReads, HeaderReads, SideBlock, Snapshot, Store, StoreError};
+use store::{HeaderReads, SideBlock, Snapshot, Store, StoreError};
 
 use crate::block::{
     HeaderRefusal, ParentBlock, check_block_header, draft_header, genesis_extra, sign_header,

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(content.queued[&ONE].keys().collect::<Vec<_>>(), [&3]);
         assert_eq!((pool.next_nonce(&ONE, 0), pool.next_nonce(&TWO, 0)), (2, 2));
         pool.head_moved(&ONE, 3);
-        assert_eq!(order(&pool), [(TWO, 0), (TWO, 1), (ONE, 3)]);
+        assert_eq!(order(&pool), [(TWO, 0), (ONE, 3), (TWO, 1)]);
         pool.drop_transaction(&ONE, 3);
         pool.head_moved(&TWO, 2);
         assert_eq!((order(&pool), pool.bytes, pool.hashes.len()), (Vec::new(), 0, 0));

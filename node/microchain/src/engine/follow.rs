@@ -7,7 +7,7 @@ use chain::View;
 use chain::application::BlockExtra;
 use chain::import::{BlockId, ImportError, Imported};
 use primitives::{Address, B256, Block, Header};
-use store::{BlockReads, StoreError};
+use store::StoreError;
 
 use super::{Engine, EngineError, or_log};
 use crate::block::header_signer;

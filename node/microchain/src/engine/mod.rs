@@ -17,6 +17,8 @@ mod follow;
 mod produce;
 mod proposal;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use chain::application::SIGNATURE_BYTES;
 use primitives::{Address, B256, Block};
-use store::BlockReads;
 
 use super::{Engine, EngineError};
 use crate::block::owner_of_slot;

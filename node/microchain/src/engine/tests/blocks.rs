@@ -1,0 +1,253 @@
+//! Blocks: one member alone, several that agree, silent ones, forks, catching up, restarts.
+
+use chain::call::{CallOutcome, CallRequest};
+use primitives::{Address, Transaction, U256};
+
+use super::world::{PERIOD, World, call, creation_code, key, owner};
+use crate::abi::CallData;
+use crate::contract::BaseCall;
+use crate::event::Event;
+use crate::reader::succeeded;
+
+fn count(world: &World, place: usize, counter: Address) -> U256 {
+    let request = CallRequest {
+        to: Some(counter),
+        input: call("total()", CallData::default()),
+        ..Default::default()
+    };
+    match world.reader(place).call(&request).unwrap() {
+        CallOutcome::Success { output, .. } => U256::from_be_slice(&output),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Creates and registers the Dapp Counter; the owner has used nonce 0 so far.
+fn with_counter(world: &mut World) -> Address {
+    let counter = Transaction::created_address(&world.setup.owner, 1);
+    world.transact(&owner(), 1, 3, U256::ZERO, creation_code("Counter"));
+    let register = call(
+        "registerDapp(address,address,string)",
+        CallData::default()
+            .address(counter)
+            .address(world.setup.owner)
+            .bytes(b"[]"),
+    );
+    world.call_dapp_base(&owner(), 2, U256::ZERO, &register);
+    counter
+}
+
+fn counted(counter: Address, step: u64) -> Vec<u8> {
+    let data = call("count(uint256)", CallData::default().small(step));
+    [counter.as_slice(), &data].concat()
+}
+
+#[test]
+fn one_member_makes_blocks_and_runs_a_dapp() {
+    let mut world = World::new(1, 0).with_dapp_base();
+    let reader = world.reader(0);
+    assert_eq!(reader.dapp_base().unwrap(), Some(world.dapp_base()));
+    assert_eq!(reader.balance(&world.dapp_base()).unwrap(), world.setup.supply);
+    let counter = with_counter(&mut world);
+    // It is a Dapp only once it is registered, in the order of the block.
+    let user = key(0x55);
+    let early = world.transact(&user, 0, 1, U256::ZERO, counted(counter, 5));
+    assert_eq!(reader.pool().pending[&user.address()].len(), 1);
+    world.run_slots(2);
+    let again = world.transact(&user, 1, 1, U256::ZERO, counted(counter, 7));
+    let stranger = world.transact(&user, 2, 1, U256::ZERO, counted(Address::repeat_byte(9), 7));
+    let create = world.transact(&user, 3, 3, U256::ZERO, creation_code("Counter"));
+    world.transact(&user, 5, 1, U256::ZERO, counted(counter, 1));
+    assert_eq!(reader.pool().queued[&user.address()].len(), 1);
+    world.run_slots(2);
+    assert_eq!(count(&world, 0, counter), U256::from(12));
+    let receipt = |transaction: &Transaction| {
+        let mined = reader.transaction(&transaction.hash()).unwrap().expect("mined");
+        reader.receipt_of(mined).unwrap().unwrap()
+    };
+    assert!(succeeded(&receipt(&early).receipt));
+    assert_eq!(receipt(&again).receipt.logs.len(), 1);
+    assert!(!succeeded(&receipt(&stranger).receipt) && !succeeded(&receipt(&create).receipt));
+    assert_eq!(receipt(&create).contract, None);
+    assert_eq!(reader.nonce(&user.address()).unwrap(), 4);
+    let by_nonce = reader.transaction_by_nonce(&user.address(), 1).unwrap().unwrap();
+    assert_eq!(by_nonce.transaction, again);
+    assert!(reader.transaction_by_nonce(&user.address(), 4).unwrap().is_none());
+    let created = reader
+        .transaction_by_nonce(&world.setup.owner, 1)
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        reader.receipt_of(created).unwrap().unwrap().contract,
+        Some(counter)
+    );
+    let dapps = reader.dapps().unwrap();
+    assert_eq!((dapps.len(), dapps[0].address, dapps[0].state), (1, counter, 1));
+    assert_eq!(dapps[0].abi, "[]");
+    // Every slot has its block.
+    let head = reader.head().unwrap().number;
+    let times: Vec<u64> = (1..=head)
+        .map(|number| reader.block(number).unwrap().unwrap().record.header.timestamp)
+        .collect();
+    assert!(
+        times.windows(2).all(|pair| pair[1] - pair[0] == PERIOD),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn tokens_move_by_flag_2_and_not_twice() {
+    let mut world = World::new(1, 0).with_dapp_base();
+    let user = key(0x55);
+    world.buy(user.address(), 1000);
+    world.run_until(40, "the deposit is credited", |world| {
+        !world.reader(0).balance(&user.address()).unwrap().is_zero()
+    });
+    let to = Address::repeat_byte(0x66);
+    world.transact(&user, 0, 2, U256::from(400), to.to_vec());
+    world.transact(&user, 1, 2, U256::from(700), to.to_vec());
+    world.run_slots(3);
+    let reader = world.reader(0);
+    assert_eq!(reader.balance(&to).unwrap(), U256::from(400));
+    assert_eq!(reader.balance(&user.address()).unwrap(), U256::from(600));
+    // What nobody can pay waits.
+    assert_eq!(reader.pool().pending[&user.address()].len(), 1);
+}
+
+#[test]
+fn three_members_agree_and_a_silent_one_is_skipped() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let counter = with_counter(&mut world);
+    world.run_slots(4);
+    let before = world.agreed(0);
+    world.kill(1);
+    world.run_slots(9);
+    assert_eq!(world.agreed(0), before + 6, "two of three slots have blocks");
+    let user = key(0x55);
+    for nonce in 0..20 {
+        world.transact(&user, nonce, 1, U256::ZERO, counted(counter, 1));
+    }
+    world.run_slots(3);
+    // Back again, it gets what it has missed and takes its turns.
+    world.start(1);
+    world.run_slots(9);
+    let number = world.agreed(0);
+    assert_eq!(count(&world, 1, counter), U256::from(20));
+    let producers: Vec<Address> = (number - 2..=number)
+        .map(|number| {
+            world
+                .reader(0)
+                .block(number)
+                .unwrap()
+                .unwrap()
+                .record
+                .header
+                .beneficiary
+        })
+        .collect();
+    for place in 0..3 {
+        assert!(producers.contains(&world.id(place)), "{producers:?}");
+    }
+}
+
+#[test]
+fn a_split_network_becomes_one_chain_again() {
+    let mut world = World::new(5, 0).with_dapp_base();
+    let counter = with_counter(&mut world);
+    world.run_slots(3);
+    for place in [3, 4] {
+        world.scs[place].part = 1;
+    }
+    let user = key(0x55);
+    for place in 0..5 {
+        let nonce = u64::from(place >= 3);
+        let transaction = world.signed(&user, 0, 1, U256::ZERO, counted(counter, 1 + 10 * nonce));
+        world.give(place, Event::Transaction(Box::new(transaction)));
+    }
+    world.run_slots(10);
+    let heads: Vec<u64> = (0..5)
+        .map(|place| world.reader(place).head().unwrap().number)
+        .collect();
+    assert!(heads[0] > heads[4], "{heads:?}");
+    assert_eq!(count(&world, 4, counter), U256::from(11));
+    for scs in &mut world.scs {
+        scs.part = 0;
+    }
+    world.run_slots(8);
+    world.agreed(0);
+    assert_eq!(count(&world, 4, counter), U256::from(1), "the longer chain won");
+}
+
+#[test]
+fn a_newcomer_gets_the_whole_chain() {
+    let mut world = World::new(3, 1);
+    world.kill(3);
+    let mut world = world.with_dapp_base();
+    with_counter(&mut world);
+    // More than one answer has.
+    world.run_slots(300);
+    world.start(3);
+    world.run_slots(12);
+    let head = world.reader(0).head().unwrap().number;
+    assert!(head > 300, "{head}");
+    world.agreed(0);
+    // As a backup it says so, and joins at the next flush.
+    world.base.backups.push(world.id(3));
+    world.run_until(400, "the backup has joined", |world| {
+        world.base.members.len() == 4
+    });
+    world.run_slots(40);
+    let number = world.agreed(0);
+    let makes_blocks = (number - 8..=number).any(|number| {
+        let block = world.reader(0).block(number).unwrap().unwrap();
+        block.record.header.beneficiary == world.id(3)
+    });
+    assert!(makes_blocks);
+}
+
+#[test]
+fn no_slot_is_signed_twice_after_a_crash() {
+    let mut world = World::new(1, 0);
+    world.run_slots(5);
+    let head = world.reader(0).head().unwrap();
+    // The block of this slot is made. Whatever the clock does, no second one is.
+    world.kill(0);
+    world.start(0);
+    for _ in 0..5 {
+        world.give(0, Event::Tick);
+    }
+    assert_eq!(world.reader(0).head().unwrap(), head);
+    world.now_ms -= 3 * 1000 * PERIOD;
+    for _ in 0..8 {
+        world.step();
+    }
+    assert_eq!(world.reader(0).head().unwrap(), head);
+    world.now_ms += 5 * 1000 * PERIOD;
+    world.run_slots(30);
+    assert!(world.reader(0).head().unwrap().number > head.number);
+}
+
+#[test]
+fn new_members_are_recorded_by_the_chain() {
+    let mut world = World::new(3, 1).with_dapp_base();
+    world.run_slots(3);
+    let new = world.id(3);
+    world.base.members.push(new);
+    world.base.performance.push((new, 5));
+    world.run_slots(30);
+    let number = world.agreed(0);
+    let reader = world.reader(0);
+    let lists = (1..=number).filter(|number| {
+        let header = reader.block(*number).unwrap().unwrap().record.header;
+        let extra = chain::application::BlockExtra::decode(&header.extra_data).unwrap();
+        !extra.list.is_empty()
+    });
+    assert_eq!(lists.count(), 2, "block 1, and one with the new member");
+    let view = reader.view().unwrap();
+    let calls = crate::dapp_base::DappBaseCalls::new(&view, world.dapp_base());
+    let mut list = calls.node_list(view.head_number()).unwrap();
+    list.sort_unstable();
+    let mut expected = world.base.members.clone();
+    expected.sort_unstable();
+    assert_eq!(list, expected, "DappBase has the new member, too");
+    assert!(matches!(BaseCall::BackupUpToDate { place: 0 }.data().len(), 36));
+}

@@ -1,0 +1,170 @@
+//! Flushes: proposals, votes, actions, rewards; what a flush means for the choice of chains.
+
+use primitives::U256;
+
+use super::world::World;
+use crate::contract::BaseCall;
+use crate::event::Event;
+
+#[test]
+fn members_flush_in_turns_and_rewards_are_those_of_the_chain() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "three flushes", |world| world.base.flushes == 3);
+    let number = world.base.approved.end;
+    let reader = world.reader(1);
+    let mut expected = [U256::ZERO; 3];
+    for number in 1..=number {
+        let block = reader.block(number).unwrap().unwrap();
+        let place = world
+            .base
+            .members
+            .iter()
+            .position(|id| *id == block.record.header.beneficiary);
+        let transactions = block.body.transactions.len() as u64;
+        expected[place.unwrap()] += U256::from(500 + 3 * transactions);
+    }
+    for (place, expected) in expected.into_iter().enumerate() {
+        let id = world.base.members[place];
+        let paid = world.base.rewarded.iter().filter(|(member, _)| *member == id);
+        let paid: U256 = paid.map(|(_, reward)| *reward).sum();
+        assert_eq!(paid, expected, "member {place}");
+    }
+    let votes: Vec<_> = world
+        .base
+        .failed_calls
+        .iter()
+        .filter(|call| !call.starts_with("vote"))
+        .collect();
+    assert!(votes.is_empty(), "{votes:?}");
+    world.agreed(0);
+}
+
+#[test]
+fn a_proposer_that_is_away_gives_way_to_the_next() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    // The next turn is the second member's.
+    let next = (0..3)
+        .find(|place| world.id(*place) == world.base.members[1])
+        .unwrap();
+    world.kill(next);
+    world.run_until(100, "a flush by another one", |world| world.base.flushes == 2);
+    assert_ne!(world.base.approved.proposed_by, world.id(next));
+    world.start(next);
+    world.run_until(200, "two more", |world| world.base.flushes == 4);
+    world.agreed(2);
+}
+
+#[test]
+fn members_that_hear_too_few_others_do_not_propose() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    world.kill(1);
+    world.kill(2);
+    let performance = world.base.performance.clone();
+    world.run_slots(60);
+    assert_eq!(world.base.flushes, 1);
+    assert_eq!(world.base.performance, performance, "nobody proposed in vain");
+}
+
+#[test]
+fn a_lost_action_is_done_by_another_member() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a proposal", |world| world.base.current.flag == 1);
+    let proposer = world.base.current.proposed_by;
+    let place = (0..3).find(|place| world.id(*place) == proposer).unwrap();
+    world.kill(place);
+    world.run_until(60, "the flush", |world| world.base.flushes == 1);
+}
+
+#[test]
+fn who_lacks_a_flushed_block_goes_to_its_chain() {
+    let mut world = World::new(5, 0).with_dapp_base();
+    world.run_slots(2);
+    // Two members make a chain of their own, and two of three others make one that is flushed.
+    for place in [3, 4] {
+        world.scs[place].part = 1;
+    }
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    let end = world.base.approved.end;
+    let flushed = world.reader(0).block(end).unwrap().unwrap().hash;
+    for scs in &mut world.scs {
+        scs.part = 0;
+    }
+    world.run_slots(30);
+    for place in 0..5 {
+        assert_eq!(
+            world.reader(place).block(end).unwrap().unwrap().hash,
+            flushed,
+            "{place}"
+        );
+    }
+    world.agreed(0);
+}
+
+#[test]
+fn a_flush_that_the_base_chain_takes_back_is_made_again() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    let before = world.base.clone();
+    world.run_until(300, "another flush", |world| world.base.flushes == 2);
+    world.base = before;
+    world.base.block += 1;
+    world.run_until(300, "a flush again", |world| world.base.flushes == 2);
+    world.agreed(1);
+}
+
+#[test]
+fn a_restart_keeps_votes_and_the_chain() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    for _ in 0..4 {
+        world.run_slots(7);
+        for place in 0..3 {
+            world.kill(place);
+            world.start(place);
+        }
+    }
+    world.run_until(300, "two flushes", |world| world.base.flushes >= 2);
+    world.agreed(1);
+}
+
+#[test]
+fn no_vote_for_what_the_chain_does_not_say() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a proposal", |world| world.base.current.flag == 1);
+    let honest = world.base.current.clone();
+    let voter = (0..3)
+        .find(|place| world.id(*place) != honest.proposed_by)
+        .unwrap();
+    let votes = |world: &mut World, change: &dyn Fn(&mut crate::contract::Proposal)| {
+        // Another SCS with the same chain and no vote yet.
+        let id = world.id(voter);
+        let mut state = world.base.state_for(&id, 0);
+        state.current = honest.clone();
+        state.current.voters.truncate(1);
+        change(&mut state.current);
+        let engine = world.scs[voter].engine.as_mut().unwrap();
+        engine.memory.votes.clear();
+        engine.asked.clear();
+        let now = world.now_ms;
+        let actions = engine.handle(now, Event::Contract(Box::new(state))).unwrap();
+        actions
+            .iter()
+            .any(|action| matches!(action, crate::event::Action::Call(BaseCall::Vote { .. })))
+    };
+    assert!(votes(&mut world, &|_| ()));
+    assert!(!votes(&mut world, &|proposal| proposal.distribution[0] += U256::from(1)));
+    assert!(!votes(&mut world, &|proposal| proposal.end += 1));
+    assert!(!votes(&mut world, &|proposal| proposal.start += 1));
+    assert!(!votes(&mut world, &|proposal| proposal.hash.0[5] ^= 1));
+    assert!(!votes(&mut world, &|proposal| proposal.bad_actors.push(1)));
+    assert!(!votes(&mut world, &|proposal| proposal.starting_block += 1));
+    assert!(!votes(&mut world, &|proposal| {
+        proposal.users.push(proposal.proposed_by);
+        proposal.tokens.push(U256::from(1));
+        proposal.redemptions_left = 1;
+    }));
+    // Not all redemptions are uploaded yet.
+    assert!(!votes(&mut world, &|proposal| proposal.redemptions_left = 1));
+    assert!(votes(&mut world, &|_| ()));
+}

@@ -1,0 +1,308 @@
+//! Several engines, a bus between them, a chain base and users, on a clock of their own.
+
+use std::collections::VecDeque;
+
+use primitives::{Address, Bytes, SecretKey, Transaction, TxForm, U256, UnsignedTransaction, hex, keccak256};
+use store::Store;
+
+use super::base_chain::BaseChain;
+use crate::abi::CallData;
+use crate::contract::Deposit;
+use crate::engine::Engine;
+use crate::event::{Action, Event, MicroChainSetup, PeerMessage};
+use crate::reader::Reader;
+
+pub(super) const PERIOD: u64 = 10;
+const STEP_MS: u64 = 2500;
+/// Base blocks come every so many steps.
+const STEPS_PER_BASE_BLOCK: u64 = 2;
+const COMPILED: &str = include_str!("../../../../../contracts/compiled.json");
+
+pub(super) fn key(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).unwrap()
+}
+
+pub(super) fn owner() -> SecretKey {
+    key(0xee)
+}
+
+/// The creation code of one of our contracts.
+pub(super) fn creation_code(contract: &str) -> Vec<u8> {
+    let all: serde_json::Value = serde_json::from_str(COMPILED).unwrap();
+    let text = all["contracts"][contract]["bytecode"].as_str().unwrap();
+    hex::decode(text).unwrap()
+}
+
+/// Calldata of a function.
+pub(super) fn call(signature: &str, arguments: CallData) -> Bytes {
+    let hash = keccak256(signature);
+    arguments.after([hash[0], hash[1], hash[2], hash[3]])
+}
+
+/// One SCS: its engine, if it is running, and its disk.
+pub(super) struct Scs {
+    pub(super) key: SecretKey,
+    pub(super) store: Store,
+    pub(super) engine: Option<Engine>,
+    /// Which part of the network it is in.
+    pub(super) part: u8,
+}
+
+/// What happens to messages on the bus.
+pub(super) type Filter = Box<dyn FnMut(usize, &mut PeerMessage) -> bool>;
+
+pub(super) struct World {
+    pub(super) setup: MicroChainSetup,
+    pub(super) scs: Vec<Scs>,
+    pub(super) base: BaseChain,
+    pub(super) now_ms: u64,
+    steps: u64,
+    calls: Vec<(Address, crate::contract::BaseCall)>,
+    /// Messages that were sent, with the place of the sender.
+    pub(super) bus: VecDeque<(usize, PeerMessage)>,
+    /// Returns whether a message of this SCS goes on. May change it.
+    pub(super) filter: Option<Filter>,
+    /// Whether calls reach the base chain.
+    pub(super) base_takes_calls: bool,
+}
+
+impl World {
+    /// `members` members and `others` SCSs that are none.
+    pub(super) fn new(members: usize, others: usize) -> Self {
+        let setup = MicroChainSetup {
+            address: Address::repeat_byte(0xcc),
+            owner: owner().address(),
+            supply: U256::from(10u64).pow(U256::from(21)),
+            period_secs: PERIOD,
+            chain_id: 100,
+        };
+        let scs: Vec<Scs> = (0..members + others)
+            .map(|place| Scs {
+                key: key(place as u8 + 1),
+                store: Store::in_memory().unwrap(),
+                engine: None,
+                part: 0,
+            })
+            .collect();
+        let ids = scs[..members].iter().map(|scs| scs.key.address()).collect();
+        let mut world = Self {
+            setup,
+            scs,
+            base: BaseChain::new(ids),
+            now_ms: 1_700_000_000_000,
+            steps: 0,
+            calls: Vec::new(),
+            bus: VecDeque::new(),
+            filter: None,
+            base_takes_calls: true,
+        };
+        for place in 0..members + others {
+            world.start(place);
+        }
+        world
+    }
+
+    /// Starts an SCS on what its disk has.
+    pub(super) fn start(&mut self, place: usize) {
+        let scs = &mut self.scs[place];
+        let engine = Engine::on_store(self.setup.clone(), scs.key.clone(), scs.store.clone());
+        scs.engine = Some(engine.unwrap());
+        self.give(place, Event::Connected);
+        self.tell_contract(place);
+    }
+
+    /// Ends an SCS at once.
+    pub(super) fn kill(&mut self, place: usize) {
+        self.scs[place].engine = None;
+    }
+
+    pub(super) fn engine(&self, place: usize) -> &Engine {
+        self.scs[place].engine.as_ref().expect("it is running")
+    }
+
+    pub(super) fn reader(&self, place: usize) -> Reader {
+        self.engine(place).reader()
+    }
+
+    pub(super) fn id(&self, place: usize) -> Address {
+        self.scs[place].key.address()
+    }
+
+    /// Gives an event to an SCS that is running.
+    pub(super) fn give(&mut self, place: usize, event: Event) {
+        let now = self.now_ms;
+        let Some(engine) = self.scs[place].engine.as_mut() else {
+            return;
+        };
+        for action in engine.handle(now, event).unwrap() {
+            match action {
+                Action::Send(message) => self.bus.push_back((place, message)),
+                Action::Call(call) => {
+                    let id = self.scs[place].key.address();
+                    self.calls.push((id, call));
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell_contract(&mut self, place: usize) {
+        let Some(engine) = &self.scs[place].engine else {
+            return;
+        };
+        let state = self.base.state_for(&engine.id(), engine.deposits_from());
+        self.give(place, Event::Contract(Box::new(state)));
+    }
+
+    /// Delivers all messages, and those that they cause.
+    pub(super) fn deliver(&mut self) {
+        for _ in 0..100_000 {
+            let Some((from, mut message)) = self.bus.pop_front() else {
+                return;
+            };
+            if let Some(filter) = &mut self.filter
+                && !filter(from, &mut message)
+            {
+                continue;
+            }
+            for to in 0..self.scs.len() {
+                let is_receiver = message.receiver.is_none_or(|receiver| receiver == self.id(to));
+                if to != from && is_receiver && self.scs[to].part == self.scs[from].part {
+                    self.give(to, Event::Message(message.clone()));
+                }
+            }
+        }
+        panic!("the messages do not end");
+    }
+
+    pub(super) fn step(&mut self) {
+        self.now_ms += STEP_MS;
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_PER_BASE_BLOCK) {
+            self.base.block += 1;
+            for (id, call) in std::mem::take(&mut self.calls) {
+                if self.base_takes_calls {
+                    self.base.carry_out(id, &call);
+                }
+            }
+            for place in 0..self.scs.len() {
+                self.tell_contract(place);
+            }
+        }
+        for place in 0..self.scs.len() {
+            self.give(place, Event::Tick);
+        }
+        self.deliver();
+    }
+
+    pub(super) fn run_slots(&mut self, slots: u64) {
+        for _ in 0..slots * 1000 * PERIOD / STEP_MS {
+            self.step();
+        }
+    }
+
+    /// Runs until `done`, at most so many slots.
+    pub(super) fn run_until(&mut self, slots: u64, what: &str, done: impl Fn(&Self) -> bool) {
+        for _ in 0..slots * 1000 * PERIOD / STEP_MS {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("{what}: not after {slots} slots; {:?}", self.base);
+    }
+
+    pub(super) fn signed(
+        &self,
+        key: &SecretKey,
+        nonce: u64,
+        flag: u64,
+        value: U256,
+        input: Vec<u8>,
+    ) -> Transaction {
+        let unsigned = UnsignedTransaction {
+            tx_nonce: nonce,
+            to: Some(self.setup.address),
+            value,
+            input: input.into(),
+            sharding_flag: flag,
+            ..Default::default()
+        };
+        unsigned.sign(key, self.setup.chain_id, TxForm::Native)
+    }
+
+    /// Sends a transaction to all SCSs, as their VNODEs do.
+    pub(super) fn transact(
+        &mut self,
+        key: &SecretKey,
+        nonce: u64,
+        flag: u64,
+        value: U256,
+        input: Vec<u8>,
+    ) -> Transaction {
+        let transaction = self.signed(key, nonce, flag, value, input);
+        for place in 0..self.scs.len() {
+            self.give(place, Event::Transaction(Box::new(transaction.clone())));
+        }
+        transaction
+    }
+
+    pub(super) fn dapp_base(&self) -> Address {
+        Transaction::created_address(&self.setup.owner, 0)
+    }
+
+    /// Creates DappBase and waits until it exists everywhere, with the members in its list.
+    pub(super) fn with_dapp_base(mut self) -> Self {
+        let arguments = CallData::default().bytes(b"token").small(0).encode();
+        let code = [creation_code("DappBase"), arguments].concat();
+        self.transact(&owner(), 0, 3, self.setup.supply, code);
+        let place = (0..self.scs.len()).find(|place| self.scs[*place].engine.is_some());
+        let place = place.expect("one is running");
+        self.run_until(60, "DappBase has its list of members", |world| {
+            let reader = world.reader(place);
+            let view = reader.view().unwrap();
+            let calls = crate::dapp_base::DappBaseCalls::new(&view, world.dapp_base());
+            !calls.node_list(view.head_number()).unwrap().is_empty()
+        });
+        self
+    }
+
+    /// A call of DappBase by flag 1.
+    pub(super) fn call_dapp_base(
+        &mut self,
+        key: &SecretKey,
+        nonce: u64,
+        value: U256,
+        data: &[u8],
+    ) -> Transaction {
+        let input = [self.dapp_base().as_slice(), data].concat();
+        self.transact(key, nonce, 1, value, input)
+    }
+
+    /// A user buys tokens on the base chain.
+    pub(super) fn buy(&mut self, user: Address, tokens: u64) {
+        self.base.deposits.push(Deposit {
+            user,
+            tokens: U256::from(tokens),
+            bought: self.now_ms / 1000,
+        });
+    }
+
+    /// Checks that all running SCSs have the same block at the lowest of their heads minus `back`,
+    /// and returns its number.
+    pub(super) fn agreed(&self, back: u64) -> u64 {
+        let readers: Vec<Reader> = self
+            .scs
+            .iter()
+            .filter_map(|scs| Some(scs.engine.as_ref()?.reader()))
+            .collect();
+        let lowest = readers.iter().map(|reader| reader.head().unwrap().number).min();
+        let number = lowest.expect("one is running").saturating_sub(back);
+        let hash = |reader: &Reader| reader.block(number).unwrap().unwrap().hash;
+        let expected = hash(&readers[0]);
+        assert!(
+            readers.iter().all(|reader| hash(reader) == expected),
+            "block {number} differs"
+        );
+        number
+    }
+}
