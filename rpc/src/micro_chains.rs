@@ -60,7 +60,7 @@ pub trait ServedChain: Send + Sync + 'static {
     /// As for [`Self::head`].
     fn account(&self, account: &Address) -> RpcResult<ServedAccount>;
 
-    /// The Dapps: DappBase, then those that are registered with it. Empty before DappBase.
+    /// The Dapps: `DappBase`, then those that are registered with it. Empty before `DappBase`.
     ///
     /// # Errors
     /// As for [`Self::head`].
@@ -170,7 +170,7 @@ pub struct ServedTransaction {
 pub struct DappCall {
     /// The caller; the zero address without one.
     pub from: Address,
-    /// The Dapp; `None` for DappBase.
+    /// The Dapp; `None` for `DappBase`.
     pub dapp: Option<Address>,
     /// Selector and arguments.
     pub input: Bytes,

@@ -1,8 +1,8 @@
 //! Builds the binaries `vnode`, `scs` and `miner` once per test process and returns their paths.
 //!
 //! Profile and target directory are those of the running test, which its own path shows, so nothing
-//! is built twice. The environment variables `VNODE_BIN`, `SCS_BIN` and `MINER_BIN` name existing binaries
-//! instead.
+//! is built twice. The environment variables `VNODE_BIN`, `SCS_BIN` and `MINER_BIN` name existing
+//! binaries instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -250,7 +250,9 @@ impl Cast {
     /// If the client fails or does not end.
     #[track_caller]
     pub fn run(&self, url: &str, arguments: &[&str]) -> String {
-        finish(SCRIPT_TIMEOUT, self.command(url, arguments)).trim().to_owned()
+        finish(SCRIPT_TIMEOUT, self.command(url, arguments))
+            .trim()
+            .to_owned()
     }
 
     /// Runs the client with `arguments`, which must fail. Returns its standard error.

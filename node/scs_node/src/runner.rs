@@ -27,7 +27,7 @@ use crate::account::{BaseAccount, Outlay, Purpose};
 use crate::base::{BaseError, BaseReader, BaseReading, gas_of, join_call};
 use crate::folders::{FolderError, Folders};
 use crate::served::{ServedChains, SubmittedTransaction};
-use crate::worker::{EngineActions, EngineHandle};
+use crate::worker::{EngineActions, EngineHandle, event_len};
 
 /// Most chain bases that are followed without an engine.
 const FOLLOWED_MAX: usize = 1024;
@@ -37,6 +37,8 @@ const INBOX_MAX: usize = 1024;
 const OUTBOX_MAX: usize = 1024;
 /// Events of a chain that is read for the first time.
 const HELD_MAX: usize = 1024;
+/// Bytes of those events.
+const HELD_BYTES_MAX: usize = 4 << 20;
 /// Base blocks until an SCS tries again to join. They double each time.
 const JOIN_PAUSE_BLOCKS: u64 = 6;
 /// The longest pause before it tries again.
@@ -185,6 +187,8 @@ struct Followed {
     reading: ReadState,
     /// Events that came before the first read.
     held: Vec<Event>,
+    /// The bytes of those events.
+    held_bytes: usize,
     /// When the SCS tries to join next, as a base block, and the pause after that.
     join_at: u64,
     join_pause: u64,
@@ -211,7 +215,7 @@ enum Letter {
 
 /// Work for the task that sends transactions.
 enum CallOrder {
-    Send(Outlay, u64),
+    Send(Box<Outlay>, u64),
     Tend { head: u64, is_new_connection: bool },
 }
 
@@ -276,7 +280,9 @@ impl Runner {
                 self.served.set_base_head(head);
                 self.tend(false);
                 let chains: Vec<_> = self.followed.keys().copied().collect();
-                chains.into_iter().for_each(|chain| self.read(chain));
+                for chain in chains {
+                    self.read(chain);
+                }
             }
             ScsEvent::Notice { chain, status, .. } => {
                 tracing::debug!(%chain, status = status.number(), "notice");
@@ -329,14 +335,16 @@ impl Runner {
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
         };
-        match &followed.engine {
-            Some(engine) => {
-                if !engine.give(event) {
-                    tracing::warn!(%chain, "an event was dropped: the MicroChain is too far behind");
-                }
+        if let Some(engine) = &followed.engine {
+            if !engine.give(event) {
+                tracing::warn!(%chain, "an event was dropped: the MicroChain is too far behind");
             }
-            None if followed.held.len() < HELD_MAX => followed.held.push(event),
-            None => {}
+            return;
+        }
+        let len = event_len(&event);
+        if followed.held.len() < HELD_MAX && followed.held_bytes + len <= HELD_BYTES_MAX {
+            followed.held_bytes += len;
+            followed.held.push(event);
         }
     }
 
@@ -463,11 +471,14 @@ impl Runner {
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
         };
+        followed.held_bytes = 0;
         if followed.engine.is_some() {
             self.served.set_reading(chain, &reading);
             let held = std::mem::take(&mut followed.held);
             self.give(chain, Event::Contract(Box::new(reading.state)));
-            held.into_iter().for_each(|event| self.give(chain, event));
+            for event in held {
+                self.give(chain, event);
+            }
         } else {
             followed.held.clear();
         }
@@ -562,12 +573,16 @@ impl Runner {
     }
 
     fn send_call(&self, outlay: Outlay) {
-        if self.calls.try_send(CallOrder::Send(outlay, self.head)).is_err() {
+        if self
+            .calls
+            .try_send(CallOrder::Send(Box::new(outlay), self.head))
+            .is_err()
+        {
             tracing::warn!("a call was dropped: got {OUTBOX_MAX} that wait, expected fewer");
         }
     }
 
-    fn act(&mut self, actions: EngineActions) {
+    fn act(&self, actions: EngineActions) {
         let chain = actions.chain;
         for action in actions.actions {
             match action {
@@ -629,7 +644,7 @@ async fn send_calls(mut account: BaseAccount, mut orders: mpsc::Receiver<CallOrd
         match order {
             CallOrder::Send(outlay, head) => {
                 let (chain, purpose) = (outlay.chain, outlay.purpose.clone());
-                if let Err(error) = account.send(outlay, head).await {
+                if let Err(error) = account.send(*outlay, head).await {
                     let what = match &purpose {
                         Purpose::Join => "registration",
                         Purpose::Engine(call) => call_name(call),

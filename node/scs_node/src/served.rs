@@ -216,7 +216,7 @@ fn read_error(error: ReadError) -> RpcError {
     }
 }
 
-fn entry(record: ExchangeRecord) -> ExchangeEntry {
+const fn entry(record: ExchangeRecord) -> ExchangeEntry {
     ExchangeEntry {
         user: record.user,
         amount: record.tokens,

@@ -90,7 +90,7 @@ impl EngineHandle {
 }
 
 /// The bytes of an event that others can make long.
-fn event_len(event: &Event) -> usize {
+pub(crate) fn event_len(event: &Event) -> usize {
     match event {
         Event::Message(message) => message.payload.len(),
         Event::Transaction(transaction) => transaction.input.len(),

@@ -181,7 +181,7 @@ async fn start_scs(stage: &DemoStage, options: DemoOptions, index: u16) -> Resul
     Ok(DemoScs { runner, server, id })
 }
 
-/// Makes pools, chain base, members, DappBase and a Dapp.
+/// Makes pools, chain base, members, `DappBase` and a Dapp.
 async fn make(
     stage: &DemoStage,
     owner: &DemoAccount,
@@ -245,7 +245,7 @@ async fn make(
     make_dapps(stage, owner, &servers[0], chain).await
 }
 
-/// Creates DappBase and a counter on the MicroChain, and registers the counter.
+/// Creates `DappBase` and a counter on the MicroChain, and registers the counter.
 async fn make_dapps(
     stage: &DemoStage,
     owner: &DemoAccount,

@@ -36,7 +36,7 @@ pub struct ScsProgramOptions {
     /// [default: userconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub userconfig: Option<PathBuf>,
-    /// Folder for the MicroChains [default: DataDir of the settings, or ./scsdata]
+    /// Folder for the MicroChains [default: `DataDir` of the settings, or ./scsdata]
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
     /// Password of the key in ./scskeystore, which is made on the first start
@@ -47,7 +47,7 @@ pub struct ScsProgramOptions {
     #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
     pub period: u64,
     /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
-    /// [default: LogLevel of the settings, or 3]
+    /// [default: `LogLevel` of the settings, or 3]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub verbosity: Option<u8>,
     /// Log as JSON, one line for each event

@@ -60,7 +60,9 @@ fn used_schemas(methods: &[Value]) -> Map<String, Value> {
     let all = schemas();
     let mut used = BTreeSet::new();
     let mut open = Vec::new();
-    methods.iter().for_each(|method| references(method, &mut open));
+    for method in methods {
+        references(method, &mut open);
+    }
     while let Some(name) = open.pop() {
         if let Some(schema) = all.get(&name)
             && used.insert(name)

@@ -75,7 +75,9 @@ const PACKAGES: [Knowledge; 12] = [
     Knowledge {
         package: "scs_node",
         folder: "node/scs_node",
-        without: &["clap", "redb", "revm", "store", "miner", "hyper", "warp", "keystore"],
+        without: &[
+            "clap", "redb", "revm", "store", "miner", "hyper", "warp", "keystore",
+        ],
         unnamed: &["tokio::net", "std::net"],
     },
     Knowledge {

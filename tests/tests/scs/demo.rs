@@ -17,7 +17,15 @@ const DEMO_PATIENCE: Duration = Duration::from_secs(240);
 fn demo(folder: &std::path::Path) -> Vnode {
     let node = Launch::bare(Vec::<String>::new())
         .data(folder)
-        .command(&["scs-demo", "--rpcport", "0", "--scs.rpcport", "0", "--period", "1"])
+        .command(&[
+            "scs-demo",
+            "--rpcport",
+            "0",
+            "--scs.rpcport",
+            "0",
+            "--period",
+            "1",
+        ])
         .start();
     wait_within(DEMO_PATIENCE, "the demo", || {
         let lines = node.banner_values("demo");
@@ -29,7 +37,9 @@ fn demo(folder: &std::path::Path) -> Vnode {
 fn value(node: &Vnode, key: &str) -> String {
     let values = node.banner_values(key);
     let value = values.first().and_then(|value| value.split_whitespace().next());
-    value.unwrap_or_else(|| panic!("no {key} in {}", node.banner())).to_owned()
+    value
+        .unwrap_or_else(|| panic!("no {key} in {}", node.banner()))
+        .to_owned()
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn accounts(banner: &str) -> Vec<Value> {
 fn a_microchain_lives_to_its_second_flush() {
     let Some(clients) = javascript() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = json!({"SCSService": true, "VnodeServiceCfg": "localhost:0", "VnodeBeneficialAddress": PROXY});
+    let settings =
+        json!({"SCSService": true, "VnodeServiceCfg": "localhost:0", "VnodeBeneficialAddress": PROXY});
     std::fs::write(folder.path().join("vnodeconfig.json"), settings.to_string()).expect("a write");
     let node = Launch::dev(["--mine", "--rpcapi", "mc,net,chain3,debug,vnode"])
         .data(&folder.path().join("data"))
@@ -42,5 +43,8 @@ fn a_microchain_lives_to_its_second_flush() {
     });
     let result = clients.run_within(LIFE_TIMEOUT, "scs-life.mjs", &argument);
     assert_eq!(result["transactions"], 200);
-    assert_eq!(result["joined"], true, "the backup is a member after the second flush");
+    assert_eq!(
+        result["joined"], true,
+        "the backup is a member after the second flush"
+    );
 }
