@@ -127,7 +127,7 @@ pub struct Deposit {
 /// The deposits from a position on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DepositList {
-    /// The position of the first entry. [`Engine::deposits_from`](crate::Engine::deposits_from)
+    /// The position of the first entry. [`MemberEngine::deposits_from`](crate::MemberEngine::deposits_from)
     /// says from where the engine wants them.
     pub from: u64,
     /// All deposits from there on, oldest first.

@@ -9,7 +9,8 @@ use primitives::{Address, Bytes, U256, keccak256};
 
 use crate::abi::{AbiError, CallData, ResultReader};
 use crate::contract::Deposit;
-use crate::reader::{DappEntry, ExchangeRecord, ReadError};
+use crate::error::ReadError;
+use crate::records::{DappEntry, ExchangeRecord};
 
 /// Gas of a question that reads a list. Nobody pays it; it bounds the time.
 const QUESTION_GAS: u64 = 2_000_000_000;

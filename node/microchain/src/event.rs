@@ -46,13 +46,13 @@ pub const CACHE_BYTES_DEFAULT: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed. To be given at least at each moment that
-    /// [`Engine::next_tick`](crate::Engine::next_tick) names.
+    /// [`MemberEngine::next_tick`](crate::MemberEngine::next_tick) names.
     Tick,
     /// The chain base as it is after a base block: at each new head, after each connection, and
     /// whenever a notice says that something has changed.
     Contract(Box<ContractState>),
     /// A message of another SCS.
-    Message(PeerMessage),
+    Message(MemberMessage),
     /// A flagged transaction that the VNODE pushed, or that a client sent to this SCS.
     Transaction(Box<Transaction>),
     /// The connection to the VNODE is there again: blocks and state are sent once more.
@@ -64,14 +64,14 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A message for other SCSs.
-    Send(PeerMessage),
+    Send(MemberMessage),
     /// A transaction of this SCS to the chain base.
     Call(BaseCall),
 }
 
 /// A message between SCSs (docs/microchain-design.md, 7), without what the service around it adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerMessage {
+pub struct MemberMessage {
     /// The status of the broadcast: one of [`crate::message::STATUSES`]. The engine ignores others.
     pub status: i32,
     /// Who sent it, by its own account. Nothing is proved by it; answers go there.

@@ -19,7 +19,7 @@ use store::{HeaderReads, SideBlock, Snapshot, Store, StoreError};
 use crate::block::{
     HeaderRefusal, ParentBlock, check_block_header, draft_header, genesis_extra, sign_header,
 };
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::event::{MicroChainSetup, PERIOD_SECS_MAX};
 use crate::pool::ReadyQueue;
 

@@ -7,7 +7,8 @@
 //! | how are arguments and results of contracts written? | [`abi`] |
 //! | what does a member do with it? | [`engine`] |
 //! | which messages do SCSs send each other? | [`message`] |
-//! | what do clients read? | [`reader`] |
+//! | what do clients read? | [`reader`], [`records`] |
+//! | why does something fail? | [`error`] |
 //! | what is a valid block header? | [`block`] |
 //! | how is a block executed and stored? | `ledger`, with the package `chain` |
 //! | which transactions wait? | [`pool`] |
@@ -28,14 +29,16 @@ pub mod block;
 pub mod contract;
 mod dapp_base;
 pub mod engine;
+pub mod error;
 pub mod event;
 mod ledger;
 mod memory;
 pub mod message;
 pub mod pool;
 pub mod reader;
+pub mod records;
 
 pub use contract::{BaseCall, ContractState};
-pub use engine::{Engine, EngineError, TransactionRefusal};
-pub use event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
+pub use engine::{EngineError, MemberEngine as Engine, TransactionRefusal};
+pub use event::{Action, EngineOptions, Event, MemberMessage as PeerMessage, MicroChainSetup};
 pub use reader::Reader;

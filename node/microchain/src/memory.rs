@@ -75,12 +75,13 @@ impl MemberMemory {
             .find(|vote| vote.starting_block == starting_block)
     }
 
-    /// Adds a vote.
-    pub(crate) fn add_vote(&mut self, vote: CastVote) {
+    /// Adds a vote. Returns true: it is always a change.
+    pub(crate) fn add_vote(&mut self, vote: CastVote) -> bool {
         self.votes.push_back(vote);
         if self.votes.len() > VOTES_KEPT {
             self.votes.pop_front();
         }
+        true
     }
 
     /// Takes what was read at a base block. After a reorganization of the base chain `base` is

@@ -12,7 +12,7 @@ use primitives::{
 };
 
 use crate::block::{HeaderRefusal, sign, signed_digest, signer};
-use crate::event::PeerMessage;
+use crate::event::MemberMessage;
 
 /// A sync request, to one receiver.
 pub const SYNC_REQUEST: i32 = 1;
@@ -178,8 +178,8 @@ impl PeerContent {
     }
 
     /// The message, from `sender` to `receiver`, or to all.
-    pub(crate) fn message(&self, sender: Address, receiver: Option<Address>) -> PeerMessage {
-        PeerMessage {
+    pub(crate) fn message(&self, sender: Address, receiver: Option<Address>) -> MemberMessage {
+        MemberMessage {
             status: self.status(),
             sender,
             receiver,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use primitives::{Address, B256, Transaction};
 
-use crate::reader::PoolContent;
+use crate::records::WaitingTransactions;
 
 /// The most transactions.
 pub const POOL_TRANSACTIONS_MAX: usize = 8192;
@@ -273,8 +273,8 @@ impl Pool {
     }
 
     /// Everything, for clients.
-    pub(crate) fn content(&self) -> PoolContent {
-        let mut content = PoolContent::default();
+    pub(crate) fn content(&self) -> WaitingTransactions {
+        let mut content = WaitingTransactions::default();
         for (sender, queue) in &self.senders {
             let gap = queue.gap();
             for (nonce, one) in &queue.waiting {

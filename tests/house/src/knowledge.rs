@@ -67,6 +67,21 @@ const PACKAGES: [Knowledge; 12] = [
         unnamed: &[],
     },
     Knowledge {
+        package: "microchain",
+        folder: "node/microchain",
+        without: &[
+            "redb",
+            "revm",
+            "rpc",
+            "scs_service",
+            "serde_json",
+            "tokio",
+            "tonic",
+            "hyper",
+        ],
+        unnamed: &["std::net", "std::thread", "SystemTime", "Instant"],
+    },
+    Knowledge {
         package: "scs_service",
         folder: "node/scs_service",
         without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],

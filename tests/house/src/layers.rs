@@ -13,6 +13,7 @@ const FOLDERS: [&str; 13] = [
     "node/keystore/src",
     "node/chain/src",
     "node/network/src",
+    "node/microchain/src",
     "node/scs_service/src",
     "node/scs_node/src",
     "node/src",

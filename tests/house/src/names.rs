@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose names are compared.
-const FOLDERS: [&str; 14] = [
+const FOLDERS: [&str; 15] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -15,6 +15,7 @@ const FOLDERS: [&str; 14] = [
     "node/keystore/src",
     "node/chain/src",
     "node/network/src",
+    "node/microchain/src",
     "node/scs_service/src",
     "node/src",
     "rpc/src",

@@ -10,10 +10,10 @@ pub(crate) mod guard;
 
 pub use extra::{BlockExtra, EXTRA_BYTES_MAX, ExtraError, MEMBERS_MAX, SIGNATURE_BYTES};
 
-use primitives::{Address, Bytes, Header, Transaction, U256};
+use primitives::{Address, Bytes, Header, Transaction};
 use store::{BlockReads, StoreError};
 
-use crate::spec::{ChainSpec, DifficultyRule, Genesis, GenesisAccount};
+pub use crate::spec::{ApplicationRules, BLOCK_GAS_FILL, BLOCK_GAS_LIMIT, TRANSACTION_GAS};
 
 /// The sharding flag of a call of a Dapp.
 pub const FLAG_CALL: u64 = 1;
@@ -21,62 +21,12 @@ pub const FLAG_CALL: u64 = 1;
 pub const FLAG_TRANSFER: u64 = 2;
 /// The sharding flag of the creation of a contract.
 pub const FLAG_CREATE: u64 = 3;
-/// The gas limit of each transaction, whatever the transaction says.
-pub const TRANSACTION_GAS: u64 = 54_000_000;
-/// A block takes another transaction while it has used at most this much gas.
-pub const BLOCK_GAS_FILL: u64 = 54_000_000;
-/// The gas limit of each block.
-pub const BLOCK_GAS_LIMIT: u64 = BLOCK_GAS_FILL + TRANSACTION_GAS;
 /// Gas of a question to DappBase before a transaction, for example whether a Dapp is enabled.
 pub(crate) const QUESTION_GAS: u64 = 1_000_000;
 /// Selector of `getDappState(address)`.
 pub(crate) const GET_DAPP_STATE: [u8; 4] = [0x7d, 0xe9, 0x58, 0x53];
 /// Selector of `allDeploySwitch()`.
 pub(crate) const ALL_DEPLOY_SWITCH: [u8; 4] = [0xb3, 0x90, 0x27, 0xb7];
-
-/// What an application chain is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApplicationRules {
-    /// The address of the chain: that of its contract on the base chain.
-    pub address: Address,
-    /// The owner: block 0 gives it all tokens, and it creates DappBase.
-    pub owner: Address,
-    /// All tokens.
-    pub supply: U256,
-}
-
-impl ApplicationRules {
-    /// The address of DappBase. The only valid transaction before it exists is its creation by the
-    /// owner with nonce 0, so the address is known from the beginning.
-    pub fn dapp_base(&self) -> Address {
-        Transaction::created_address(&self.owner, 0)
-    }
-
-    /// The spec of the chain. `extra` is the extra data of block 0; it names everything that two
-    /// chains may differ in.
-    pub fn spec(&self, chain_id: u64, extra: Bytes) -> ChainSpec {
-        let owner = GenesisAccount {
-            balance: self.supply,
-            ..Default::default()
-        };
-        ChainSpec {
-            name: format!("{:#x}", self.address),
-            chain_id,
-            network_id: chain_id,
-            difficulty: DifficultyRule::Constant(1),
-            // Gas is free, so failing must cost as much of a block as succeeding.
-            failed_calls_refund_gas: false,
-            application: Some(*self),
-            genesis: Genesis {
-                gas_limit: BLOCK_GAS_LIMIT,
-                extra_data: extra,
-                alloc: [(self.owner, owner)].into(),
-                ..Default::default()
-            },
-            ..ChainSpec::dev()
-        }
-    }
-}
 
 /// What a flagged transaction does, once its flag is read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,12 @@
 //! [`crate::rules`] applies the rules of headers, difficulty and rewards, [`crate::evm`] those of
 //! gas and opcodes. [`crate::genesis::file`] makes a spec from a genesis file.
 
+mod application;
 pub(crate) mod dao;
 mod forks;
 mod networks;
 
+pub use application::{ApplicationRules, BLOCK_GAS_FILL, BLOCK_GAS_LIMIT, TRANSACTION_GAS};
 pub(crate) use forks::is_active;
 pub use forks::{BlockRules, ChainFamily, EthereumFork, EthereumForks, ForkBlock, MoacForks};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
@@ -15,8 +17,6 @@ use std::collections::BTreeMap;
 
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256, address};
-
-use crate::application::ApplicationRules;
 
 /// The smallest gas limit of a valid block.
 pub const GAS_LIMIT_MIN: u64 = 5000;

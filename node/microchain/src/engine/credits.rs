@@ -8,7 +8,7 @@ use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::work::WorkLimit;
 use primitives::{Address, Bytes, Transaction, TxForm, UnsignedTransaction, keccak256};
 
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::abi::ResultReader;
 use crate::contract::ContractState;
 use crate::dapp_base::{DappBaseCalls, post_flush, update_node_list};
@@ -21,7 +21,7 @@ const DEPOSIT_SLOTS: u64 = 6;
 /// The most deposits of one vote, if the chain base says nothing.
 const BATCH_DEFAULT: u64 = 250;
 
-impl Engine {
+impl MemberEngine {
     /// Sends what is due after a new head.
     pub(super) fn send_credits(&mut self) -> Result<(), EngineError> {
         let Some(contract) = self.started() else {
@@ -153,7 +153,7 @@ impl Engine {
         };
         let at = StateAt::Pending(&draft);
         let outcome = view.call(at, &request, WorkLimit::new(TIMEOUT_DEFAULT));
-        Ok(match outcome.map_err(crate::reader::ReadError::from)? {
+        Ok(match outcome.map_err(crate::error::ReadError::from)? {
             CallOutcome::Success { output, .. } => ResultReader::new(&output)
                 .addresses()
                 .is_ok_and(|list| list == order),

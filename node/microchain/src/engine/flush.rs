@@ -6,7 +6,7 @@ use primitives::rlp::encode_fields_to_vec;
 use primitives::{Address, B256, keccak256};
 use store::StoreError;
 
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, PROPOSAL_APPROVED, Proposal, RETRY_BLOCKS};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
@@ -42,7 +42,7 @@ pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> 
     ]))
 }
 
-impl Engine {
+impl MemberEngine {
     /// Looks which block the last flush of the chain base covers, and goes to its chain.
     pub(super) fn find_flush(&mut self) -> Result<(), EngineError> {
         let Some(contract) = &self.contract else {
@@ -75,11 +75,11 @@ impl Engine {
             let (hash, end, found) = (flush.hash, flush.end, block.is_some());
             tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush");
             // Who was reported in a flush has had its punishment.
-            let before = self.memory.accused.len();
-            self.memory.accused.retain(|member| !reported.contains(member));
-            if self.memory.accused.len() != before {
-                self.memory.write(self.ledger.store())?;
-            }
+            self.remember(|memory| {
+                let before = memory.accused.len();
+                memory.accused.retain(|member| !reported.contains(member));
+                memory.accused.len() != before
+            })?;
         }
         self.flush = Some(flush.clone());
         if block.is_some() {
@@ -169,13 +169,13 @@ impl Engine {
         }
         match self.check_proposal(view, contract, open)? {
             Ok(block) => {
-                self.memory.add_vote(CastVote {
+                let vote = CastVote {
                     starting_block: open.starting_block,
                     hash: open.hash,
                     end: open.end,
                     block,
-                });
-                self.memory.write(self.ledger.store())?;
+                };
+                self.remember(|memory| memory.add_vote(vote))?;
                 self.call(call);
                 self.choose_best()
             }

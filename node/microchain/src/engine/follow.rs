@@ -9,7 +9,7 @@ use chain::import::{BlockId, ImportError, Imported};
 use primitives::{Address, B256, Block, Header};
 use store::StoreError;
 
-use super::{Engine, EngineError, or_log};
+use super::{EngineError, MemberEngine, or_log};
 use crate::block::header_signer;
 use crate::ledger::BlockRefusal;
 use crate::message::PeerContent;
@@ -118,7 +118,7 @@ struct ChainRank {
     hash: Reverse<B256>,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Takes a block of another member, or keeps it until it can be judged.
     pub(super) fn take_block(&mut self, block: Block, from: Option<Address>) -> Result<(), EngineError> {
         if self.judge_block(block, from)? {
@@ -365,9 +365,8 @@ impl Engine {
 
     /// Remembers that a member broke the rules.
     fn accuse(&mut self, member: Address, what: &str) -> Result<(), EngineError> {
-        if member != self.id && self.memory.accuse(member) {
+        if member != self.id && self.remember(|memory| memory.accuse(member))? {
             tracing::warn!(chain = %self.setup.address, %member, what, "a member broke the rules");
-            self.memory.write(self.ledger.store())?;
         }
         Ok(())
     }

@@ -24,21 +24,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chain::evm::execute::TransactionError;
-use chain::genesis::GenesisError;
 use chain::import::BlockId;
 use chain::rules::body::sender;
-use chain::state::StateError;
 use parking_lot::Mutex;
 use primitives::{Address, Transaction};
 use store::{Store, StoreError, StoreOptions};
 
 use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
-use crate::event::{Action, EngineOptions, Event, MicroChainSetup, PeerMessage};
+pub use crate::error::EngineError;
+use crate::event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
 use crate::ledger::{BlockRefusal, Ledger};
 use crate::memory::MemberMemory;
 use crate::message::{PeerContent, RELAYED_BYTES_MAX, RELAYED_MAX, relayed};
 use crate::pool::{Pool, PoolRefusal};
-use crate::reader::{ReadError, Reader};
+use crate::reader::Reader;
 
 use flush::KnownFlush;
 use follow::{SlotHeaders, WaitingBlocks};
@@ -50,29 +49,9 @@ const TRANSACTION_SLOTS_MAX: u64 = 2000;
 /// The most calls that are remembered as asked for.
 const ASKED_MAX: usize = 64;
 
-/// Why the engine cannot go on for now. It has lost nothing: the next event tries again.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The setup cannot be that of a MicroChain.
-    #[error("setup of the MicroChain: {0}")]
-    Setup(String),
-    /// The store has another chain.
-    #[error(transparent)]
-    Genesis(#[from] GenesisError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The state could not be read.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// DappBase could not be asked.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
 /// The engine of one MicroChain. One thread works with it; clients read through [`Reader`]s.
 #[derive(Debug)]
-pub struct Engine {
+pub struct MemberEngine {
     setup: MicroChainSetup,
     key: primitives::SecretKey,
     id: Address,
@@ -101,7 +80,7 @@ pub struct Engine {
     out: Vec<Action>,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Opens the chain in the folder of `options`, or makes it with block 0. The chain starts when
     /// a [`ContractState`] says that it has started.
     ///
@@ -242,6 +221,18 @@ impl Engine {
         self.contract.as_ref().filter(|contract| contract.has_started())
     }
 
+    /// Changes what must not be forgotten. `change` returns whether anything changed. The change
+    /// holds only if it is on the disk.
+    fn remember(&mut self, change: impl FnOnce(&mut MemberMemory) -> bool) -> Result<bool, StoreError> {
+        let mut changed = self.memory.clone();
+        if !change(&mut changed) {
+            return Ok(false);
+        }
+        changed.write(self.ledger.store())?;
+        self.memory = changed;
+        Ok(true)
+    }
+
     fn send(&mut self, content: &PeerContent, receiver: Option<Address>) {
         let message = content.message(self.id, receiver);
         self.out.push(Action::Send(message));
@@ -263,7 +254,7 @@ impl Engine {
         self.out.push(Action::Call(call));
     }
 
-    fn take_message(&mut self, message: PeerMessage) -> Result<(), EngineError> {
+    fn take_message(&mut self, message: MemberMessage) -> Result<(), EngineError> {
         let content = match PeerContent::decode(message.status, &message.payload) {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(()),
@@ -290,8 +281,8 @@ impl Engine {
 
     fn take_contract(&mut self, mut state: ContractState) -> Result<(), EngineError> {
         state.members.truncate(crate::contract::MEMBERS_MAX);
-        if state.has_started() && self.memory.take_list(state.base_block, &state.members) {
-            self.memory.write(self.ledger.store())?;
+        if state.has_started() {
+            self.remember(|memory| memory.take_list(state.base_block, &state.members))?;
         }
         self.contract = Some(state);
         self.find_flush()?;

@@ -3,7 +3,7 @@
 use chain::application::BlockExtra;
 use primitives::Address;
 
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::block::owner_of_slot;
 use crate::contract::{ContractState, ContractStatus};
 use crate::message::PeerContent;
@@ -11,7 +11,7 @@ use crate::message::PeerContent;
 /// A producer names members that it has read unchanged over so many base blocks.
 const LIST_STABLE_BLOCKS: u64 = 3;
 
-impl Engine {
+impl MemberEngine {
     /// Makes a block, if this is a slot of this SCS and nothing stands against it.
     pub(super) fn produce(&mut self) -> Result<(), EngineError> {
         let slot = self.slot();
@@ -51,8 +51,10 @@ impl Engine {
             return Ok(());
         }
         // First on the disk, so that no crash lets this SCS sign another block of the slot.
-        self.memory.signed_slot = slot;
-        self.memory.write(self.ledger.store())?;
+        self.remember(|memory| {
+            memory.signed_slot = slot;
+            true
+        })?;
         let ready = self.pool.lock().ready();
         let mut invalid = Vec::new();
         let block = self.ledger.build(

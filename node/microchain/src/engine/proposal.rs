@@ -7,11 +7,11 @@ use chain::View;
 use primitives::{Address, B256, U256};
 
 use super::flush::{commitment, named_members};
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, Proposal};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
-use crate::reader::ExchangeRecord;
+use crate::records::ExchangeRecord;
 
 /// The most blocks of one flush.
 pub(super) const FLUSH_BLOCKS_MAX: u64 = 10_000;
@@ -42,7 +42,7 @@ struct FlushContent {
     distribution: Vec<U256>,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Proposes a flush in this member's turn.
     pub(super) fn propose(
         &mut self,
@@ -107,13 +107,13 @@ impl Engine {
             ..Default::default()
         };
         let hash = commitment(&self.setup.address, &proposal, &content.block);
-        self.memory.add_vote(CastVote {
+        let vote = CastVote {
             starting_block: turn,
             hash,
             end: content.end,
             block: content.block,
-        });
-        self.memory.write(self.ledger.store())?;
+        };
+        self.remember(|memory| memory.add_vote(vote))?;
         let call = BaseCall::CreateProposal {
             place,
             last_approved: proposal.last_approved,

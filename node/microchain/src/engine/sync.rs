@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chain::application::SIGNATURE_BYTES;
 use primitives::{Address, B256, Block};
 
-use super::{Engine, EngineError};
+use super::{EngineError, MemberEngine};
 use crate::block::owner_of_slot;
 use crate::contract::{BaseCall, ContractRole};
 use crate::message::{
@@ -42,7 +42,7 @@ pub(super) struct SyncState {
     sent_first_state: bool,
 }
 
-impl Engine {
+impl MemberEngine {
     /// Sends the state in this SCS's own slots, and once after the start.
     pub(super) fn send_state_in(&mut self, slot: u64) -> Result<(), EngineError> {
         let Some(contract) = self.started() else {

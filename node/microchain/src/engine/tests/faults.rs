@@ -1,17 +1,21 @@
 //! SCSs that lie: a wrong state root, two blocks in a turn, no signature, endless messages.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chain::application::BlockExtra;
 use primitives::{B256, Block, U256};
+use store::{Medium, Store, StoreMedia, StoreOptions};
 
 use super::world::{World, key};
 use crate::block::sign_header;
-use crate::event::{Event, PeerMessage};
+use crate::event::{Event, MemberMessage};
 use crate::message::{self, PeerContent};
 
-fn block_of(message: &PeerMessage) -> Option<Block> {
+fn block_of(message: &MemberMessage) -> Option<Block> {
     match PeerContent::decode(message.status, &message.payload) {
         Ok(Some(PeerContent::Block(block))) => Some(*block),
         _ => None,
@@ -62,7 +66,7 @@ fn two_blocks_of_a_slot_are_proof() {
     // One half of the network gets another block than the other half.
     let chain = world.setup.address;
     let liar = world.id(2);
-    let second: Rc<RefCell<Option<PeerMessage>>> = Rc::default();
+    let second: Rc<RefCell<Option<MemberMessage>>> = Rc::default();
     let made = second.clone();
     world.filter = Some(Box::new(move |from, message| {
         if let Some(mut block) = block_of(message).filter(|_| from == 2) {
@@ -158,7 +162,7 @@ fn endless_messages_are_bounded() {
     }
     for status in -1..130 {
         for payload in [&b""[..], b"\xc0", b"\xc4\x83mc1", &[0xff; 3000]] {
-            let message = PeerMessage {
+            let message = MemberMessage {
                 status,
                 sender: world.id(1),
                 receiver: None,
@@ -209,4 +213,83 @@ fn endless_proposals_cost_their_author_its_place() {
         "{:?}",
         world.base.performance
     );
+}
+
+/// A disk in memory that can be full.
+#[derive(Debug)]
+struct SmallDisk {
+    bytes: Mutex<Vec<u8>>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl SmallDisk {
+    fn change(&self, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        change(&mut self.bytes.lock().unwrap());
+        Ok(())
+    }
+}
+
+impl Medium for SmallDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let bytes = self.bytes.lock().unwrap();
+        let from = bytes.get(offset as usize..offset as usize + out.len());
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.change(|bytes| {
+            let end = offset as usize + data.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[offset as usize..end].copy_from_slice(data);
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|bytes| bytes.resize(len as usize, 0))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_stops_one_member_until_there_is_space() {
+    let mut world = World::new(3, 0);
+    let is_full = Arc::new(AtomicBool::new(false));
+    let disk = || {
+        Arc::new(SmallDisk {
+            bytes: Mutex::default(),
+            is_full: is_full.clone(),
+        })
+    };
+    let media = StoreMedia {
+        database: disk(),
+        log: disk(),
+        blocks: disk(),
+    };
+    world.kill(2);
+    world.scs[2].store = Store::on_media(&media, &StoreOptions::default()).unwrap();
+    world.scs[2].disk_may_fail = true;
+    world.start(2);
+    let mut world = world.with_dapp_base();
+    world.run_slots(3);
+    let before = world.agreed(0);
+    is_full.store(true, Ordering::Relaxed);
+    world.run_slots(9);
+    let others = world.reader(0).head().unwrap().number;
+    assert_eq!(others, before + 6, "the full one makes no block");
+    is_full.store(false, Ordering::Relaxed);
+    world.run_slots(9);
+    assert!(world.agreed(0) >= others + 7, "it makes blocks again");
 }

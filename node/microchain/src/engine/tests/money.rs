@@ -119,9 +119,9 @@ fn a_deposit_that_the_base_chain_takes_back_stops_flushes_until_it_is_bought_aga
 }
 
 /// A small generator of random numbers with a seed.
-struct Random(u64);
+struct RandomNumbers(u64);
 
-impl Random {
+impl RandomNumbers {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -131,10 +131,10 @@ impl Random {
 }
 
 fn random_run(seed: u64, members: usize, slots: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = RandomNumbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut world = World::new(members, 0).with_dapp_base();
     let users: Vec<SecretKey> = (0x50..0x54).map(key).collect();
-    let mut lossy = Random(seed | 1);
+    let mut lossy = RandomNumbers(seed | 1);
     world.filter = Some(Box::new(move |_, _| lossy.below(10) > 0));
     for _ in 0..slots {
         let user = &users[random.below(4) as usize];

@@ -8,8 +8,8 @@ use store::Store;
 use super::base_chain::BaseChain;
 use crate::abi::CallData;
 use crate::contract::Deposit;
-use crate::engine::Engine;
-use crate::event::{Action, Event, MicroChainSetup, PeerMessage};
+use crate::engine::MemberEngine;
+use crate::event::{Action, Event, MemberMessage, MicroChainSetup};
 use crate::reader::Reader;
 
 pub(super) const PERIOD: u64 = 10;
@@ -43,13 +43,15 @@ pub(super) fn call(signature: &str, arguments: CallData) -> Bytes {
 pub(super) struct Scs {
     pub(super) key: SecretKey,
     pub(super) store: Store,
-    pub(super) engine: Option<Engine>,
+    pub(super) engine: Option<MemberEngine>,
+    /// Whether its disk may fail.
+    pub(super) disk_may_fail: bool,
     /// Which part of the network it is in.
     pub(super) part: u8,
 }
 
 /// What happens to messages on the bus.
-pub(super) type Filter = Box<dyn FnMut(usize, &mut PeerMessage) -> bool>;
+pub(super) type BusFilter = Box<dyn FnMut(usize, &mut MemberMessage) -> bool>;
 
 pub(super) struct World {
     pub(super) setup: MicroChainSetup,
@@ -59,9 +61,9 @@ pub(super) struct World {
     steps: u64,
     calls: Vec<(Address, crate::contract::BaseCall)>,
     /// Messages that were sent, with the place of the sender.
-    pub(super) bus: VecDeque<(usize, PeerMessage)>,
+    pub(super) bus: VecDeque<(usize, MemberMessage)>,
     /// Returns whether a message of this SCS goes on. May change it.
-    pub(super) filter: Option<Filter>,
+    pub(super) filter: Option<BusFilter>,
     /// Whether calls reach the base chain.
     pub(super) base_takes_calls: bool,
 }
@@ -81,6 +83,7 @@ impl World {
                 key: key(place as u8 + 1),
                 store: Store::in_memory().unwrap(),
                 engine: None,
+                disk_may_fail: false,
                 part: 0,
             })
             .collect();
@@ -105,7 +108,7 @@ impl World {
     /// Starts an SCS on what its disk has.
     pub(super) fn start(&mut self, place: usize) {
         let scs = &mut self.scs[place];
-        let engine = Engine::on_store(self.setup.clone(), scs.key.clone(), scs.store.clone());
+        let engine = MemberEngine::on_store(self.setup.clone(), scs.key.clone(), scs.store.clone());
         scs.engine = Some(engine.unwrap());
         self.give(place, Event::Connected);
         self.tell_contract(place);
@@ -116,7 +119,7 @@ impl World {
         self.scs[place].engine = None;
     }
 
-    pub(super) fn engine(&self, place: usize) -> &Engine {
+    pub(super) fn engine(&self, place: usize) -> &MemberEngine {
         self.scs[place].engine.as_ref().expect("it is running")
     }
 
@@ -134,7 +137,12 @@ impl World {
         let Some(engine) = self.scs[place].engine.as_mut() else {
             return;
         };
-        for action in engine.handle(now, event).unwrap() {
+        let actions = match engine.handle(now, event) {
+            Ok(actions) => actions,
+            Err(_) if self.scs[place].disk_may_fail => return,
+            Err(error) => panic!("SCS {place}: {error}"),
+        };
+        for action in actions {
             match action {
                 Action::Send(message) => self.bus.push_back((place, message)),
                 Action::Call(call) => {
