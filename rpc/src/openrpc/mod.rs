@@ -38,7 +38,7 @@ pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value 
     };
     let described = all.into_iter().filter(|method| !method.summary().is_empty());
     let described: Vec<_> = described.map(describe).collect();
-    let schemas = used_schemas(&described);
+    let schemas = used_schemas(&described, is_scs);
     json!({
         "openrpc": OPENRPC_VERSION,
         "info": {
@@ -55,8 +55,18 @@ pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value 
     })
 }
 
-/// The schemas that the methods refer to, and those that these refer to.
-fn used_schemas(methods: &[Value]) -> Map<String, Value> {
+/// Types of application-chain nodes, beside those whose names begin with `MicroChain`.
+const SCS_TYPES: [&str; 5] = [
+    "AccountExchange",
+    "DirectCall",
+    "ExchangeRecord",
+    "ExchangeRecords",
+    "WaitingExchange",
+];
+
+/// The schemas that the methods refer to, and those that these refer to. A base-chain node
+/// describes all types but those of application-chain nodes.
+fn used_schemas(methods: &[Value], is_scs: bool) -> Map<String, Value> {
     let all = schemas();
     let mut used = BTreeSet::new();
     let mut open = Vec::new();
@@ -70,7 +80,10 @@ fn used_schemas(methods: &[Value]) -> Map<String, Value> {
             references(schema, &mut open);
         }
     }
-    all.into_iter().filter(|(name, _)| used.contains(name)).collect()
+    let is_own = |name: &str| is_scs || name.starts_with("MicroChain") || SCS_TYPES.contains(&name);
+    all.into_iter()
+        .filter(|(name, _)| used.contains(name) || !is_own(name))
+        .collect()
 }
 
 /// Collects the names of the schemas that `value` refers to.
