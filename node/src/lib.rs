@@ -6,6 +6,7 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+mod config_file;
 pub mod console;
 mod data_directory;
 mod exposure;
@@ -19,6 +20,8 @@ mod options;
 mod output;
 mod passwords;
 mod scs;
+mod scs_demo;
+pub mod scs_program;
 mod servers;
 pub mod stratum;
 pub mod system;
@@ -27,6 +30,7 @@ mod version;
 mod vnode;
 mod vnodeconfig;
 
+pub use config_file::ConfigError;
 pub use data_directory::DataDirectoryError;
 pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
@@ -37,7 +41,8 @@ pub use options::{
 };
 pub use passwords::PasswordError;
 pub use scs::ScsStartError;
+pub use scs_demo::ScsDemoError;
 pub use servers::ServersError;
 pub use version::client_version;
-pub use vnode::{StartError, run};
-pub use vnodeconfig::{ConfigError, VnodeConfig};
+pub use vnode::{StartError, run, run_demo};
+pub use vnodeconfig::VnodeConfig;

@@ -8,8 +8,13 @@ use crate::options::VnodeOptions;
 
 /// Starts the log at `--verbosity`. Crates outside this workspace log one level less.
 pub(crate) fn start(options: &VnodeOptions) {
+    start_at(options.verbosity, options.log_json);
+}
+
+/// Starts the log at this verbosity, 0 to 5.
+pub(crate) fn start_at(verbosity: u8, json: bool) {
     store::quiet_contained_panics();
-    let (own, others) = match options.verbosity {
+    let (own, others) = match verbosity {
         0 => ("off", "off"),
         1 => ("error", "error"),
         2 => ("warn", "warn"),
@@ -18,7 +23,19 @@ pub(crate) fn start(options: &VnodeOptions) {
         _ => ("trace", "debug"),
     };
     let own_crates = [
-        "vnode", "node", "chain", "miner", "rpc", "store", "stratum", "ethash", "keystore",
+        "vnode",
+        "scs",
+        "node",
+        "chain",
+        "microchain",
+        "miner",
+        "rpc",
+        "scs_node",
+        "scs_service",
+        "store",
+        "stratum",
+        "ethash",
+        "keystore",
     ];
     let directives = own_crates
         .iter()
@@ -28,7 +45,7 @@ pub(crate) fn start(options: &VnodeOptions) {
         .with_writer(std::io::stderr)
         .with_target(false);
     // In tests a second start in the same process fails; the first log stays.
-    let _ = if options.log_json {
+    let _ = if json {
         builder.json().flatten_event(true).try_init()
     } else {
         let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

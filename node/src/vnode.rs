@@ -26,6 +26,7 @@ use store::{Store, StoreError};
 
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
+use crate::config_file::ConfigError;
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::listener::HttpListener;
 use crate::logging;
@@ -34,10 +35,11 @@ use crate::network::{NetworkError, PeerRegistry};
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::scs::{NodeScsService, ScsStartError};
+use crate::scs_demo::{self, DemoOptions, DemoStage, ScsDemoError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::version::client_version;
-use crate::vnodeconfig::{ConfigError, VnodeConfig};
+use crate::vnodeconfig::VnodeConfig;
 
 /// Time between two logs of the hashrate while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,6 +92,9 @@ pub enum StartError {
     /// The stored lists of peers and subnets cannot be used.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// The demo failed.
+    #[error("scs-demo: {0}")]
+    Demo(#[from] ScsDemoError),
     /// The chain can accept no more blocks.
     #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
@@ -136,6 +141,36 @@ impl NodeFacts for VnodeFacts {
 /// # Errors
 /// [`StartError`] if the node cannot start or cannot go on.
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
+    run_node(options, None)
+}
+
+/// Runs the node of the development network, three SCSs and a MicroChain until SIGINT or SIGTERM.
+///
+/// # Errors
+/// [`StartError`] if the node or an SCS cannot start or cannot go on.
+pub fn run_demo(
+    options: &VnodeOptions,
+    rpc_port: u16,
+    scs_port: u16,
+    period_secs: u64,
+) -> Result<(), StartError> {
+    let options = VnodeOptions {
+        command: None,
+        dev: true,
+        mine: true,
+        rpc: true,
+        rpcport: rpc_port,
+        rpcapi: "chain3,mc,net,vnode,txpool,personal".parse().unwrap_or_default(),
+        ..options.clone()
+    };
+    let demo = DemoOptions {
+        scs_port,
+        period_secs,
+    };
+    run_node(&options, Some(demo))
+}
+
+fn run_node(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
     system::raise_open_files();
@@ -143,15 +178,23 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
         .enable_all()
         .build()
         .map_err(system("cannot start the network threads"))?;
-    let result = runtime.block_on(serve(options));
+    let result = runtime.block_on(serve(options, demo));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
 
-async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
+async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), StartError> {
     let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
-    let config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
+    let config = match demo {
+        None => VnodeConfig::load(options.vnodeconfig.as_deref())?,
+        Some(_) => VnodeConfig {
+            scs_service: true,
+            service_cfg: "localhost:0".to_owned(),
+            beneficial_address: Some(DEV_ACCOUNTS[0].0),
+            ..VnodeConfig::default()
+        },
+    };
     let caches = LightCaches::new();
     if options.network()? == Some(Network::Dev) {
         // Building the light cache takes longest at a first start. Here its epoch is known already.
@@ -238,9 +281,21 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let _ = std::io::stdout().write_all(banner.text().as_bytes());
     drop(view);
 
+    let stage = demo.zip(scs.as_ref()).map(|(demo, scs)| {
+        let stage = DemoStage {
+            chain: chain.clone(),
+            directory: directory.clone(),
+            service: scs.address(),
+            control: scs.control(&chain),
+            endpoints: servers.endpoints(),
+            via: config.beneficial_address.unwrap_or_default(),
+        };
+        (stage, demo)
+    });
     let failure = tokio::select! {
         () = stop.wait() => None,
-        reason = chain_failure(&chain) => Some(reason),
+        reason = chain_failure(&chain) => Some(StartError::Failed(reason)),
+        error = play(stage) => Some(error.into()),
         () = log_hashrate(&miner) => None,
         () = expire_accounts(&accounts) => None,
     };
@@ -253,9 +308,14 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     };
     tokio::join!(miner_and_chain, servers.stop(), stop_scs);
     tracing::info!("stopped");
-    match failure {
-        None => Ok(()),
-        Some(reason) => Err(StartError::Failed(reason)),
+    failure.map_or(Ok(()), Err)
+}
+
+/// Runs the demo, if there is one. Returns only if it fails.
+async fn play(demo: Option<(DemoStage, DemoOptions)>) -> ScsDemoError {
+    match demo {
+        Some((stage, options)) => Box::pin(scs_demo::run(stage, options)).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,21 +4,17 @@
 //! used. If the file is invalid, the node does not start, and the error names the line and column.
 //! A warning in the log names each unknown key.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 
 use primitives::Address;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+
+use crate::config_file::{ConfigError, read_members, read_text};
 
 /// Name of the file in the working directory that is read if `--vnodeconfig` is not given.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";
 
 /// Default port of the service for SCS servers.
 const SERVICE_PORT: u16 = 50062;
-/// Most characters of a value that an error shows.
-const SHOWN_LEN_MAX: usize = 64;
 
 /// The settings of the service for SCS servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,58 +46,6 @@ impl Default for VnodeConfig {
     }
 }
 
-/// Why the settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
-    /// The file is not valid JSON.
-    #[error("{}: {position}: {reason}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Where the fault is.
-        position: FilePosition,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A value is of the wrong kind.
-    #[error("{}: {position}: {key}: got {got}, expected {expected}", path.display())]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// Where the value begins.
-        position: FilePosition,
-        /// The key as written, with an index if the value is in a list.
-        key: String,
-        /// The value as written, shortened if it is long.
-        got: String,
-        /// What the value should be.
-        expected: &'static str,
-    },
-}
-
-/// A position in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilePosition {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// The byte in the line, counted from 1.
-    pub column: usize,
-}
-
-impl fmt::Display for FilePosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
-
 impl VnodeConfig {
     /// Reads the settings from the file at `path`, or from `vnodeconfig.json` in the working
     /// directory if `path` is `None`. If that file does not exist, the result has the defaults.
@@ -109,10 +53,8 @@ impl VnodeConfig {
     /// # Errors
     /// [`ConfigError`] if the file at `path` does not exist, or a file cannot be used.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        let default_path = Path::new(FILE_NAME);
-        match path {
-            Some(path) => Self::read(path),
-            None if default_path.exists() => Self::read(default_path),
+        match read_text(path, FILE_NAME)? {
+            Some((path, text)) => Self::parse(&path, &text),
             None => Ok(Self::default()),
         }
     }
@@ -122,25 +64,11 @@ impl VnodeConfig {
         port(&self.service_cfg).unwrap_or(SERVICE_PORT)
     }
 
-    fn read(path: &Path) -> Result<Self, ConfigError> {
-        let read_error = |source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let text = std::fs::read_to_string(path).map_err(read_error)?;
-        Self::parse(path, &text)
-    }
-
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let file = ConfigFile { path, text };
-        let OrderedMembers(members) = serde_json::from_str(text).map_err(|error| file.json_error(&error))?;
         let mut config = Self::default();
         let mut vnode_ip = None;
-        let mut known: Vec<String> = Vec::new();
-        for (key, value) in &members {
-            let entry = ConfigEntry { file, key, value };
-            let name = key.to_ascii_lowercase();
-            match name.as_str() {
+        read_members(path, text, |key, entry| {
+            match key {
                 "scsservice" => config.scs_service = entry.read("true or false")?,
                 "showtopublic" => config.show_to_public = entry.read("true or false")?,
                 "vnodeservicecfg" => {
@@ -151,143 +79,16 @@ impl VnodeConfig {
                 "vnodeip" => vnode_ip = Some(entry.read("a string")?),
                 "vnodebeneficialaddress" => config.beneficial_address = entry.address_or_none()?,
                 "forcesubnetp2p" => config.force_subnet_p2p = entry.addresses()?,
-                _ => {
-                    tracing::warn!(key, file = %path.display(), "unknown key ignored");
-                    continue;
-                }
+                _ => return Ok(false),
             }
-            if known.contains(&name) {
-                return Err(entry.wrong("a key that is given once"));
-            }
-            known.push(name);
-        }
+            Ok(true)
+        })?;
         if let Some(ip) = vnode_ip
             && config.ip.is_empty()
         {
             config.ip = ip;
         }
         Ok(config)
-    }
-}
-
-/// The text of the file and its path, for errors.
-#[derive(Clone, Copy)]
-struct ConfigFile<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
-impl ConfigFile<'_> {
-    /// Converts an error of the JSON parser.
-    fn json_error(self, error: &serde_json::Error) -> ConfigError {
-        let reason = error.to_string();
-        // The position is a field of its own. For the beginning of a line the parser reports column
-        // 0.
-        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
-        ConfigError::Json {
-            path: self.path.to_owned(),
-            position: FilePosition {
-                line: error.line().max(1),
-                column: error.column().max(1),
-            },
-            reason,
-        }
-    }
-
-    /// Where `value` begins. It must be a part of `self.text`.
-    fn position(self, value: &RawValue) -> FilePosition {
-        let offset = (value.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        let line_begin = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |end| end + 1);
-        FilePosition {
-            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-            column: before.len() - line_begin + 1,
-        }
-    }
-}
-
-/// A member of the JSON object: a key and its value.
-struct ConfigEntry<'a> {
-    file: ConfigFile<'a>,
-    key: &'a str,
-    value: &'a RawValue,
-}
-
-impl ConfigEntry<'_> {
-    /// The error for a value of the wrong kind.
-    fn wrong(&self, expected: &'static str) -> ConfigError {
-        let text = self.value.get();
-        let got = match text.char_indices().nth(SHOWN_LEN_MAX) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
-        };
-        ConfigError::Value {
-            path: self.file.path.to_owned(),
-            position: self.file.position(self.value),
-            key: self.key.to_owned(),
-            got,
-            expected,
-        }
-    }
-
-    fn read<T: DeserializeOwned>(&self, expected: &'static str) -> Result<T, ConfigError> {
-        serde_json::from_str(self.value.get()).map_err(|_| self.wrong(expected))
-    }
-
-    fn parse<T: FromStr>(&self, expected: &'static str) -> Result<T, ConfigError> {
-        let text: String = self.read(expected)?;
-        text.parse().map_err(|_| self.wrong(expected))
-    }
-
-    fn address_or_none(&self) -> Result<Option<Address>, ConfigError> {
-        match self.value.get() {
-            "\"\"" => Ok(None),
-            _ => self.parse("an address of 20 bytes, or \"\"").map(Some),
-        }
-    }
-
-    fn addresses(&self) -> Result<Vec<Address>, ConfigError> {
-        let list: Vec<&RawValue> =
-            serde_json::from_str(self.value.get()).map_err(|_| self.wrong("a list of addresses"))?;
-        let one = |(index, value): (usize, &&RawValue)| {
-            let key = format!("{}[{index}]", self.key);
-            let member = ConfigEntry {
-                file: self.file,
-                key: &key,
-                value,
-            };
-            member.parse("an address of 20 bytes")
-        };
-        list.iter().enumerate().map(one).collect()
-    }
-}
-
-/// The members of a JSON object in their order. The values borrow from the text, so that the
-/// position of each can be found.
-struct OrderedMembers<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for OrderedMembers<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = OrderedMembers<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(OrderedMembers(members))
-            }
-        }
-        deserializer.deserialize_map(MembersVisitor)
     }
 }
 

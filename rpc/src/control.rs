@@ -15,6 +15,8 @@ use crate::modules::Modules;
 pub const HOST: &str = "localhost";
 /// Default port of the HTTP listener of the base-chain node.
 pub const PORT: u16 = 8545;
+/// Default port of the HTTP listener of the application-chain node.
+pub const PORT_SCS: u16 = 8548;
 
 /// The search for seals in the node's own process.
 pub trait MinerControl: Send + Sync {

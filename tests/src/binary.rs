@@ -1,8 +1,8 @@
-//! Builds the binaries `vnode` and `miner` once per test process and returns their paths.
+//! Builds the binaries `vnode`, `scs` and `miner` once per test process and returns their paths.
 //!
 //! Profile and target directory are those of the running test, which its own path shows, so nothing
-//! is built twice. The environment variables `VNODE_BIN` and `MINER_BIN` name existing binaries
-//! instead.
+//! is built twice. The environment variables `VNODE_BIN`, `SCS_BIN` and `MINER_BIN` name existing
+//! binaries instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,6 +54,12 @@ pub fn cargo(subcommand: &str) -> Command {
 pub fn vnode_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| build("node", "vnode", "VNODE_BIN"))
+}
+
+/// Path of the binary `scs`. The first call in a process builds it.
+pub fn scs_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("node", "scs", "SCS_BIN"))
 }
 
 /// Path of the binary `miner`. The first call in a process builds it.

@@ -195,12 +195,21 @@ impl Clients {
     /// If the script fails, does not end, or its last line is not JSON.
     #[track_caller]
     pub fn run(&self, script: &str, argument: &Value) -> Value {
+        self.run_within(SCRIPT_TIMEOUT, script, argument)
+    }
+
+    /// The same with another longest time.
+    ///
+    /// # Panics
+    /// As for [`Self::run`].
+    #[track_caller]
+    pub fn run_within(&self, timeout: Duration, script: &str, argument: &Value) -> Value {
         let mut command = Command::new(&self.program);
         command
             .arg(script)
             .arg(argument.to_string())
             .current_dir(&self.directory);
-        let stdout = finish(command);
+        let stdout = finish(timeout, command);
         let mut lines: Vec<_> = stdout.lines().filter(|line| !line.is_empty()).collect();
         let last = lines.pop().unwrap_or_default();
         for line in lines {
@@ -241,7 +250,9 @@ impl Cast {
     /// If the client fails or does not end.
     #[track_caller]
     pub fn run(&self, url: &str, arguments: &[&str]) -> String {
-        finish(self.command(url, arguments)).trim().to_owned()
+        finish(SCRIPT_TIMEOUT, self.command(url, arguments))
+            .trim()
+            .to_owned()
     }
 
     /// Runs the client with `arguments`, which must fail. Returns its standard error.
@@ -252,7 +263,7 @@ impl Cast {
     pub fn refused(&self, url: &str, arguments: &[&str]) -> String {
         let command = self.command(url, arguments);
         let shown = format!("{command:?}");
-        let output = wait_for_end(command);
+        let output = wait_for_end(SCRIPT_TIMEOUT, command);
         assert!(!output.status.success(), "{shown} succeeds: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
@@ -272,9 +283,9 @@ impl Cast {
 
 /// Runs a program that must succeed. Returns its standard output.
 #[track_caller]
-fn finish(command: Command) -> String {
+fn finish(timeout: Duration, command: Command) -> String {
     let shown = format!("{command:?}");
-    let output = wait_for_end(command);
+    let output = wait_for_end(timeout, command);
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -287,7 +298,7 @@ fn finish(command: Command) -> String {
 
 /// Runs a program until it ends.
 #[track_caller]
-fn wait_for_end(mut command: Command) -> Output {
+fn wait_for_end(timeout: Duration, mut command: Command) -> Output {
     command
         // The nodes are on this machine, so no proxy is used.
         .env("NO_PROXY", "localhost,127.0.0.1,::1")
@@ -300,13 +311,13 @@ fn wait_for_end(mut command: Command) -> Output {
     let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(SCRIPT_TIMEOUT) {
+    match receiver.recv_timeout(timeout) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         Err(_) => {
             // SAFETY: the arguments are numbers; the child has not been waited for, so the id is
             // its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("{command:?} has not ended after {SCRIPT_TIMEOUT:?}");
+            panic!("{command:?} has not ended after {timeout:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Helpers for end-to-end tests: they start real nodes and miners, and reach them only by sockets,
 //! signals and files.
 //!
-//! This library knows the binaries `vnode` and `miner`, their options and output, and the JSON-RPC
-//! interface. Of the workspace it uses only the package `ethash`, to search for solutions. The
+//! This library knows the binaries `vnode`, `scs` and `miner`, their options and output, and the
+//! JSON-RPC interface. Of the workspace it uses only the package `ethash`, to search for solutions. The
 //! tests are in `tests/vnode` and `tests/miner`; the scripts for client libraries are in `clients`.
 //!
 //! A helper that cannot go on panics; the message says what it got and what it expected.
@@ -20,13 +20,14 @@ pub mod ledger;
 pub mod miner;
 pub mod process;
 pub mod quantity;
+pub mod scs;
 pub mod stratum;
 pub mod vnode;
 pub mod wait;
 pub mod work;
 pub mod ws;
 
-pub use binary::{miner_path, vnode_path};
+pub use binary::{miner_path, scs_path, vnode_path};
 pub use call::{Caller, RpcCallError};
 pub use miner::MinerProcess;
 pub use quantity::{assert_same_members, data, quantity, to_quantity};

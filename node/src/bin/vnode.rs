@@ -15,6 +15,11 @@ fn main() -> ExitCode {
         Some(VnodeCommand::Testvec { kind }) => {
             node::testvec::serve(*kind, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Into::into)
         }
+        Some(VnodeCommand::ScsDemo {
+            rpcport,
+            scs_rpcport,
+            period,
+        }) => node::run_demo(&options, *rpcport, *scs_rpcport, *period).map_err(Into::into),
         Some(VnodeCommand::Attach { endpoint }) => {
             node::console::attach(&options, endpoint.as_ref()).map_err(Into::into)
         }

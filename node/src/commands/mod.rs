@@ -38,6 +38,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         VnodeCommand::Account(_)
         | VnodeCommand::Attach { .. }
         | VnodeCommand::Rpc { .. }
+        | VnodeCommand::ScsDemo { .. }
         | VnodeCommand::Testvec { .. } => Err(CommandError::NotOnDirectory),
     }
 }

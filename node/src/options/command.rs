@@ -63,6 +63,21 @@ pub enum VnodeCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         params: Vec<String>,
     },
+    /// Run a node of the development network, three SCSs and a MicroChain with a Dapp, until Ctrl-C
+    ///
+    /// All is made by real transactions and kept in --datadir. Its period is 2 seconds, and base
+    /// blocks come each second.
+    ScsDemo {
+        /// HTTP port of the node; 0 chooses a free port
+        #[arg(long, value_name = "PORT", default_value_t = rpc::server::http::PORT)]
+        rpcport: u16,
+        /// HTTP port of the first SCS, the others have the next ones; 0 chooses free ports
+        #[arg(long = "scs.rpcport", value_name = "PORT", default_value_t = rpc::server::http::PORT_SCS)]
+        scs_rpcport: u16,
+        /// Seconds between two blocks of the MicroChain
+        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
+        period: u64,
+    },
     /// Run public test vectors: read one JSON request a line, write one JSON reply a line
     Testvec {
         /// What the requests test

@@ -7,13 +7,14 @@ pub mod mc;
 pub mod miner;
 pub mod net;
 pub mod personal;
+pub mod scs;
 pub mod txpool;
 pub mod vnode;
 
 use crate::node::Node;
 use crate::table::Method;
 
-/// Every row of a base-chain node.
+/// Every row of a base-chain node. Those of an application-chain node are in [`scs`].
 pub fn all() -> Vec<Method<Node>> {
     let mut rows = chain3::methods();
     rows.extend(net::methods());
@@ -29,44 +30,29 @@ pub fn all() -> Vec<Method<Node>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
-    use crate::openrpc;
-
-    /// Collects the names of the schemas that `value` refers to.
-    fn references(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    match value {
-                        Value::String(path) if name == "$ref" => {
-                            found.push(path.trim_start_matches("#/components/schemas/").to_owned());
-                        }
-                        value => references(value, found),
-                    }
-                }
-            }
-            Value::Array(members) => members.iter().for_each(|value| references(value, found)),
-            _ => {}
-        }
-    }
+    use crate::openrpc::{self, references};
 
     #[test]
     fn every_named_type_is_there_and_every_type_is_named() {
         let mut rows = all();
         rows.extend([Method::modules(), Method::discover()]);
-        let document = openrpc::document(rows.iter().map(Method::info));
+        let vnode = openrpc::document(rows.iter().map(Method::info));
+        let scs = openrpc::document(super::scs::methods().iter().map(Method::info));
         let mut named = Vec::new();
-        references(&document, &mut named);
-        let schemas = document["components"]["schemas"].as_object().expect("types");
-        for name in &named {
-            assert!(
-                schemas.contains_key(name),
-                "no schema for {name}: add it to rpc/src/openrpc"
-            );
+        for document in [&vnode, &scs] {
+            let mut named_here = Vec::new();
+            references(document, &mut named_here);
+            let schemas = document["components"]["schemas"].as_object().expect("types");
+            for name in &named_here {
+                assert!(
+                    schemas.contains_key(name),
+                    "no schema for {name}: add it to rpc/src/openrpc"
+                );
+            }
+            named.extend(named_here);
         }
-        for name in schemas.keys() {
+        for name in openrpc::schemas().keys() {
             assert!(named.contains(name), "no method uses the type {name}");
         }
     }

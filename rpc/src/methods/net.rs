@@ -16,6 +16,12 @@ pub fn methods<C: NodeFacts + 'static>() -> Vec<Method<C>> {
     ]
 }
 
+/// `net_listening` of an application-chain node, which has no peers of its own.
+pub(crate) fn listening<C: 'static>() -> Method<C> {
+    Method::inline("net_listening", [], |_: &C| Ok(true))
+        .summary("Returns true: a server that answers this does listen.")
+}
+
 /// `net_version`: decimal digits.
 fn network_id<C: NodeFacts>(facts: &C) -> RpcResult<String> {
     Ok(facts.network_id().to_string())

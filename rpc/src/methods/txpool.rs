@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chain::pool::PoolContent;
 use primitives::{Address, Transaction};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -58,7 +59,7 @@ type PooledTransactions = BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>;
 
 /// The answer of `txpool_content`.
 #[derive(Serialize)]
-struct TxpoolContent<'a> {
+pub(crate) struct TxpoolContent<'a> {
     pending: WholeTransactions<'a>,
     queued: WholeTransactions<'a>,
 }
@@ -67,14 +68,20 @@ impl Described for TxpoolContent<'_> {
     const TYPE: WireType = WireType::Named("Pool");
 }
 
+impl<'a> TxpoolContent<'a> {
+    /// Shows the transactions of a pool.
+    pub(crate) const fn new(content: &'a PoolContent) -> Self {
+        Self {
+            pending: WholeTransactions(&content.pending),
+            queued: WholeTransactions(&content.queued),
+        }
+    }
+}
+
 /// `txpool_content`.
 fn content(node: &Node) -> RpcResult<JsonOf<TxpoolContent<'static>>> {
     let content = node.pool_content()?;
-    let object = TxpoolContent {
-        pending: WholeTransactions(&content.pending),
-        queued: WholeTransactions(&content.queued),
-    };
-    JsonOf::write(&object)
+    JsonOf::write(&TxpoolContent::new(&content))
 }
 
 /// The answer of `txpool_inspect`.

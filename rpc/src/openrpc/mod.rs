@@ -8,10 +8,12 @@
 mod objects;
 mod types;
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use crate::control::{PORT, PORT_SCS};
 use crate::table::{MethodInfo, MethodSignature};
 
 /// The version of OpenRPC.
@@ -21,26 +23,85 @@ const OPENRPC_VERSION: &str = "1.3.2";
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../examples.json")).unwrap_or_default());
 
-/// Describes `methods`. A method without a summary is left out.
+/// The module that only application-chain nodes serve.
+const SCS_MODULE: &str = "scs";
+
+/// Describes `methods`. A method without a summary is left out, and so is a type that no method
+/// uses.
 pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value {
-    let methods = methods.into_iter();
-    let described = methods
-        .filter(|method| !method.summary().is_empty())
-        .map(describe);
+    let all: Vec<_> = methods.into_iter().collect();
+    let is_scs = all.iter().any(|method| method.module() == SCS_MODULE);
+    let (title, port) = if is_scs {
+        ("JSON-RPC of the application-chain node", PORT_SCS)
+    } else {
+        ("JSON-RPC of the base-chain node", PORT)
+    };
+    let described = all.into_iter().filter(|method| !method.summary().is_empty());
+    let described: Vec<_> = described.map(describe).collect();
+    let schemas = used_schemas(&described, is_scs);
     json!({
         "openrpc": OPENRPC_VERSION,
         "info": {
-            "title": "JSON-RPC of the base-chain node",
+            "title": title,
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Parameters have positions. Optional parameters at the end may be left out or be null. \
                 An HTTP or WebSocket listener serves the modules that `rpc_modules` lists. The local socket \
                 serves all modules.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
-        "servers": [{"name": "default", "url": "http://localhost:8545"}],
-        "methods": described.collect::<Vec<_>>(),
-        "components": {"schemas": schemas()},
+        "servers": [{"name": "default", "url": format!("http://localhost:{port}")}],
+        "methods": described,
+        "components": {"schemas": schemas},
     })
+}
+
+/// Types of application-chain nodes, beside those whose names begin with `MicroChain`.
+const SCS_TYPES: [&str; 5] = [
+    "AccountExchange",
+    "DirectCall",
+    "ExchangeRecord",
+    "ExchangeRecords",
+    "WaitingExchange",
+];
+
+/// The schemas that the methods refer to, and those that these refer to. A base-chain node
+/// describes all types but those of application-chain nodes.
+fn used_schemas(methods: &[Value], is_scs: bool) -> Map<String, Value> {
+    let all = schemas();
+    let mut used = BTreeSet::new();
+    let mut open = Vec::new();
+    for method in methods {
+        references(method, &mut open);
+    }
+    while let Some(name) = open.pop() {
+        if let Some(schema) = all.get(&name)
+            && used.insert(name)
+        {
+            references(schema, &mut open);
+        }
+    }
+    let is_own = |name: &str| is_scs || name.starts_with("MicroChain") || SCS_TYPES.contains(&name);
+    all.into_iter()
+        .filter(|(name, _)| used.contains(name) || !is_own(name))
+        .collect()
+}
+
+/// Collects the names of the schemas that `value` refers to.
+pub(crate) fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(path) if name == "$ref" => {
+                        found.push(path.trim_start_matches("#/components/schemas/").to_owned());
+                    }
+                    value => references(value, found),
+                }
+            }
+        }
+        Value::Array(members) => members.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
 }
 
 fn describe(method: &MethodInfo) -> Value {
@@ -89,7 +150,7 @@ fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
 }
 
 /// The schemas of all named types.
-fn schemas() -> Map<String, Value> {
+pub(crate) fn schemas() -> Map<String, Value> {
     types::plain().chain(objects::schemas()).collect()
 }
 

@@ -12,6 +12,80 @@ type ObjectMembers = &'static [(&'static str, &'static str)];
 
 /// Every object, by name.
 const OBJECTS: &[(&str, ObjectMembers)] = &[
+    ("MicroChainBlock", MICRO_CHAIN_BLOCK),
+    (
+        "MicroChainBlockList",
+        &[
+            ("blockList", "MicroChainBlock[]"),
+            ("endBlk", "QUANTITY"),
+            ("microchainAddress", "DATA20"),
+            ("startBlk", "QUANTITY"),
+        ],
+    ),
+    (
+        "MicroChainInfo",
+        &[
+            ("balance", "QUANTITY"),
+            ("blockReward", "QUANTITY"),
+            ("bondLimit", "QUANTITY"),
+            ("owner", "DATA20"),
+            ("scsList", "DATA20[]"),
+            ("txReward", "QUANTITY"),
+            ("viaReward", "QUANTITY"),
+        ],
+    ),
+    ("MicroChainReceipt", MICRO_CHAIN_RECEIPT),
+    ("MicroChainLog", MICRO_CHAIN_LOG),
+    (
+        "DirectCall",
+        &[
+            ("from?", "DATA20"),
+            ("to", "DATA20"),
+            ("dappAddr?", "DATA20"),
+            ("data?", "DATA"),
+            ("input?", "DATA"),
+        ],
+    ),
+    (
+        "AccountExchange",
+        &[
+            ("DepositRecordCount", "Number"),
+            ("DepositRecords", "ExchangeRecords"),
+            ("DepositingRecordCount", "Number"),
+            ("DepositingRecords", "ExchangeRecords"),
+            ("WithdrawRecordCount", "Number"),
+            ("WithdrawRecords", "ExchangeRecords"),
+            ("WithdrawingRecordCount", "Number"),
+            ("WithdrawingRecords", "ExchangeRecords"),
+            ("microchain", "DATA20"),
+            ("sender", "DATA20"),
+        ],
+    ),
+    (
+        "WaitingExchange",
+        &[
+            ("DepositingRecordCount", "Number"),
+            ("DepositingRecords", "ExchangeRecords"),
+            ("WithdrawingRecordCount", "Number"),
+            ("WithdrawingRecords", "ExchangeRecords"),
+            ("microchain", "DATA20"),
+            ("scsid", "DATA20"),
+        ],
+    ),
+    (
+        "ExchangeRecord",
+        &[
+            ("address?", "DATA20"),
+            ("DepositAmt?", "QUANTITY"),
+            ("Deposittime?", "QUANTITY"),
+            ("DepositingAmt?", "QUANTITY"),
+            ("Depositingtime?", "QUANTITY"),
+            ("WithdrawAmt?", "QUANTITY"),
+            ("Withdrawtime?", "QUANTITY"),
+            ("WithdrawingAmt?", "QUANTITY"),
+            ("Withdrawingtime?", "QUANTITY"),
+        ],
+    ),
     ("Block", BLOCK),
     ("Transaction", TRANSACTION),
     ("Receipt", RECEIPT),
@@ -196,6 +270,61 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
             ("reason", "String"),
         ],
     ),
+];
+
+/// The members of a block of a MicroChain.
+const MICRO_CHAIN_BLOCK: ObjectMembers = &[
+    ("extraData", "DATA"),
+    ("hash", "DATA32"),
+    ("miner", "DATA20"),
+    ("number", "QUANTITY"),
+    ("parentHash", "DATA32"),
+    ("receiptsRoot", "DATA32"),
+    ("stateRoot", "DATA32"),
+    ("timestamp", "QUANTITY"),
+    ("transactions", "DATA32[]"),
+    ("transactionsRoot", "DATA32"),
+];
+
+/// The members of a transaction of a MicroChain with its receipt.
+const MICRO_CHAIN_RECEIPT: ObjectMembers = &[
+    ("blockHash", "DATA32"),
+    ("blockNumber", "QUANTITY"),
+    ("contractAddress", "DATA20|null"),
+    ("failed", "Boolean"),
+    ("from", "DATA20"),
+    ("gas", "QUANTITY"),
+    ("gasPrice", "QUANTITY"),
+    ("hash", "DATA32"),
+    ("input", "DATA"),
+    ("logs", "MicroChainLog[]"),
+    ("logsBloom", "DATA256"),
+    ("nonce", "QUANTITY"),
+    ("queryInBlock", "Number"),
+    ("r", "QUANTITY"),
+    ("result", "String"),
+    ("s", "QUANTITY"),
+    ("shardingFlag", "QUANTITY"),
+    ("status", "QUANTITY"),
+    ("syscnt", "QUANTITY"),
+    ("to", "DATA20|null"),
+    ("transactionHash", "DATA32"),
+    ("transactionIndex", "QUANTITY"),
+    ("v", "QUANTITY"),
+    ("value", "QUANTITY"),
+];
+
+/// The members of a log of a MicroChain. The data are base64.
+const MICRO_CHAIN_LOG: ObjectMembers = &[
+    ("address", "DATA20"),
+    ("blockHash", "DATA32"),
+    ("blockNumber", "Number"),
+    ("data", "String"),
+    ("logIndex", "Number"),
+    ("removed", "Boolean"),
+    ("topics", "DATA32[]"),
+    ("transactionHash", "DATA32"),
+    ("transactionIndex", "Number"),
 ];
 
 const BLOCK: ObjectMembers = &[

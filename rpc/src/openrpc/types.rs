@@ -84,6 +84,16 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
             }),
         ),
         (
+            "ExchangeRecords",
+            json!({
+                "description": "As many nulls as there are records, then the records, the newest first. Null if there is none.",
+                "oneOf": [
+                    {"type": "array", "items": {"oneOf": [schema("ExchangeRecord"), schema("null")]}},
+                    schema("null"),
+                ],
+            }),
+        ),
+        (
             "OpenRpc",
             json!({"type": "object", "description": "An OpenRPC document."}),
         ),

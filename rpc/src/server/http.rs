@@ -22,11 +22,8 @@ use super::acceptor::HttpRequest;
 use super::replies::{HttpResponse, refusal};
 use super::routes::routes;
 use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
-pub use crate::control::{HOST, PORT};
+pub use crate::control::{HOST, PORT, PORT_SCS};
 use crate::dispatch::Dispatcher;
-
-/// Default listening port of the application-chain node.
-pub const PORT_SCS: u16 = 8548;
 
 /// Where the HTTP server listens, and which clients it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -88,6 +88,14 @@ const PACKAGES: [Knowledge; 12] = [
         unnamed: &[],
     },
     Knowledge {
+        package: "scs_node",
+        folder: "node/scs_node",
+        without: &[
+            "clap", "redb", "revm", "store", "miner", "hyper", "warp", "keystore",
+        ],
+        unnamed: &["tokio::net", "std::net"],
+    },
+    Knowledge {
         package: "inbound",
         folder: "rpc/inbound",
         without: &["hyper", "warp", "serde_json", "chain", "ethash", "miner", "rpc"],

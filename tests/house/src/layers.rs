@@ -15,6 +15,7 @@ const FOLDERS: [&str; 13] = [
     "node/network/src",
     "node/microchain/src",
     "node/scs_service/src",
+    "node/scs_node/src",
     "node/src",
     "rpc/src",
     "rpc/inbound/src",

@@ -1,6 +1,8 @@
 //! The roles of SCSs in MicroChains, as long as they may be remembered.
 //!
-//! A role is read again after 20 blocks, and after a notice that may have changed it. If a contract
+//! The role of a member is read again after 20 blocks, and after a notice that may have changed it.
+//! Any other role is read again at each head: an SCS becomes a member without a notice, and from
+//! then on gets the transactions of the MicroChain. If a contract
 //! fails to answer, the SCS has no role in that MicroChain for the life of the process, as in the
 //! published node: else a contract could make every message cost a call.
 
@@ -14,7 +16,7 @@ use super::filter::ScsRole;
 use super::host::RoleAnswer;
 use crate::message::ScsId;
 
-/// For how many blocks a role is remembered.
+/// For how many blocks the role of a member is remembered.
 const ROLE_AGE_MAX: u64 = 20;
 /// Roles that are remembered, of all MicroChains together.
 const ROLES_MAX: usize = 65_536;
@@ -52,10 +54,14 @@ impl RoleCache {
         match state.chains.get(chain)?.get(id)? {
             KnownRole::Locked => Some(ScsRole::None),
             // A lower head means that blocks were taken back.
-            KnownRole::Read { role, head: read_at } => head
-                .checked_sub(*read_at)
-                .is_some_and(|age| age < ROLE_AGE_MAX)
-                .then_some(*role),
+            KnownRole::Read { role, head: read_at } => {
+                let age_bound = match role {
+                    ScsRole::Consensus => ROLE_AGE_MAX,
+                    _ => 1,
+                };
+                let age = head.checked_sub(*read_at);
+                age.is_some_and(|age| age < age_bound).then_some(*role)
+            }
         }
     }
 
@@ -112,19 +118,32 @@ mod tests {
     const MONITOR: RoleAnswer = RoleAnswer::Role(ScsRole::Monitor);
 
     #[test]
-    fn a_role_is_known_for_twenty_blocks() {
+    fn the_role_of_a_member_is_known_for_twenty_blocks() {
         let cache = RoleCache::new();
         assert_eq!(cache.get(&chain(1), &ID, 100), None);
-        cache.put(chain(1), ID, MONITOR, 100);
+        cache.put(chain(1), ID, RoleAnswer::Role(ScsRole::Consensus), 100);
         let at = |head| cache.get(&chain(1), &ID, head);
-        assert_eq!(at(100), Some(ScsRole::Monitor));
-        assert_eq!(at(119), Some(ScsRole::Monitor));
+        assert_eq!(at(100), Some(ScsRole::Consensus));
+        assert_eq!(at(119), Some(ScsRole::Consensus));
         assert_eq!(at(120), None);
         assert_eq!(at(99), None, "the block was taken back");
-        cache.put(chain(1), ID, RoleAnswer::Role(ScsRole::None), 120);
-        assert_eq!(at(121), Some(ScsRole::None));
         cache.age(&chain(1));
-        assert_eq!(at(121), None);
+        assert_eq!(at(100), None);
+    }
+
+    #[test]
+    fn any_other_role_is_known_for_one_block() {
+        for role in [
+            ScsRole::None,
+            ScsRole::Monitor,
+            ScsRole::Backup,
+            ScsRole::Selectable,
+        ] {
+            let cache = RoleCache::new();
+            cache.put(chain(1), ID, RoleAnswer::Role(role), 100);
+            assert_eq!(cache.get(&chain(1), &ID, 100), Some(role));
+            assert_eq!(cache.get(&chain(1), &ID, 101), None);
+        }
     }
 
     #[test]

@@ -1,0 +1,470 @@
+//! Reads a chain base through the unary calls of a VNODE.
+//!
+//! Everything is read again each time. Nothing is concluded from notices or from earlier reads.
+
+use futures_util::future::{try_join, try_join_all};
+use microchain::abi::{AbiError, CallData, ResultReader};
+use microchain::contract::{
+    ContractRole, ContractStatus, Deposit, DepositList, MEMBERS_MAX, Proposal, Rewards,
+};
+use microchain::{BaseCall, ContractState};
+use primitives::{Address, B256, Bytes, U256, keccak256};
+use scs_service::client::{ScsClient, ScsClientError};
+use scs_service::proto::StorageRequest;
+
+/// The price of gas that calls are first sent with, in sha.
+pub const GAS_PRICE_FIRST: u64 = 18_000_000_000;
+/// The highest price of gas at which a chain base takes proposals and votes, in sha.
+pub const GAS_PRICE_MAX: u64 = 20_000_000_000;
+/// The gas limit of a base block that an SCS counts with. The service does not tell the real one;
+/// a chain whose blocks take less cannot have a chain base.
+pub const BASE_GAS_LIMIT: u64 = 9_000_000;
+
+/// `reqtype` of one slot.
+const SINGLE_SLOT: u32 = 4;
+/// The place whose turn is first after the last flush.
+const SLOT_FIRST_PLACE: u64 = 0x09;
+/// The block of the last flush.
+const SLOT_LAST_FLUSH: u64 = 0x0d;
+/// Who may register.
+const SLOT_REGISTRATION: u64 = 0x15;
+
+/// Why a chain base cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BaseError {
+    /// The VNODE does not answer.
+    #[error(transparent)]
+    Client(#[from] ScsClientError),
+    /// There is no contract at the address.
+    #[error("no contract at {0}")]
+    NoContract(Address),
+    /// The contract answers with other bytes than a chain base.
+    #[error("{function}: {error}")]
+    Answer {
+        /// The function.
+        function: &'static str,
+        /// What is wrong.
+        error: AbiError,
+    },
+    /// A list of the contract has a length that it cannot have.
+    #[error("{list}: got {got} entries, expected {expected}")]
+    Length {
+        /// The list.
+        list: &'static str,
+        /// Its length.
+        got: u64,
+        /// Lengths that it may have.
+        expected: String,
+    },
+}
+
+/// A chain base as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseReading {
+    /// What the engine needs.
+    pub state: ContractState,
+    /// The owner.
+    pub owner: Address,
+    /// All tokens, in units of 10^-18.
+    pub supply: U256,
+    /// The bond that a member has at stake, in sha.
+    pub penalty_bond: U256,
+}
+
+/// The first four bytes of the hash of a signature.
+fn selector(signature: &str) -> [u8; 4] {
+    let hash = keccak256(signature);
+    [hash[0], hash[1], hash[2], hash[3]]
+}
+
+/// Reads chain bases.
+#[derive(Clone, Debug)]
+pub struct BaseReader {
+    client: ScsClient,
+    id: Address,
+}
+
+/// What `getVnodeInfo` answers.
+struct VnodeInfo {
+    members: Vec<u64>,
+    rewards: Vec<U256>,
+    proposal_expiration: u64,
+    penalty_bond: U256,
+    status: u64,
+    owner: Address,
+    supply: U256,
+    redeems: Vec<u64>,
+    node_list: Vec<Address>,
+    joining: Vec<Address>,
+}
+
+impl BaseReader {
+    /// Reads for the SCS `id`.
+    pub const fn new(client: ScsClient, id: Address) -> Self {
+        Self { client, id }
+    }
+
+    /// Reads all that the engine needs. `head` is the number of the base block that the VNODE has
+    /// told last, `deposits_from` the first deposit that is wanted, `via` the VNODE's payee.
+    ///
+    /// # Errors
+    /// [`BaseError`] if the VNODE does not answer, or the contract is no chain base.
+    pub async fn read(
+        &self,
+        chain: Address,
+        head: u64,
+        deposits_from: u64,
+        via: Address,
+    ) -> Result<BaseReading, BaseError> {
+        let numbers = [
+            "nodeCount()",
+            "flushInRound()",
+            "totalOperation()",
+            "contractNeedFund()",
+            "nodeToReleaseCount()",
+        ];
+        let numbers = try_join_all(numbers.map(|function| self.number(chain, function)));
+        let proposals = try_join(self.proposal(chain, 1), self.proposal(chain, 2));
+        let role_and_deposits = try_join(self.role(chain), self.deposits(chain, deposits_from));
+        let slots = self.slots(chain);
+        let one = try_join(self.info(chain), numbers);
+        let two = try_join(proposals, role_and_deposits);
+        let ((info, numbers), ((current, approved), (role, deposits))) = try_join(one, two).await?;
+        let [first_place, last_flush, registration] = slots.await?;
+        let count = info.count(numbers[0])?;
+        let members = info.node_list[..count].to_vec();
+        let booked = members.iter().map(|member| self.booked_gas(chain, *member));
+        let booked = try_join_all(booked).await?;
+        let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
+        let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
+        let turns = turns(
+            last_flush,
+            small(numbers[1]),
+            info.proposal_expiration,
+            small(first_place),
+            count as u64,
+        );
+        let state = ContractState {
+            base_block: head,
+            base_gas_limit: BASE_GAS_LIMIT,
+            gas_price: U256::from(GAS_PRICE_MAX),
+            role,
+            status: match info.status {
+                0 => ContractStatus::Open,
+                1 => ContractStatus::Closing,
+                _ => ContractStatus::Closed,
+            },
+            members_min: info.members[0],
+            members,
+            joining: info.joining,
+            registration: small(registration),
+            last_flush,
+            releasing: small(numbers[4]),
+            rewards: Rewards {
+                block: info.rewards[0],
+                transaction: info.rewards[1],
+                via: info.rewards[2],
+            },
+            proposal_expiration: info.proposal_expiration,
+            turns,
+            redeem_position: info.redeems[0],
+            upload_max: info.redeems[1],
+            payout_max: info.redeems[2],
+            redemptions_max: info.redeems[3],
+            current,
+            approved,
+            total_operation: numbers[2],
+            need_fund: numbers[3],
+            booked_gas: booked
+                .into_iter()
+                .fold(U256::ZERO, |sum, gas| sum.saturating_add(gas)),
+            deposits,
+            via,
+        };
+        Ok(BaseReading {
+            state,
+            owner: info.owner,
+            supply: info.supply,
+            penalty_bond: info.penalty_bond,
+        })
+    }
+
+    /// Calls a function and reads its answer.
+    async fn call<T>(
+        &self,
+        chain: Address,
+        function: &'static str,
+        arguments: CallData,
+        read: impl FnOnce(&mut ResultReader<'_>) -> Result<T, AbiError>,
+    ) -> Result<T, BaseError> {
+        let input = arguments.after(selector(function));
+        let output = self.client.public_call(chain, input).await?;
+        read(&mut ResultReader::new(&output)).map_err(|error| BaseError::Answer { function, error })
+    }
+
+    async fn number(&self, chain: Address, function: &'static str) -> Result<U256, BaseError> {
+        self.call(chain, function, CallData::default(), |reader| reader.number())
+            .await
+    }
+
+    async fn booked_gas(&self, chain: Address, member: Address) -> Result<U256, BaseError> {
+        let arguments = CallData::default().address(member);
+        self.call(chain, "currentRefundGas(address)", arguments, |reader| {
+            reader.number()
+        })
+        .await
+    }
+
+    async fn role(&self, chain: Address) -> Result<ContractRole, BaseError> {
+        let arguments = CallData::default().address(self.id);
+        let role = self.call(chain, "getSCSRole(address)", arguments, |reader| reader.small());
+        Ok(ContractRole::from_number(role.await?))
+    }
+
+    async fn info(&self, chain: Address) -> Result<VnodeInfo, BaseError> {
+        let info = self.call(chain, "getVnodeInfo()", CallData::default(), |reader| {
+            let mut info = reader.tail()?;
+            info.address()?;
+            let members = info.smalls()?;
+            let rewards = info.numbers()?;
+            let proposal_expiration = info.small()?;
+            info.address()?;
+            Ok(VnodeInfo {
+                members,
+                rewards,
+                proposal_expiration,
+                penalty_bond: info.number()?,
+                status: info.small()?,
+                owner: info.address()?,
+                supply: info.number()?,
+                redeems: info.smalls()?,
+                node_list: info.addresses()?,
+                joining: info.addresses()?,
+            })
+        });
+        let info = info.await?;
+        let length = |list, got: usize, expected: usize| {
+            if got >= expected {
+                return Ok(());
+            }
+            let expected = expected.to_string();
+            let got = got as u64;
+            Err(BaseError::Length { list, got, expected })
+        };
+        length("getVnodeInfo: members", info.members.len(), 2)?;
+        length("getVnodeInfo: rewards", info.rewards.len(), 3)?;
+        length("getVnodeInfo: redeems", info.redeems.len(), 4)?;
+        Ok(info)
+    }
+
+    async fn proposal(&self, chain: Address, which: u64) -> Result<Proposal, BaseError> {
+        let arguments = CallData::default().number(U256::from(which));
+        self.call(chain, "getProposal(uint256)", arguments, |reader| {
+            let mut fields = reader.tail()?;
+            let proposed_by = fields.address()?;
+            let last_approved = fields.word()?;
+            let hash = fields.word()?;
+            let (start, end) = (fields.small()?, fields.small()?);
+            let distribution = fields.numbers()?;
+            let (flag, starting_block) = (fields.small()?, fields.small()?);
+            let voters = fields.smalls()?;
+            fields.number()?;
+            Ok(Proposal {
+                proposed_by,
+                last_approved,
+                hash,
+                start,
+                end,
+                distribution,
+                flag,
+                starting_block,
+                voters,
+                bad_actors: fields.smalls()?,
+                via: fields.address()?,
+                redemptions_left: fields.small()?,
+                users: fields.addresses()?,
+                tokens: fields.numbers()?,
+                members: fields.addresses()?,
+                distribute_flag: fields.small()?,
+                agree: fields.addresses()?,
+            })
+        })
+        .await
+    }
+
+    async fn deposits(&self, chain: Address, from: u64) -> Result<DepositList, BaseError> {
+        let function = "getEnteringAmount(address,uint256)";
+        let (entries, parameters) = self.entering(chain, Address::ZERO, from).await?;
+        if parameters.len() < 2 {
+            return Err(BaseError::Length {
+                list: function,
+                got: parameters.len() as u64,
+                expected: "2".to_owned(),
+            });
+        }
+        Ok(DepositList {
+            from,
+            entries,
+            batch_max: parameters[0],
+            cycle: parameters[1],
+        })
+    }
+
+    /// The deposits of `user`, or with the zero address of all, from the position `from` on, and
+    /// two numbers of the contract.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub async fn entering(
+        &self,
+        chain: Address,
+        user: Address,
+        from: u64,
+    ) -> Result<(Vec<Deposit>, Vec<u64>), BaseError> {
+        let arguments = CallData::default().address(user).number(U256::from(from));
+        self.call(chain, "getEnteringAmount(address,uint256)", arguments, |reader| {
+            let (users, tokens, times) = (reader.addresses()?, reader.numbers()?, reader.smalls()?);
+            let parameters = reader.smalls()?;
+            let entries = users.into_iter().zip(tokens).zip(times);
+            let entries = entries.map(|((of, tokens), bought)| Deposit {
+                user: if of.is_zero() { user } else { of },
+                tokens,
+                bought,
+            });
+            Ok((entries.collect(), parameters))
+        })
+        .await
+    }
+
+    /// What was paid out to `user`: amounts and times, the oldest first.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub async fn redeemed(&self, chain: Address, user: Address) -> Result<Vec<(U256, u64)>, BaseError> {
+        let arguments = CallData::default().address(user);
+        self.call(chain, "getRedeemRecords(address)", arguments, |reader| {
+            let mut records = reader.tail()?;
+            let (amounts, times) = (records.numbers()?, records.smalls()?);
+            Ok(amounts.into_iter().zip(times).collect())
+        })
+        .await
+    }
+
+    async fn slots(&self, chain: Address) -> Result<[U256; 3], BaseError> {
+        let wanted = [SLOT_FIRST_PLACE, SLOT_LAST_FLUSH, SLOT_REGISTRATION];
+        let requests = wanted.map(|slot| StorageRequest {
+            reqtype: SINGLE_SLOT,
+            storagekey: B256::from(U256::from(slot)).to_vec().into(),
+            ..StorageRequest::default()
+        });
+        let contract = self.client.chain_info(chain, requests.to_vec()).await?;
+        let contract = contract.ok_or(BaseError::NoContract(chain))?;
+        let value = |slot: u64| {
+            contract
+                .storage
+                .get(&U256::from(slot))
+                .copied()
+                .unwrap_or_default()
+        };
+        Ok(wanted.map(value))
+    }
+}
+
+impl VnodeInfo {
+    /// The number of members, which the list must have.
+    fn count(&self, count: U256) -> Result<usize, BaseError> {
+        let max = self.node_list.len().min(MEMBERS_MAX);
+        usize::try_from(count)
+            .ok()
+            .filter(|count| *count <= max)
+            .ok_or_else(|| BaseError::Length {
+                list: "nodeCount",
+                got: u64::try_from(count).unwrap_or(u64::MAX),
+                expected: format!("at most {max}"),
+            })
+    }
+}
+
+/// The first base block of the turn of each place (docs/microchain-contracts.md, 4.3).
+fn turns(last_flush: Option<u64>, round: u64, expiration: u64, first: u64, count: u64) -> Vec<u64> {
+    let Some(last_flush) = last_flush else {
+        return Vec::new();
+    };
+    let begin = last_flush.saturating_add(round);
+    let turn = |place: u64| {
+        // As the contract computes it, for a first place that no longer exists, too.
+        let before = if place >= first {
+            place - first
+        } else {
+            (place + count).saturating_sub(first)
+        };
+        begin.saturating_add(before.saturating_mul(expiration.saturating_mul(2)))
+    };
+    (0..count).map(turn).collect()
+}
+
+/// The gas limit for a call of the engine, in a MicroChain of `members`.
+pub fn gas_of(call: &BaseCall, members: u64) -> u64 {
+    /// A payment to an account that did not exist, with its bookkeeping.
+    const PAYOUT: u64 = 135_000;
+    /// What a flush does for each member.
+    const MEMBER: u64 = 110_000;
+    let gas = match call {
+        BaseCall::CreateProposal { .. } => 1_000_000 + 60_000 * members,
+        BaseCall::UploadRedemptions { users, .. } => 300_000 + 56_000 * users.len() as u64,
+        BaseCall::Vote { .. } => 500_000,
+        BaseCall::Act { .. } => 1_200_000 + MEMBER * members,
+        BaseCall::Redeem { left, .. } => 1_200_000 + MEMBER * members + PAYOUT * (*left).min(130),
+        BaseCall::BackupUpToDate { .. } => 200_000,
+    };
+    gas.min(BASE_GAS_LIMIT)
+}
+
+/// The call by which an SCS joins: as a member, or as a backup.
+pub fn join_call(is_backup: bool, beneficiary: Address, v: u8, r: U256, s: U256) -> Bytes {
+    let signature = if is_backup {
+        "registerAsBackup(address,uint8,bytes32,bytes32)"
+    } else {
+        "registerAsSCS(address,uint8,bytes32,bytes32)"
+    };
+    CallData::default()
+        .address(beneficiary)
+        .number(U256::from(v))
+        .number(r)
+        .number(s)
+        .after(selector(signature))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_follow_each_other_from_the_first_place_on() {
+        assert_eq!(turns(Some(100), 40, 24, 0, 3), [140, 188, 236]);
+        assert_eq!(turns(Some(100), 40, 24, 2, 3), [188, 236, 140]);
+        assert!(turns(None, 40, 24, 0, 3).is_empty());
+        // Nothing overflows, whatever the contract says.
+        assert_eq!(turns(Some(u64::MAX), 1, u64::MAX, 9, 2), [u64::MAX, u64::MAX]);
+    }
+
+    #[test]
+    fn selectors_are_the_public_ones() {
+        assert_eq!(selector("getSCSRole(address)"), [0x50, 0x85, 0x9f, 0xd9]);
+        assert_eq!(selector("getVnodeInfo()"), [0x3c, 0x1f, 0x16, 0xaa]);
+        assert_eq!(selector("getProposal(uint256)"), [0xc7, 0xf7, 0x58, 0xa8]);
+        let join = join_call(false, Address::ZERO, 27, U256::ZERO, U256::ZERO);
+        assert_eq!(join[..4], [0x99, 0xd5, 0x3d, 0x43]);
+        let join = join_call(true, Address::ZERO, 27, U256::ZERO, U256::ZERO);
+        assert_eq!(join[..4], [0x9a, 0x91, 0x13, 0x93]);
+    }
+
+    #[test]
+    fn no_call_needs_more_gas_than_a_block_has() {
+        let many = BaseCall::Redeem {
+            hash: B256::ZERO,
+            left: u64::MAX,
+        };
+        assert_eq!(gas_of(&many, 99), BASE_GAS_LIMIT);
+    }
+}

@@ -1,0 +1,260 @@
+//! The data directory of an SCS: a folder for each MicroChain, and the chain bases that are
+//! followed without one.
+//!
+//! A folder has the store of the chain and a file with what the chain is, so that an SCS can serve
+//! it before it has reached a VNODE.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use microchain::MicroChainSetup;
+use primitives::{Address, U256};
+use serde::{Deserialize, Serialize};
+
+/// The file that says what a MicroChain is.
+const SETUP_FILE: &str = "setup.json";
+/// The folder of the store.
+const STORE_FOLDER: &str = "chain";
+/// The file with chain bases that are followed.
+const FOLLOWED_FILE: &str = "followed.json";
+/// Most bytes of a file that is read here.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// Why the data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A file is not what was written.
+    #[error("{}: {reason}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A MicroChain was made with another period.
+    #[error("{}: got --period {got}, expected {expected}: a MicroChain keeps the period that it was made with", path.display())]
+    Period {
+        /// The folder of the MicroChain.
+        path: PathBuf,
+        /// The period of the options.
+        got: u64,
+        /// The period of the MicroChain.
+        expected: u64,
+    },
+}
+
+/// The content of [`SETUP_FILE`].
+#[derive(Serialize, Deserialize)]
+struct SetupFile {
+    address: String,
+    owner: String,
+    /// Decimal digits.
+    supply: String,
+    period_secs: u64,
+    chain_id: u64,
+}
+
+/// The data directory.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    root: PathBuf,
+}
+
+impl Folders {
+    /// Opens the directory, and makes it if it does not exist.
+    ///
+    /// # Errors
+    /// [`FolderError`] if it cannot be made.
+    pub fn open(root: &Path) -> Result<Self, FolderError> {
+        std::fs::create_dir_all(root).map_err(io_error(root))?;
+        Ok(Self {
+            root: root.to_owned(),
+        })
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The MicroChains that have a folder.
+    ///
+    /// # Errors
+    /// [`FolderError`] if a folder cannot be read, or has another period.
+    pub fn chains(&self, period_secs: u64) -> Result<Vec<MicroChainSetup>, FolderError> {
+        let mut found = Vec::new();
+        let entries = std::fs::read_dir(&self.root).map_err(io_error(&self.root))?;
+        for entry in entries {
+            let folder = entry.map_err(io_error(&self.root))?.path();
+            let path = folder.join(SETUP_FILE);
+            if !path.is_file() {
+                continue;
+            }
+            let file: SetupFile = read_json(&path)?;
+            if file.period_secs != period_secs {
+                return Err(FolderError::Period {
+                    path: folder,
+                    got: period_secs,
+                    expected: file.period_secs,
+                });
+            }
+            found.push(MicroChainSetup {
+                address: parse(&path, &file.address)?,
+                owner: parse(&path, &file.owner)?,
+                supply: parse::<U256>(&path, &file.supply)?,
+                period_secs,
+                chain_id: file.chain_id,
+            });
+        }
+        found.sort_by_key(|setup| setup.address);
+        Ok(found)
+    }
+
+    /// Makes the folder of a MicroChain. Returns the folder of its store.
+    ///
+    /// # Errors
+    /// [`FolderError`] if it cannot be written.
+    pub fn make(&self, setup: &MicroChainSetup) -> Result<PathBuf, FolderError> {
+        let folder = self.folder(&setup.address);
+        std::fs::create_dir_all(&folder).map_err(io_error(&folder))?;
+        let path = folder.join(SETUP_FILE);
+        if !path.is_file() {
+            write_json(
+                &path,
+                &SetupFile {
+                    address: setup.address.to_string(),
+                    owner: setup.owner.to_string(),
+                    supply: setup.supply.to_string(),
+                    period_secs: setup.period_secs,
+                    chain_id: setup.chain_id,
+                },
+            )?;
+        }
+        Ok(self.store(&setup.address))
+    }
+
+    /// The folder of a MicroChain's store.
+    pub fn store(&self, chain: &Address) -> PathBuf {
+        self.folder(chain).join(STORE_FOLDER)
+    }
+
+    fn folder(&self, chain: &Address) -> PathBuf {
+        self.root.join(format!("{chain:#x}"))
+    }
+
+    /// The chain bases that were followed when [`Self::keep_followed`] was called last.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be read.
+    pub fn followed(&self) -> Result<BTreeSet<Address>, FolderError> {
+        let path = self.root.join(FOLLOWED_FILE);
+        if !path.is_file() {
+            return Ok(BTreeSet::new());
+        }
+        let texts: Vec<String> = read_json(&path)?;
+        texts.iter().map(|text| parse(&path, text)).collect()
+    }
+
+    /// Remembers chain bases that have no folder.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be written.
+    pub fn keep_followed(&self, chains: &BTreeSet<Address>) -> Result<(), FolderError> {
+        let texts: Vec<_> = chains.iter().map(Address::to_string).collect();
+        write_json(&self.root.join(FOLLOWED_FILE), &texts)
+    }
+}
+
+/// Reads a value of a file.
+fn parse<T: FromStr>(path: &Path, text: &str) -> Result<T, FolderError> {
+    text.parse().map_err(|_| FolderError::Content {
+        path: path.to_owned(),
+        reason: format!("got {text:?}, expected {}", std::any::type_name::<T>()),
+    })
+}
+
+fn io_error(path: &Path) -> impl FnOnce(std::io::Error) -> FolderError {
+    move |source| FolderError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, FolderError> {
+    let content = |reason: String| FolderError::Content {
+        path: path.to_owned(),
+        reason,
+    };
+    let len = std::fs::metadata(path).map_err(io_error(path))?.len();
+    if len > FILE_LEN_MAX {
+        return Err(content(format!(
+            "got {len} bytes, expected at most {FILE_LEN_MAX}"
+        )));
+    }
+    let text = std::fs::read(path).map_err(io_error(path))?;
+    serde_json::from_slice(&text).map_err(|error| content(error.to_string()))
+}
+
+/// Writes a file whole or not at all.
+fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FolderError> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let written = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().map_err(io_error(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(byte: u8) -> MicroChainSetup {
+        MicroChainSetup {
+            address: Address::repeat_byte(byte),
+            owner: Address::repeat_byte(9),
+            supply: U256::MAX,
+            period_secs: 10,
+            chain_id: 100,
+        }
+    }
+
+    #[test]
+    fn folders_are_found_again() {
+        let home = tempfile::tempdir().expect("a folder");
+        let folders = Folders::open(&home.path().join("data")).expect("writable");
+        assert!(folders.chains(10).expect("readable").is_empty());
+        for byte in [2, 1] {
+            folders.make(&setup(byte)).expect("writable");
+        }
+        assert_eq!(folders.chains(10).expect("readable"), [setup(1), setup(2)]);
+        let error = folders.chains(5).expect_err("another period").to_string();
+        assert!(error.contains("got --period 5, expected 10"), "{error}");
+        let followed = BTreeSet::from([Address::repeat_byte(3)]);
+        assert!(folders.followed().expect("readable").is_empty());
+        folders.keep_followed(&followed).expect("writable");
+        assert_eq!(folders.followed().expect("readable"), followed);
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_that_names_it() {
+        let home = tempfile::tempdir().expect("a folder");
+        let folders = Folders::open(home.path()).expect("writable");
+        std::fs::write(home.path().join(FOLLOWED_FILE), "[1").expect("writable");
+        let error = folders.followed().expect_err("damaged").to_string();
+        assert!(error.contains(FOLLOWED_FILE), "{error}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The program `scs`: options, settings and key of a server of application chains, and its
+//! JSON-RPC over HTTP.
+//!
+//! What the server does is in the package `scs_node`.
+
+mod key;
+mod options;
+mod userconfig;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use keystore::ScryptCost;
+use miner::StopSignal;
+use primitives::Address;
+use rpc::server::http::HttpOptions;
+use rpc::server::{ServeError, TcpServer};
+use rpc::{Limits, Rpc, ScsNode};
+use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
+
+use crate::config_file::ConfigError;
+use crate::{logging, system};
+pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
+pub use options::ScsProgramOptions;
+pub use userconfig::UserConfig;
+
+pub(crate) use key::open_key;
+
+/// Why an SCS did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ScsProgramError {
+    /// `userconfig.json` cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The key cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] ScsKeyError),
+    /// The SCS cannot start.
+    #[error(transparent)]
+    Runner(#[from] ScsRunnerError),
+    /// The HTTP server cannot listen.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The system failed to provide threads or signals.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ScsProgramError {
+    move |source| ScsProgramError::System { what, source }
+}
+
+/// Runs the SCS until SIGINT or SIGTERM.
+///
+/// # Errors
+/// [`ScsProgramError`] if it cannot start.
+pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
+    let config = UserConfig::load(options.userconfig.as_deref())?;
+    logging::start_at(options.verbosity.unwrap_or(config.log_level), options.log_json);
+    system::raise_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(system_error("cannot start the network threads"))?;
+    let result = runtime.block_on(serve(options, config));
+    // Threads that are still in a long call are not waited for.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+    result
+}
+
+async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), ScsProgramError> {
+    let mut stop = StopSignal::listen().map_err(system_error("cannot listen for signals"))?;
+    let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
+    let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
+    let id = key.address();
+    let directory = options
+        .datadir
+        .clone()
+        .unwrap_or_else(|| config.data_directory.clone());
+    let runner = ScsRunner::start(ScsNodeConfig {
+        vnode: config.vnode.clone(),
+        tls: None,
+        chain_id: config.chain_id,
+        key,
+        directory: directory.clone(),
+        period_secs: options.period,
+        beneficiary: config.beneficiary.unwrap_or(Address::ZERO),
+        bond_max: config.bond_max.0,
+        reward_min: config.reward_min.0,
+        capability: config.capability,
+        reconnect_max: config.reconnect_interval,
+    })?;
+    let mut text = format!(
+        "{}\nSCS id     {id:#x}\ndata       {}\nvnode      {} (chain id {})\nperiod     {} s\n",
+        crate::version::version_of("scs"),
+        directory.display(),
+        config.vnode,
+        config.chain_id,
+        options.period,
+    );
+    let server = if options.rpc {
+        let http = HttpOptions {
+            host: options.rpcaddr.clone(),
+            port: options.rpcport,
+            cors: options.rpccorsdomain.clone(),
+            hosts: options.rpcvhosts.clone(),
+        };
+        let server = start_http(&runner, &http, &options.rpcapi).await?;
+        for address in server.addresses() {
+            text.push_str(&format!("endpoint   http://{address}\n"));
+        }
+        Some(server)
+    } else {
+        text.push_str("endpoint   none (--rpc serves HTTP)\n");
+        None
+    };
+    // The SCS also runs if standard output is closed.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    stop.wait().await;
+    tracing::info!("stopping");
+    if let Some(server) = server {
+        server.stop().await;
+    }
+    drop(runner);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves the methods of an SCS over HTTP.
+pub(crate) async fn start_http(
+    runner: &ScsRunner,
+    http: &HttpOptions,
+    modules: &rpc::Modules,
+) -> Result<TcpServer, ServeError> {
+    let context = Arc::new(ScsNode(runner.served()));
+    let rpc = Rpc::new(context, rpc::methods::scs::methods(), Limits::default())
+        .expect("the table of methods is checked by the tests of `rpc`");
+    rpc::server::http::start(Arc::new(rpc.dispatcher(modules)), http).await
+}

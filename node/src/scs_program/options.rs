@@ -1,0 +1,73 @@
+//! The command line of `scs`.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use rpc::Modules;
+use rpc::server::{Cors, Hosts};
+
+/// Default of `--period`, in seconds.
+const PERIOD_SECS: u64 = 10;
+
+/// A server of application chains (MicroChains), connected to a base-chain node
+#[derive(Clone, Debug, Parser)]
+#[command(name = "scs", version, max_term_width = 100)]
+pub struct ScsProgramOptions {
+    /// Serve JSON-RPC over HTTP
+    #[arg(long)]
+    pub rpc: bool,
+    /// HTTP listening address
+    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    pub rpcaddr: String,
+    /// HTTP listening port; 0 chooses a free port
+    #[arg(long, value_name = "PORT", default_value_t = rpc::server::http::PORT_SCS)]
+    pub rpcport: u16,
+    /// Modules served over HTTP
+    #[arg(long, value_name = "LIST", default_value = "scs,net")]
+    pub rpcapi: Modules,
+    /// Web origins that may call over HTTP, separated by commas; * allows all
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    pub rpccorsdomain: Cors,
+    /// Host names that HTTP requests may use, separated by commas; * allows all. Numeric addresses
+    /// are always allowed
+    #[arg(long, value_name = "NAMES", default_value = "localhost")]
+    pub rpcvhosts: Hosts,
+    /// JSON file with the settings of the SCS
+    /// [default: userconfig.json in the working directory, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub userconfig: Option<PathBuf>,
+    /// Folder for the MicroChains [default: `DataDir` of the settings, or ./scsdata]
+    #[arg(long, value_name = "DIR")]
+    pub datadir: Option<PathBuf>,
+    /// Password of the key in ./scskeystore, which is made on the first start
+    /// [default: that of the public SCS]
+    #[arg(long, value_name = "TEXT")]
+    pub password: Option<String>,
+    /// Seconds between two blocks of a MicroChain; the same for all its SCSs
+    #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
+    pub period: u64,
+    /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
+    /// [default: `LogLevel` of the settings, or 3]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
+    pub verbosity: Option<u8>,
+    /// Log as JSON, one line for each event
+    #[arg(long = "log.json")]
+    pub log_json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_the_published_ones() {
+        let options = ScsProgramOptions::try_parse_from(["scs"]).expect("no options");
+        assert!(!options.rpc);
+        assert_eq!((options.rpcport, options.period), (8548, 10));
+        assert!(options.rpcapi.contains("scs") && options.rpcapi.contains("net"));
+        assert!(!options.rpcapi.contains("mc"));
+        for bad in ["--period=0", "--period=3601", "--rpcapi=eth2"] {
+            assert!(ScsProgramOptions::try_parse_from(["scs", bad]).is_err(), "{bad}");
+        }
+    }
+}

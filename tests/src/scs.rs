@@ -1,0 +1,146 @@
+//! A running SCS: started from its binary in a folder of its own, found by its first lines of
+//! output, ended by signals.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::binary::scs_path;
+use crate::call::Caller;
+use crate::process::{ChildProcess, EndSignal, EndedProcess};
+use crate::wait::wait_for;
+
+/// A running SCS. Killed when dropped.
+#[derive(Debug)]
+pub struct Scs {
+    process: ChildProcess,
+    caller: Caller,
+    address: SocketAddr,
+    id: String,
+    folder: PathBuf,
+}
+
+/// An SCS that has not been started yet. Its working directory is `folder`.
+fn command(folder: &Path, arguments: &[&str]) -> ChildProcess {
+    let mut command = Command::new(scs_path());
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    ChildProcess::start(command, format!("scs with {arguments:?}"))
+}
+
+impl Scs {
+    /// Starts an SCS in `folder` with HTTP on a free port and these arguments.
+    ///
+    /// # Panics
+    /// If it ends before its last line of output.
+    #[track_caller]
+    pub fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let all: Vec<_> = ["--rpc", "--rpcport", "0"]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        let mut process = command(folder, &all);
+        wait_for("the first lines of an SCS", || {
+            if let Some(status) = process.exit_status() {
+                panic!("the SCS ended with {status}:\n{}", process.stderr());
+            }
+            process.stdout().contains("\nendpoint ").then_some(())
+        });
+        let text = process.stdout();
+        let value = |key: &str| {
+            let line = text.lines().find(|line| line.starts_with(key));
+            let value = line.and_then(|line| line.split_whitespace().last());
+            value.unwrap_or_else(|| panic!("no {key} in {text}")).to_owned()
+        };
+        let endpoint = value("endpoint");
+        let address: SocketAddr = endpoint
+            .strip_prefix("http://")
+            .and_then(|address| address.parse().ok())
+            .unwrap_or_else(|| panic!("endpoint: got {endpoint}"));
+        Self {
+            caller: Caller::new(address),
+            address,
+            id: value("SCS id"),
+            folder: folder.to_owned(),
+            process,
+        }
+    }
+
+    /// Runs an SCS that ends by itself.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[track_caller]
+    pub fn run(folder: &Path, arguments: &[&str]) -> EndedProcess {
+        command(folder, arguments).wait()
+    }
+
+    /// Writes `userconfig.json` for a VNODE at this address, a chain id, and no limits.
+    ///
+    /// # Panics
+    /// If the folder cannot be written.
+    pub fn configure(folder: &Path, vnode: &str, chain_id: u64) {
+        std::fs::create_dir_all(folder).expect("a folder");
+        let settings = serde_json::json!({
+            "VnodeServiceCfg": vnode, "VnodechainId": chain_id, "DataDir": "./scsdata", "LogPath": "./_logs",
+            "Beneficiary": "", "LogLevel": 4, "BondLimit": 1, "ReWardMin": 0.0001, "Capability": 10,
+            "ReconnectInterval": 1,
+        });
+        std::fs::write(folder.join("userconfig.json"), settings.to_string()).expect("a write");
+    }
+
+    /// The id, as it was printed.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The working directory.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The HTTP endpoint.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Calls a method. Returns its result.
+    ///
+    /// # Panics
+    /// If the answer is an error.
+    #[track_caller]
+    pub fn rpc(&self, method: &str, params: Value) -> Value {
+        self.caller.rpc(method, params)
+    }
+
+    /// Calls a method that must fail. Returns the message of the error.
+    ///
+    /// # Panics
+    /// If there is a result.
+    #[track_caller]
+    pub fn refusal(&self, method: &str, params: Value) -> String {
+        match self.caller.try_rpc(method, params) {
+            Ok(result) => panic!("{method}: got {result}, expected an error"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Ends the SCS.
+    #[track_caller]
+    pub fn end(self, signal: EndSignal) -> EndedProcess {
+        self.process.end(signal)
+    }
+}

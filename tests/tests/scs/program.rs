@@ -1,0 +1,130 @@
+//! The program `scs` without a VNODE: key, options, settings, JSON-RPC.
+
+use std::fs;
+
+use e2e::process::EndSignal;
+use e2e::scs::Scs;
+use serde_json::json;
+
+/// A MicroChain that no SCS serves.
+const UNKNOWN: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
+const ACCOUNT: &str = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8";
+
+#[test]
+fn the_id_stays_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = Scs::start(folder.path(), &[]);
+    let id = first.id().to_owned();
+    assert_eq!(first.rpc("scs_getSCSId", json!([])), id.as_str());
+    let keys = fs::read_dir(folder.path().join("scskeystore")).expect("the folder of the key");
+    assert_eq!(keys.count(), 1);
+    assert!(folder.path().join("scsdata").is_dir());
+    let ended = first.end(EndSignal::Interrupt);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let second = Scs::start(folder.path(), &[]);
+    assert_eq!(second.id(), id);
+    drop(second);
+    let wrong = Scs::run(folder.path(), &["--password", "another"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(wrong.stderr.contains("could not decrypt key"), "{}", wrong.stderr);
+}
+
+#[test]
+fn bad_settings_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |settings: &str, arguments: &[&str], expected: &str| {
+        fs::write(folder.path().join("userconfig.json"), settings).expect("a write");
+        let ended = Scs::run(folder.path(), arguments);
+        assert!(!ended.status.success(), "{settings} {arguments:?}");
+        assert!(
+            ended.stderr.contains(expected),
+            "got {}, expected {expected}",
+            ended.stderr
+        );
+    };
+    check(
+        "{\"BondLimit\": -1}",
+        &[],
+        "BondLimit: got -1, expected an amount in coins",
+    );
+    check("{", &[], "userconfig.json: line 1");
+    check("{}", &["--userconfig", "none.json"], "cannot read none.json");
+    check("{}", &["--period", "0"], "0 is not in 1..=3600");
+    check("{}", &["--rpcapi", "scs,eth2"], "unknown API module");
+}
+
+#[test]
+fn an_unknown_microchain_is_no_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scs = Scs::start(folder.path(), &[]);
+    for (method, params, expected) in [
+        ("net_listening", json!([]), json!(true)),
+        ("scs_listening", json!([]), json!(true)),
+        ("scs_getMicroChainList", json!([]), json!([])),
+        ("scs_getBlockNumber", json!([UNKNOWN]), json!("0x0")),
+        ("scs_getNonce", json!([UNKNOWN, ACCOUNT]), json!(0)),
+        ("scs_getBalance", json!([UNKNOWN, ACCOUNT]), json!("0x0")),
+        ("scs_getDappState", json!([UNKNOWN]), json!(0)),
+        ("scs_getDappList", json!([UNKNOWN]), json!([])),
+        ("scs_getDappAddrList", json!([UNKNOWN]), json!([])),
+        ("scs_getMicroChainInfo", json!([UNKNOWN]), json!(null)),
+        ("scs_getBlock", json!([UNKNOWN, "0x1"]), json!(null)),
+        ("scs_getBlock", json!([UNKNOWN, "latest"]), json!(null)),
+        (
+            "scs_getReceiptByHash",
+            json!([UNKNOWN, format!("0x{}", "11".repeat(32))]),
+            json!(null),
+        ),
+        ("scs_getReceiptByNonce", json!([UNKNOWN, ACCOUNT, 3]), json!(null)),
+        (
+            "scs_getTransactionByNonce",
+            json!([UNKNOWN, ACCOUNT, "0x3"]),
+            json!(null),
+        ),
+        (
+            "scs_directCall",
+            json!([{"to": UNKNOWN, "data": "0x01020304"}]),
+            json!("0x"),
+        ),
+        (
+            "scs_getTxpool",
+            json!([UNKNOWN]),
+            json!({"pending": {}, "queued": {}}),
+        ),
+        (
+            "scs_getBlockList",
+            json!([UNKNOWN, 1, "0x3"]),
+            json!({"blockList": [], "startBlk": "0x1", "endBlk": "0x3", "microchainAddress": UNKNOWN}),
+        ),
+        (
+            "scs_getExchangeInfo",
+            json!([UNKNOWN, 0, 10, null, null]),
+            json!({
+                "DepositingRecordCount": 0, "DepositingRecords": null,
+                "WithdrawingRecordCount": 0, "WithdrawingRecords": null,
+                "microchain": UNKNOWN, "scsid": scs.id(),
+            }),
+        ),
+    ] {
+        assert_eq!(scs.rpc(method, params), expected, "{method}");
+    }
+    let pending = scs.refusal("scs_getBlock", json!([UNKNOWN, "pending"]));
+    assert!(
+        pending.contains("got pending, expected a block number, earliest or latest"),
+        "{pending}"
+    );
+    let backwards = scs.refusal("scs_getBlockList", json!([UNKNOWN, 5, 4]));
+    assert!(
+        backwards.contains("got the end 4 before the start 5"),
+        "{backwards}"
+    );
+    let module = scs.refusal("mc_blockNumber", json!([]));
+    assert!(module.contains("does not exist"), "{module}");
+    let described = scs.rpc("rpc.discover", json!([]));
+    let methods = described["methods"].as_array().expect("methods");
+    assert!(
+        methods.iter().any(|method| method["name"] == "scs_getBlockList"),
+        "{described}"
+    );
+    assert!(methods.iter().all(|method| method["name"] != "mc_call"));
+}
