@@ -18,6 +18,7 @@ pub mod messages;
 pub mod moment;
 pub mod nat;
 pub mod node_files;
+pub mod peers;
 mod raw_rlp;
 pub mod requests;
 pub mod rlpx;
