@@ -24,6 +24,7 @@ pub mod requests;
 pub mod rlpx;
 pub mod sockets;
 mod status_check;
+pub mod sync;
 #[cfg(test)]
 mod vectors;
 
