@@ -25,6 +25,7 @@ pub mod rlpx;
 pub mod service;
 pub mod sockets;
 mod status_check;
+pub mod sync;
 #[cfg(test)]
 mod vectors;
 
