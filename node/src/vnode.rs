@@ -22,7 +22,7 @@ use network::service::{NetworkHandle, NetworkStartError};
 use primitives::{Address, SecretKey};
 use rpc::server::http::HttpOptions;
 use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
-use rpc::{NetworkControl, NodeFacts};
+use rpc::{NetworkControl, NodeFacts, SyncStatus};
 use store::{Store, StoreError};
 
 use crate::accounts::{self, AccountsError};
@@ -133,6 +133,14 @@ impl NodeFacts for VnodeFacts {
 
     fn peer_count(&self) -> u64 {
         self.network.peer_count() as u64
+    }
+
+    fn sync_status(&self) -> Option<SyncStatus> {
+        let (starting_block, highest_block) = self.network.sync_status()?;
+        Some(SyncStatus {
+            starting_block,
+            highest_block,
+        })
     }
 }
 

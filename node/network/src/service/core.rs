@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use primitives::{B256, B512, Block, Transaction};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::syncing::SyncInbox;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::dial::Dialer;
 use crate::messages::{ApplicationChainMessage, PeerMessage, WireProtocol};
@@ -19,6 +20,7 @@ use crate::moment::{Moment, SystemClock};
 use crate::peers::{ChainAccess, ImportResult, PeerAction, PeerCounters, PeerHub, PeerId, PeerNews};
 use crate::requests::AnswerKind;
 use crate::rlpx::RlpxDisconnect;
+use crate::sync::SyncShared;
 
 /// Messages that wait for the task of a connection. Gossip beyond that is not sent.
 pub const OUTBOX_MESSAGES_MAX: usize = 512;
@@ -106,6 +108,10 @@ pub(super) struct Core {
     pub(super) dial: Notify,
     pub(super) application_chains: OnceLock<Arc<dyn ApplicationChains>>,
     pub(super) traffic: TrafficCells,
+    /// The thread of the synchronization.
+    pub(super) sync: SyncInbox,
+    /// How far it is.
+    pub(super) sync_status: Arc<SyncShared>,
     /// Nodes whose Status fitted, and their addresses, for discovery.
     pub(super) agreed: mpsc::Sender<(B512, SocketAddr)>,
 }
@@ -172,6 +178,7 @@ impl Core {
                         // If the queue is full, discovery learns it from a later connection.
                         let _ = self.agreed.try_send((report.node, report.remote));
                     }
+                    self.sync.news(news);
                 }
                 PeerAction::ApplicationChain(message) => {
                     if let Some(target) = self.application_chains.get() {

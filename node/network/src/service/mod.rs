@@ -8,6 +8,7 @@ mod core;
 mod dialing;
 mod finding;
 mod handle;
+mod syncing;
 mod threads;
 mod traffic;
 
@@ -40,8 +41,10 @@ use crate::node_files::SeenNodes;
 use crate::peers::{BLOCKS_WAITING_MAX, ChainAccess, ChainAccessError, HubSettings, PeerHub};
 use crate::rlpx::{RlpxDisconnect, RlpxSettings};
 use crate::sockets::PeerListener;
+use crate::sync::ChainSync;
 use dialing::DialLoop;
 use finding::FindingLoop;
+use syncing::SyncInbox;
 
 pub use self::core::{ApplicationChains, OUTBOX_MESSAGES_MAX, PeerReport};
 pub use connection::PEER_JOBS_MAX;
@@ -139,7 +142,14 @@ impl NetworkService {
         let (checks, checks_inbox) = bounded(BLOCKS_WAITING_MAX);
         let (imports, imports_inbox) = bounded(BLOCKS_WAITING_MAX);
         let (agreed, agreed_inbox) = mpsc::channel(AGREED_MAX);
+        let (sync_inbox, sync_inputs) = SyncInbox::new();
+        let outcomes = sync_inbox.clone();
+        let genesis = hub.genesis();
+        let sync = ChainSync::start(chain.clone(), genesis, move |outcome| outcomes.outcome(outcome))
+            .map_err(NetworkStartError::Thread)?;
         let core = Arc::new(Core {
+            sync: sync_inbox,
+            sync_status: sync.shared(),
             state: Mutex::new(CoreState {
                 hub,
                 dialer: new_dialer(&settings),
@@ -164,6 +174,10 @@ impl NetworkService {
         }
         let follower = Arc::downgrade(&core);
         threads::start("peer-news", move || threads::follow(&follower, &chain, &heads))
+            .map_err(NetworkStartError::Thread)?;
+
+        let syncing = Arc::downgrade(&core);
+        threads::start("sync", move || syncing::run(&syncing, sync, &sync_inputs))
             .map_err(NetworkStartError::Thread)?;
 
         let rlpx = rlpx_settings(&settings);

@@ -12,6 +12,7 @@ use primitives::{Block, Transaction};
 
 use super::core::{ChainJob, Core};
 use crate::peers::{ChainAccess, ImportResult};
+use crate::sync::SHORT_GAP_BLOCKS;
 
 /// How often the pool is looked at.
 const POOL_INTERVAL: Duration = Duration::from_millis(50);
@@ -78,6 +79,11 @@ fn follow_head(core: &Core, chain: &Chain, event: &HeadEvent) {
         }
     };
     core.with_hub(|hub, now| hub.head_moved(head, now));
+    core.sync.head_moved();
+    if core.sync_status.missing() > SHORT_GAP_BLOCKS {
+        // Peers have had these blocks for long.
+        return;
+    }
     let told = event.applied.len().saturating_sub(APPLIED_TOLD_MAX);
     let told = if told > 0 { event.applied.len() - 1 } else { 0 };
     for id in &event.applied[told..] {

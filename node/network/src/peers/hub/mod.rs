@@ -171,6 +171,11 @@ impl PeerHub {
         self.head
     }
 
+    /// The hash of block 0.
+    pub const fn genesis(&self) -> B256 {
+        self.settings.genesis
+    }
+
     /// The fork id of this node at its head; `None` if the family has none.
     pub fn fork_id(&self) -> Option<ForkId> {
         self.settings.forks.as_ref().map(ForkFilter::current)
