@@ -34,7 +34,7 @@ use crate::mining::LocalMiner;
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::peers::{self, NetworkError, NetworkParts, PeerRegistry};
-use crate::scs::{NodeScsService, ScsStartError};
+use crate::scs::{self, NodeScsService, ScsStartError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::version::client_version;
@@ -212,6 +212,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         is_dev: dev,
     };
     let network = peers::start(&options.peers, parts).await?;
+    scs::connect(network.handle(), &chain, scs.as_ref());
     let facts = VnodeFacts {
         version: client_version(),
         network_id: spec.network_id,

@@ -15,6 +15,7 @@ use crate::messages::ApplicationChainMessage;
 use crate::nat::NatStatus;
 use crate::peers::PeerCounters;
 use crate::rlpx::RlpxDisconnect;
+use crate::sync::FAR_BEHIND_BLOCKS;
 
 /// A handle of the running network. Clones are cheap. It does not keep the network running.
 #[derive(Clone)]
@@ -102,6 +103,11 @@ impl NetworkHandle {
     /// `None` if there is nothing to catch up with.
     pub fn sync_status(&self) -> Option<(u64, u64)> {
         self.core.sync_status.status()
+    }
+
+    /// Whether so many blocks are missing that work is not handed out.
+    pub fn is_far_behind(&self) -> bool {
+        self.core.sync_status.missing() > FAR_BEHIND_BLOCKS
     }
 
     /// What was counted: of peers, and of connections.
