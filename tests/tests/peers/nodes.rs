@@ -118,7 +118,8 @@ fn static_nodes_are_kept_over_restarts() {
 
 #[test]
 fn nodes_of_other_networks_are_no_peers() {
-    let (one, other) = (start_idle(), start(&["--networkid", "4711"]));
+    let one = start(&["--verbosity", "4"]);
+    let other = start(&["--verbosity", "4", "--networkid", "4711"]);
     assert_eq!(other.rpc("net_version", json!([])), "4711");
     assert_eq!(other.rpc("admin_addPeer", json!([plain_enode(&one)])), true);
     wait_for("the reason in the log", || {
@@ -131,7 +132,7 @@ fn nodes_of_other_networks_are_no_peers() {
 #[test]
 fn places_are_bounded_and_trusted_nodes_need_none() {
     let one = start(&["--maxpeers", "1"]);
-    let (two, three) = (start_idle(), start_idle());
+    let (two, three) = (start_idle(), start(&["--verbosity", "4"]));
     connect(&two, &one);
     assert_eq!(three.rpc("admin_addPeer", json!([plain_enode(&one)])), true);
     wait_for("the reason in the log", || {
