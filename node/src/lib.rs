@@ -13,11 +13,11 @@ mod files;
 mod listener;
 mod logging;
 mod mining;
-mod network;
 mod nodekey;
 mod options;
 mod output;
 mod passwords;
+mod peers;
 mod scs;
 mod servers;
 pub mod stratum;
@@ -28,14 +28,14 @@ mod vnode;
 mod vnodeconfig;
 
 pub use data_directory::DataDirectoryError;
-pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccountCommand, AccountRef, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
-    NodeEndpoint, NodeEndpointError, OptionsError, ScsOptions, Seconds, TxPoolOptions, VnodeCommand,
-    VnodeOptions,
+    AccountCommand, AccountRef, BootNodes, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
+    NodeEndpoint, NodeEndpointError, OptionsError, PeerOptions, ScsOptions, Seconds, TxPoolOptions,
+    VnodeCommand, VnodeOptions,
 };
 pub use passwords::PasswordError;
+pub use peers::NetworkError;
 pub use scs::ScsStartError;
 pub use servers::ServersError;
 pub use version::client_version;

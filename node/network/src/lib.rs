@@ -22,6 +22,7 @@ pub mod peers;
 mod raw_rlp;
 pub mod requests;
 pub mod rlpx;
+pub mod service;
 pub mod sockets;
 mod status_check;
 pub mod sync;

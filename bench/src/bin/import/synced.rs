@@ -52,7 +52,11 @@ fn chain(store: Store, spec: &Arc<ChainSpec>, seals: SealCheck) -> Result<Chain,
     Ok(Chain::open(store, config)?)
 }
 
-async fn service(chain: &Chain, folder: &TempDir, peers: Vec<NodeContact>) -> Result<NetworkService, Failure> {
+async fn service(
+    chain: &Chain,
+    folder: &TempDir,
+    peers: Vec<NodeContact>,
+) -> Result<NetworkService, Failure> {
     let settings = NetworkSettings {
         key: Entropy::from_system()?.secret_key(),
         client: "bench".to_owned(),

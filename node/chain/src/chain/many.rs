@@ -124,7 +124,9 @@ impl ChainInner {
                 return Err(ImportError::Panicked(panic));
             }
         };
-        let Some(last) = blocks[..done].last() else { return Ok(0) };
+        let Some(last) = blocks[..done].last() else {
+            return Ok(0);
+        };
         *self.store_failed_at.lock() = None;
         let id = |prepared: &Arc<PreparedBlock>| BlockId {
             number: prepared.block.header.number,

@@ -69,7 +69,10 @@ pub fn answer(
             let read = |hash: &B256| {
                 let body = reader.body(hash)?;
                 Ok(body.map(|body| {
-                    let bytes = body.transactions.iter().map(|transaction| transaction.encode().len());
+                    let bytes = body
+                        .transactions
+                        .iter()
+                        .map(|transaction| transaction.encode().len());
                     let bytes = bytes.sum::<usize>() + body.uncles.len() * HEADER_BYTES;
                     (body, bytes)
                 }))

@@ -137,7 +137,9 @@ mod tests {
             }
             questions += 1;
             let request = search.request();
-            let HeadersStart::Number(first) = request.start else { panic!("by number") };
+            let HeadersStart::Number(first) = request.start else {
+                panic!("by number")
+            };
             let step = request.skip + 1;
             let numbers = (0..request.amount).map(|at| first - at * step);
             let answer: Vec<_> = numbers.map(theirs).collect();

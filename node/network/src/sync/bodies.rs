@@ -125,7 +125,9 @@ impl Synchronizer {
 
     /// Gives up the lowest missing body if every peer has said for long that it lacks it.
     fn watch_front(&mut self) {
-        let Some(front) = self.window.first_missing() else { return };
+        let Some(front) = self.window.first_missing() else {
+            return;
+        };
         let since = match self.front {
             Some((id, since)) if id == front => since,
             _ => {
@@ -165,7 +167,9 @@ impl Synchronizer {
             for peer in self.roster.ids() {
                 let ticket = RequestTicket(self.tickets + 1);
                 let now = self.now;
-                let Some(entry) = self.roster.get(peer) else { continue };
+                let Some(entry) = self.roster.get(peer) else {
+                    continue;
+                };
                 if room == 0 || entry.body_questions > round || now < entry.rest_until {
                     continue;
                 }
@@ -188,11 +192,15 @@ impl Synchronizer {
 
     /// Asks a second peer for the lowest missing body, if the first one takes long.
     fn overtake(&mut self) {
-        let Some((slow, since)) = self.window.waited_for() else { return };
+        let Some((slow, since)) = self.window.waited_for() else {
+            return;
+        };
         if self.now.saturating_sub(since) < OVERTAKE_TIME {
             return;
         }
-        let Some(lowest) = self.window.first_missing() else { return };
+        let Some(lowest) = self.window.first_missing() else {
+            return;
+        };
         let idle = self.roster.iter().find(|(peer, entry)| {
             let is_idle = entry.body_questions == 0 && self.now >= entry.rest_until;
             *peer != slow && is_idle && entry.lacks_from(self.now) > lowest.number
@@ -273,7 +281,10 @@ impl Synchronizer {
             return;
         };
         if unmatched > 0 {
-            let text = format!("{unmatched} of {} bodies are of no block that was asked for", compared.came);
+            let text = format!(
+                "{unmatched} of {} bodies are of no block that was asked for",
+                compared.came
+            );
             self.drop_peer(peer, lies(text));
             return;
         }

@@ -241,7 +241,11 @@ impl ProgressLog {
         match (self.running, progress.started_at) {
             (None, None) => {}
             (None, Some(first)) => {
-                tracing::info!(head = progress.head, highest = progress.highest, "synchronization begins");
+                tracing::info!(
+                    head = progress.head,
+                    highest = progress.highest,
+                    "synchronization begins"
+                );
                 self.running = Some(LoggedPoint {
                     begun: now,
                     first,
@@ -252,14 +256,23 @@ impl ProgressLog {
             (Some(last), None) => {
                 let blocks = progress.head.saturating_sub(last.first);
                 let seconds = now.saturating_sub(last.begun).as_secs_f64();
-                tracing::info!(head = progress.head, blocks, seconds = format!("{seconds:.1}"), "synchronized");
+                tracing::info!(
+                    head = progress.head,
+                    blocks,
+                    seconds = format!("{seconds:.1}"),
+                    "synchronized"
+                );
                 self.running = None;
             }
             (Some(last), Some(_)) if now.saturating_sub(last.at) >= LOG_INTERVAL => {
                 let seconds = now.saturating_sub(last.at).as_secs_f64();
                 let rate = progress.head.saturating_sub(last.head) as f64 / seconds;
                 let left = progress.highest.saturating_sub(progress.head);
-                let left_seconds = if rate > 0.0 { left as f64 / rate } else { f64::INFINITY };
+                let left_seconds = if rate > 0.0 {
+                    left as f64 / rate
+                } else {
+                    f64::INFINITY
+                };
                 let percent = 100.0 * progress.head as f64 / (progress.highest.max(1)) as f64;
                 tracing::info!(
                     head = progress.head,

@@ -21,9 +21,7 @@ use super::jobs::{ChainRefusal, SyncJob};
 use super::roster::stalls;
 use super::segments::{SEGMENT_HEADERS, SegmentAnswer, SegmentFill, wrong_link};
 use super::vouchers::linked_hashes;
-use super::{
-    CHAIN_RETRY, CLAIM_RETRY, ENDLESS_HEADERS, HEADER_LEAD_MAX, QuestionTopic, Synchronizer,
-};
+use super::{CHAIN_RETRY, CLAIM_RETRY, ENDLESS_HEADERS, HEADER_LEAD_MAX, QuestionTopic, Synchronizer};
 use crate::messages::{HeadersRequest, HeadersStart, PeerMessage};
 use crate::peers::{PeerId, PeerRequest, RequestTicket};
 
@@ -180,7 +178,9 @@ impl Synchronizer {
             return Ok(());
         }
         for (peer, look_at) in self.roster.claiming(self.chain.best.total_difficulty) {
-            let Some(entry) = self.roster.get(peer) else { continue };
+            let Some(entry) = self.roster.get(peer) else {
+                continue;
+            };
             if look_at > self.now {
                 continue;
             }
@@ -338,7 +338,9 @@ impl Synchronizer {
             }
         }
         for (peer, top, request) in orders {
-            let HeadersStart::Hash(first) = request.start else { continue };
+            let HeadersStart::Hash(first) = request.start else {
+                continue;
+            };
             let ticket = self.next_ticket();
             let topic = QuestionTopic::Session(session.id, SessionQuestion::Segment(top, first));
             self.ask(ticket, peer, PeerRequest::Headers(request), topic);
@@ -356,7 +358,12 @@ impl Synchronizer {
     }
 
     /// Asks the master, unless a question is open.
-    fn ask_master(&mut self, session: &mut HeaderSession, request: HeadersRequest, question: SessionQuestion) {
+    fn ask_master(
+        &mut self,
+        session: &mut HeaderSession,
+        request: HeadersRequest,
+        question: SessionQuestion,
+    ) {
         if session.open.is_some() {
             return;
         }

@@ -186,7 +186,9 @@ impl SyncTarget for Chain {
         };
         match self.import_many(blocks.clone()) {
             Ok(many) => {
-                let refusal = many.refused.map(|error| ChainRefusal::of(id(many.stored), &error));
+                let refusal = many
+                    .refused
+                    .map(|error| ChainRefusal::of(id(many.stored), &error));
                 (many.stored, refusal)
             }
             Err(error) => (0, Some(ChainRefusal::of_write(id(0), &error))),

@@ -254,16 +254,15 @@ impl Synchronizer {
                 peer,
                 block,
                 total_difficulty,
-            } => self
-                .roster
-                .claim(peer, block.hash(), total_difficulty, self.now),
+            } => self.roster.claim(peer, block.hash(), total_difficulty, self.now),
             PeerNews::DistantAnnouncement { peer, blocks } => {
                 // How heavy the chain is, is not said. It is taken to be a little heavier than ours,
                 // if the block is higher than ours.
                 let highest = blocks.into_iter().max_by_key(|block| block.number);
                 if let Some(block) = highest.filter(|block| block.number > self.chain.best.number) {
                     let weight = self.chain.best.total_difficulty.saturating_add(U256::ONE);
-                    self.roster.claim(peer, block.hash, weight, self.now + GOSSIP_TIME);
+                    self.roster
+                        .claim(peer, block.hash, weight, self.now + GOSSIP_TIME);
                 }
             }
             PeerNews::Answer {
@@ -278,7 +277,9 @@ impl Synchronizer {
                         QuestionTopic::Session(session, question) => {
                             self.session_answer(view, peer, session, question, answer)?;
                         }
-                        QuestionTopic::Bodies(wanted) => self.bodies_answer(peer, ticket, wanted, answer, took),
+                        QuestionTopic::Bodies(wanted) => {
+                            self.bodies_answer(peer, ticket, wanted, answer, took)
+                        }
                     }
                 }
             }
@@ -302,7 +303,9 @@ impl Synchronizer {
 
     /// A question has no answer and will have none.
     fn without_answer(&mut self, ticket: RequestTicket) {
-        let Some(question) = self.close_question(ticket) else { return };
+        let Some(question) = self.close_question(ticket) else {
+            return;
+        };
         match question.topic {
             QuestionTopic::Session(session, about) => self.session_unanswered(question.peer, session, &about),
             QuestionTopic::Bodies(_) => self.window.release(ticket),
@@ -350,10 +353,9 @@ impl Synchronizer {
 
     fn update_progress(&mut self) {
         let ChainState { head, best } = self.chain;
-        let missing = self
-            .window
-            .front()
-            .map_or(0, |front| best.number.saturating_add(1).saturating_sub(front.number));
+        let missing = self.window.front().map_or(0, |front| {
+            best.number.saturating_add(1).saturating_sub(front.number)
+        });
         let target = self.session.as_ref().and_then(HeaderSession::target_number);
         let highest = best.number.max(target.unwrap_or(0)).max(head);
         let gap = missing.max(highest - head.min(highest));
@@ -364,7 +366,11 @@ impl Synchronizer {
             _ => None,
         };
         // Work comes back when little is missing, and not already at the bound.
-        let bound = if self.progress.far_behind { SHORT_GAP_BLOCKS } else { FAR_BEHIND_BLOCKS };
+        let bound = if self.progress.far_behind {
+            SHORT_GAP_BLOCKS
+        } else {
+            FAR_BEHIND_BLOCKS
+        };
         self.progress = SyncProgress {
             started_at,
             head,
@@ -424,9 +430,8 @@ impl Synchronizer {
     /// A peer is gone: nothing is expected of it.
     fn forget_peer(&mut self, peer: PeerId) {
         self.roster.remove(peer);
-        let gone = |(ticket, question): (&RequestTicket, &OpenQuestion)| {
-            (question.peer == peer).then_some(*ticket)
-        };
+        let gone =
+            |(ticket, question): (&RequestTicket, &OpenQuestion)| (question.peer == peer).then_some(*ticket);
         let tickets: Vec<_> = self.questions.iter().filter_map(gone).collect();
         for ticket in tickets {
             self.questions.remove(&ticket);

@@ -131,7 +131,11 @@ impl Roster {
             && entry.head != head
             && total_difficulty >= entry.total_difficulty
         {
-            let look_at = if entry.settled { look_at } else { entry.look_at.min(look_at) };
+            let look_at = if entry.settled {
+                look_at
+            } else {
+                entry.look_at.min(look_at)
+            };
             entry.head = head;
             entry.total_difficulty = total_difficulty;
             entry.settled = false;
@@ -253,7 +257,10 @@ mod tests {
     fn questions_follow_the_speed_of_answers() {
         let mut entry = RosterEntry::new(B256::ZERO, U256::ZERO, seconds(0));
         entry.lacks = Some((7, B256::ZERO, seconds(10)));
-        assert_eq!([entry.lacks_from(seconds(11)), entry.lacks_from(seconds(13))], [7, u64::MAX]);
+        assert_eq!(
+            [entry.lacks_from(seconds(11)), entry.lacks_from(seconds(13))],
+            [7, u64::MAX]
+        );
         for _ in 0..9 {
             entry.bodies_came(Duration::from_millis(10), true);
         }

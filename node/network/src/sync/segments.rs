@@ -186,7 +186,13 @@ impl SegmentFill {
     }
 
     /// Takes an answer about the segment `top`. `asked` is the hash that was asked for.
-    pub(super) fn take(&mut self, top: &B256, asked: &B256, peer: PeerId, headers: Vec<Header>) -> SegmentAnswer {
+    pub(super) fn take(
+        &mut self,
+        top: &B256,
+        asked: &B256,
+        peer: PeerId,
+        headers: Vec<Header>,
+    ) -> SegmentAnswer {
         self.release(top, peer);
         let Some(segment) = self.segment(top) else {
             return SegmentAnswer::Taken;
@@ -295,7 +301,10 @@ mod tests {
         let all = line(&genesis, 10, 0);
         let mut fill = SegmentFill::new(point(&genesis), &[point(&all[3]), point(&all[9])]);
         let (low, request) = fill.assign(ONE).expect("a segment");
-        assert_eq!((request.amount, request.start), (4, HeadersStart::Hash(all[3].hash())));
+        assert_eq!(
+            (request.amount, request.start),
+            (4, HeadersStart::Hash(all[3].hash()))
+        );
         let (high, request) = fill.assign(TWO).expect("a segment");
         assert_eq!((request.amount, request.reverse), (6, true));
         assert_eq!(fill.assign(ONE), None);
@@ -325,7 +334,11 @@ mod tests {
         };
         assert_eq!(check(Vec::new()), (SegmentAnswer::Lacking, false));
         assert_eq!(check(down(&all)), (SegmentAnswer::Taken, false));
-        for headers in [down(&other), vec![all[3].clone(), all[1].clone()], line(&all[3], 5, 0)] {
+        for headers in [
+            down(&other),
+            vec![all[3].clone(), all[1].clone()],
+            line(&all[3], 5, 0),
+        ] {
             assert!(matches!(check(headers), (SegmentAnswer::Wrong(_), true)));
         }
         let mut wrong = SegmentFill::new(point(&other[0]), &[point(&all[3])]);

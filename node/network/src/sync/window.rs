@@ -131,7 +131,10 @@ impl BodyWindow {
     }
 
     fn bytes(&self) -> usize {
-        self.slots.iter().map(BodySlot::bytes).fold(0, usize::saturating_add)
+        self.slots
+            .iter()
+            .map(BodySlot::bytes)
+            .fold(0, usize::saturating_add)
     }
 
     /// Takes out blocks for which `plain` gives the body without a question. They count as compared
@@ -275,7 +278,9 @@ impl BodyWindow {
         let is_importing = |slot: &&mut BodySlot| matches!(slot.state, BodyState::Importing(_));
         let begun = self.slots.iter_mut().take_while(is_importing).count();
         for slot in self.slots.iter_mut().skip(begun) {
-            let BodyState::Ready(block, bytes) = &slot.state else { break };
+            let BodyState::Ready(block, bytes) = &slot.state else {
+                break;
+            };
             if blocks.len() == IMPORT_BLOCKS || gas > IMPORT_GAS {
                 break;
             }

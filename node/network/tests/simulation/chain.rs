@@ -115,7 +115,10 @@ impl SimChain {
         };
         let pool = TxPool::new(self.spec.clone(), PoolConfig::default(), next);
         let (address, key) = DEV_ACCOUNTS[miner % DEV_ACCOUNTS.len()];
-        let account = view.account(&address, view.head_number()).expect("read").expect("an account");
+        let account = view
+            .account(&address, view.head_number())
+            .expect("read")
+            .expect("an account");
         let transfer = UnsignedTransaction {
             tx_nonce: account.tx_nonce,
             gas_price: U256::from(1_000_000_000u64),
@@ -138,7 +141,15 @@ impl SimChain {
         };
         let timestamp = self.now().max(head.header.timestamp + 1);
         let sides = self.side_blocks.lock().expect("no panic").clone();
-        let built = build(&self.spec, view.snapshot(), head, timestamp, &settings, pool.ready(), &sides);
+        let built = build(
+            &self.spec,
+            view.snapshot(),
+            head,
+            timestamp,
+            &settings,
+            pool.ready(),
+            &sides,
+        );
         let mut block = built.expect("the store works").block;
         seal(&mut block.header);
         block
@@ -199,7 +210,10 @@ impl ChainAccess for SimChain {
         }
         let snapshot = self.store.snapshot().expect("a snapshot");
         let headers = vec![header.clone()];
-        match self.importer.check_headers(&*snapshot, headers, Some(self.latest())) {
+        match self
+            .importer
+            .check_headers(&*snapshot, headers, Some(self.latest()))
+        {
             Ok(_) => ImportResult::Good,
             Err(error) => result_of(block, &error),
         }

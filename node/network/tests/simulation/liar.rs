@@ -136,7 +136,10 @@ impl Liar {
         PeerStatus {
             version,
             network_id,
-            total_difficulty: view.head().total_difficulty.saturating_add(U256::from(1u64 << 50)),
+            total_difficulty: view
+                .head()
+                .total_difficulty
+                .saturating_add(U256::from(1u64 << 50)),
             head,
             genesis,
             fork_id: None,
@@ -202,7 +205,9 @@ impl Liar {
                 }
             },
         };
-        let Some(mut number) = first else { return Vec::new() };
+        let Some(mut number) = first else {
+            return Vec::new();
+        };
         let mut headers = Vec::new();
         while headers.len() < request.amount.min(192) as usize
             && let Some(header) = self.header(number)

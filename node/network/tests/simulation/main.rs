@@ -116,8 +116,14 @@ fn a_day_of_fifty_nodes_ends_in_agreement() {
     check_agreement(&world);
     let height = world.chain(0).view().head_number();
     let took = begun.elapsed().as_secs_f64();
-    println!("seed {seed}: block {height} after {took:.1} s: {:?}", world.counts);
-    assert!(height * 4 > length.as_secs() / interval.as_secs(), "the chain has grown");
+    println!(
+        "seed {seed}: block {height} after {took:.1} s: {:?}",
+        world.counts
+    );
+    assert!(
+        height * 4 > length.as_secs() / interval.as_secs(),
+        "the chain has grown"
+    );
 }
 
 #[test]
@@ -176,7 +182,11 @@ fn newcomer_among(lie: Lie) {
     let mut longest = Duration::ZERO;
     let mut since = world.now;
     while world.chain(1).view().head_hash() != goal {
-        assert!(world.now < met + seconds(120), "{lie:?}: {:?}", world.open_work(1));
+        assert!(
+            world.now < met + seconds(120),
+            "{lie:?}: {:?}",
+            world.open_work(1)
+        );
         world.run_until(world.now + Duration::from_millis(100));
         let head = world.chain(1).view().head_number();
         if head > blocks {

@@ -21,7 +21,7 @@ use network::sync::{SyncActions, SyncJob, SyncOutcome, Synchronizer, run_job};
 use primitives::{B256, B512, Block};
 
 use crate::chain::{START_SECS, SimChain};
-use crate::liar::{Lie, Liar};
+use crate::liar::{Liar, Lie};
 
 /// Connections that a node wants to have.
 const WANTED_LINKS: usize = 5;
@@ -172,7 +172,9 @@ impl World {
 
     /// Adds a liar that knows the chain of node 0.
     pub(crate) fn add_liar(&mut self, lie: Lie) {
-        let Role::Honest { chain, .. } = &self.nodes[0].role else { return };
+        let Role::Honest { chain, .. } = &self.nodes[0].role else {
+            return;
+        };
         let liar = Box::new(Liar::new(lie, chain.clone()));
         self.add(Role::Liar { liar, next_peer: 1 }, false);
     }
@@ -319,7 +321,9 @@ impl World {
     }
 
     fn message(&mut self, to: usize, peer: PeerId, message: PeerMessage) {
-        let Some(remote) = self.nodes[to].links.get(&peer).copied() else { return };
+        let Some(remote) = self.nodes[to].links.get(&peer).copied() else {
+            return;
+        };
         self.counts.messages += 1;
         let answered = match &self.nodes[to].role {
             Role::Honest { .. } => {
@@ -349,7 +353,9 @@ impl World {
         act: impl FnOnce(&mut Synchronizer, &chain::View, Moment) -> SyncActions,
     ) {
         let now = self.moment();
-        let Role::Honest { chain, hub, sync } = &mut self.nodes[index].role else { return };
+        let Role::Honest { chain, hub, sync } = &mut self.nodes[index].role else {
+            return;
+        };
         let SyncActions { orders, jobs } = act(sync, &chain.view(), now);
         let mut actions = Vec::new();
         for order in orders {
@@ -365,7 +371,9 @@ impl World {
     /// The work is done at once, and its outcome is told later. So a node that is killed meanwhile
     /// does not hear of what it has stored.
     fn run_job(&mut self, index: usize, job: SyncJob) {
-        let Role::Honest { chain, .. } = &self.nodes[index].role else { return };
+        let Role::Honest { chain, .. } = &self.nodes[index].role else {
+            return;
+        };
         let outcome = run_job(&**chain, job);
         let life = self.nodes[index].life;
         let took = Duration::from_millis(5) + self.random(Duration::from_millis(45));
@@ -390,7 +398,9 @@ impl World {
                     self.close(index, peer);
                 }
                 PeerAction::Serve { peer, request } => {
-                    let Role::Honest { chain, .. } = &self.nodes[index].role else { continue };
+                    let Role::Honest { chain, .. } = &self.nodes[index].role else {
+                        continue;
+                    };
                     let limits = ServeLimits::of(WireFamily::Mc);
                     let answered = answer(&**chain, limits, &request).expect("the store works");
                     if let (Some(remote), Some(message)) =
@@ -427,10 +437,16 @@ impl World {
     }
 
     fn count_drop(&mut self, index: usize, peer: PeerId) {
-        let Some(remote) = self.nodes[index].links.get(&peer).copied() else { return };
+        let Some(remote) = self.nodes[index].links.get(&peer).copied() else {
+            return;
+        };
         match &self.nodes[remote.node].role {
             Role::Liar { liar, .. } => {
-                *self.counts.liars_dropped.entry(format!("{:?}", liar.lie())).or_default() += 1;
+                *self
+                    .counts
+                    .liars_dropped
+                    .entry(format!("{:?}", liar.lie()))
+                    .or_default() += 1;
             }
             Role::Honest { .. } => self.counts.honest_dropped += 1,
         }
@@ -438,7 +454,9 @@ impl World {
 
     /// Tells hub and synchronization of the head, if it has moved.
     fn head_moved(&mut self, index: usize) {
-        let Role::Honest { chain, hub, .. } = &mut self.nodes[index].role else { return };
+        let Role::Honest { chain, hub, .. } = &mut self.nodes[index].role else {
+            return;
+        };
         let (old, head) = (hub.head(), ChainAccess::head(&**chain).expect("a head"));
         if old == head {
             return;
@@ -478,7 +496,9 @@ impl World {
             return;
         }
         self.nodes[index].timer = None;
-        let Role::Honest { hub, sync, .. } = &self.nodes[index].role else { return };
+        let Role::Honest { hub, sync, .. } = &self.nodes[index].role else {
+            return;
+        };
         let is_due = |deadline: Option<Duration>| deadline.is_some_and(|deadline| deadline <= now);
         let (hub_due, sync_due) = (is_due(hub.deadline()), is_due(sync.deadline()));
         if hub_due {
@@ -491,7 +511,9 @@ impl World {
     }
 
     fn set_timer(&mut self, index: usize) {
-        let Role::Honest { hub, sync, .. } = &self.nodes[index].role else { return };
+        let Role::Honest { hub, sync, .. } = &self.nodes[index].role else {
+            return;
+        };
         let deadline = [hub.deadline(), sync.deadline()].into_iter().flatten().min();
         let Some(deadline) = deadline else { return };
         // Never at the same moment, so that time goes on.
@@ -508,7 +530,9 @@ impl World {
     fn mine(&mut self, index: usize) {
         self.schedule_block(index);
         let node = &self.nodes[index];
-        let Role::Honest { sync, .. } = &node.role else { return };
+        let Role::Honest { sync, .. } = &node.role else {
+            return;
+        };
         if node.mines && node.is_up && !sync.progress().far_behind {
             self.mine_now(index);
         }
@@ -534,9 +558,18 @@ impl World {
 
     /// Connects two nodes, if both want to.
     pub(crate) fn connect(&mut self, from: usize, to: usize) -> bool {
-        let linked: HashSet<_> = self.nodes[from].links.values().map(|remote| remote.node).collect();
+        let linked: HashSet<_> = self.nodes[from]
+            .links
+            .values()
+            .map(|remote| remote.node)
+            .collect();
         let reaches = self.nodes[from].is_up && self.nodes[to].is_up && self.groups[from] == self.groups[to];
-        if from == to || !reaches || linked.contains(&to) || !self.has_place(from, to, false) || !self.has_place(to, from, true) {
+        if from == to
+            || !reaches
+            || linked.contains(&to)
+            || !self.has_place(from, to, false)
+            || !self.has_place(to, from, true)
+        {
             return false;
         }
         let delay = Duration::from_millis(10) + self.random(Duration::from_millis(140));
@@ -610,7 +643,9 @@ impl World {
 
     /// Why the synchronization of a node has not ended, if it has not.
     pub(crate) fn open_work(&self, index: usize) -> Option<String> {
-        let Role::Honest { sync, .. } = &self.nodes[index].role else { return None };
+        let Role::Honest { sync, .. } = &self.nodes[index].role else {
+            return None;
+        };
         let progress = sync.progress();
         (progress.missing > 0 || progress.started_at.is_some()).then(|| format!("{progress:?}"))
     }

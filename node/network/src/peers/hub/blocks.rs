@@ -101,7 +101,9 @@ impl PeerHub {
     ) {
         self.counters.blocks_received += 1;
         let hash = block.hash();
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         state.known_blocks.add(hash);
         // The peer may not have imported the block itself, but it has the parent.
         let parent_difficulty = total_difficulty.saturating_sub(block.header.difficulty);
@@ -123,13 +125,7 @@ impl PeerHub {
     }
 
     /// Begins to check a block, or lets it wait. Returns it if it is for the synchronization.
-    fn take_block(
-        &mut self,
-        from: PeerId,
-        hash: B256,
-        block: Box<Block>,
-        now: Moment,
-    ) -> Option<Box<Block>> {
+    fn take_block(&mut self, from: PeerId, hash: B256, block: Box<Block>, now: Moment) -> Option<Box<Block>> {
         if self.waiting.contains_key(&hash) || self.stored_difficulty(&hash).is_some() {
             return None;
         }
@@ -144,9 +140,14 @@ impl PeerHub {
         } else {
             return Some(block);
         };
-        self.waiting
-            .retain(|_, waiting| waiting.stage != BlockStage::Parent || now.elapsed < waiting.since + PARENT_WAIT);
-        let of_peer = self.waiting.values().filter(|waiting| waiting.from == from).count();
+        self.waiting.retain(|_, waiting| {
+            waiting.stage != BlockStage::Parent || now.elapsed < waiting.since + PARENT_WAIT
+        });
+        let of_peer = self
+            .waiting
+            .values()
+            .filter(|waiting| waiting.from == from)
+            .count();
         if self.waiting.len() >= BLOCKS_WAITING_MAX || of_peer >= PEER_BLOCKS_MAX {
             return None;
         }
@@ -193,7 +194,9 @@ impl PeerHub {
     }
 
     fn block_is_good(&mut self, hash: B256) {
-        let Some(waiting) = self.waiting.get_mut(&hash) else { return };
+        let Some(waiting) = self.waiting.get_mut(&hash) else {
+            return;
+        };
         let Some(block) = waiting.block.take() else { return };
         waiting.stage = BlockStage::Importing;
         if let Some(parent) = self.stored_difficulty(&block.header.parent_hash) {
@@ -244,7 +247,9 @@ impl PeerHub {
             .collect();
         for (hash, parent) in ready {
             let is_stored = self.stored_difficulty(&parent).is_some();
-            let Some(waiting) = self.waiting.get_mut(&hash) else { continue };
+            let Some(waiting) = self.waiting.get_mut(&hash) else {
+                continue;
+            };
             if is_stored && let Some(block) = waiting.block.clone() {
                 waiting.stage = BlockStage::Checking;
                 self.actions.push(PeerAction::Check { hash, block });
@@ -304,8 +309,12 @@ impl PeerHub {
     /// A peer says that it has blocks.
     pub(super) fn blocks_announced(&mut self, peer: PeerId, blocks: &[AnnouncedBlock], now: Moment) {
         let mut distant = Vec::new();
+        let has_announced = |fetch: &&AnnouncedFetch| fetch.peers.contains(&peer);
+        let mut of_peer = self.announced.values().filter(has_announced).count();
         for block in blocks {
-            let Some(state) = self.peers.get_mut(&peer) else { return };
+            let Some(state) = self.peers.get_mut(&peer) else {
+                return;
+            };
             state.known_blocks.add(block.hash);
             if self.waiting.contains_key(&block.hash) || self.stored_difficulty(&block.hash).is_some() {
                 continue;
@@ -316,18 +325,21 @@ impl PeerHub {
                 }
                 continue;
             }
-            let of_peer = self.announced.values().filter(|fetch| fetch.peers.contains(&peer)).count();
             if of_peer >= ANNOUNCEMENTS_MAX {
                 continue;
             }
-            let fetch = self.announced.entry(block.hash).or_insert_with(|| AnnouncedFetch {
-                number: block.number,
-                peers: Vec::new(),
-                stage: FetchStage::Waiting(now.elapsed + ANNOUNCED_WAIT),
-            });
+            let fetch = self
+                .announced
+                .entry(block.hash)
+                .or_insert_with(|| AnnouncedFetch {
+                    number: block.number,
+                    peers: Vec::new(),
+                    stage: FetchStage::Waiting(now.elapsed + ANNOUNCED_WAIT),
+                });
             if fetch.peers.len() < ANNOUNCERS_MAX && !fetch.peers.contains(&peer) {
                 // The first one that announced the block is asked first.
                 fetch.peers.insert(0, peer);
+                of_peer += 1;
             }
         }
         if !distant.is_empty() {
@@ -352,7 +364,9 @@ impl PeerHub {
     /// Asks the next peer for the header of an announced block.
     fn fetch(&mut self, hash: B256, now: Moment) {
         loop {
-            let Some(fetch) = self.announced.get_mut(&hash) else { return };
+            let Some(fetch) = self.announced.get_mut(&hash) else {
+                return;
+            };
             let Some(peer) = fetch.peers.pop() else {
                 self.announced.remove(&hash);
                 return;
@@ -390,7 +404,10 @@ impl PeerHub {
         };
         if header.number != expected {
             self.announced.remove(&hash);
-            let text = format!("announced block {hash}: number: got {}, expected {expected}", header.number);
+            let text = format!(
+                "announced block {hash}: number: got {}, expected {expected}",
+                header.number
+            );
             self.breach(peer, &text, now);
             return;
         }
@@ -414,8 +431,12 @@ impl PeerHub {
         mut bodies: Vec<PeerBody>,
         now: Moment,
     ) {
-        let Some(fetch) = self.announced.get_mut(&hash) else { return };
-        let FetchStage::Body(header) = &fetch.stage else { return };
+        let Some(fetch) = self.announced.get_mut(&hash) else {
+            return;
+        };
+        let FetchStage::Body(header) = &fetch.stage else {
+            return;
+        };
         let header = (**header).clone();
         match bodies.pop().filter(|_| bodies.is_empty()) {
             Some(body) => self.announced_block_is_here(peer, hash, header, body, now),

@@ -25,7 +25,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_eip2124::ForkFilter;
+use alloy_eip2124::{ForkFilter, ForkId};
 use primitives::{B256, B512, U256};
 
 use super::action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
@@ -44,8 +44,8 @@ pub use blocks::{ANNOUNCEMENTS_MAX, BLOCKS_WAITING_MAX, NEAR_ABOVE, NEAR_BELOW};
 use blocks::{AnnouncedFetch, WaitingBlock};
 use peer::PeerState;
 pub use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
-pub use transactions::{TRANSACTION_FETCHES_MAX, WANTED_TRANSACTIONS_MAX};
 use transactions::WantedTransaction;
+pub use transactions::{TRANSACTION_FETCHES_MAX, WANTED_TRANSACTIONS_MAX};
 
 /// Longest time from the Hello to the peer's Status.
 pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -171,6 +171,16 @@ impl PeerHub {
         self.head
     }
 
+    /// The hash of block 0.
+    pub const fn genesis(&self) -> B256 {
+        self.settings.genesis
+    }
+
+    /// The fork id of this node at its head; `None` if the family has none.
+    pub fn fork_id(&self) -> Option<ForkId> {
+        self.settings.forks.as_ref().map(ForkFilter::current)
+    }
+
     /// Whether a node may not be dialled and may not come in.
     pub fn is_banned(&self, node: &B512, now: Moment) -> bool {
         self.banned.get(node).is_some_and(|until| now.elapsed < *until)
@@ -221,7 +231,8 @@ impl PeerHub {
         let peer = PeerId(self.next_peer);
         self.next_peer += 1;
         self.nodes.insert(new.node, peer);
-        self.peers.insert(peer, PeerState::new(&new, now.elapsed + STATUS_TIMEOUT));
+        self.peers
+            .insert(peer, PeerState::new(&new, now.elapsed + STATUS_TIMEOUT));
         let status = self.own_status(new.protocol);
         self.send(peer, PeerMessage::Status(status));
         Ok((peer, self.take_actions()))
@@ -289,7 +300,9 @@ impl PeerHub {
     }
 
     fn take_status(&mut self, peer: PeerId, message: &PeerMessage, now: Moment) {
-        let Some(state) = self.peers.get(&peer) else { return };
+        let Some(state) = self.peers.get(&peer) else {
+            return;
+        };
         let own = self.own_status(state.protocol);
         let checked = check_status(message, state.protocol, &own, self.settings.forks.as_ref());
         match checked {
@@ -332,7 +345,10 @@ impl PeerHub {
             | PeerMessage::GetNodeData(..)
             | PeerMessage::GetReceipts(..) => {
                 self.counters.requests += 1;
-                self.actions.push(PeerAction::Serve { peer, request: message });
+                self.actions.push(PeerAction::Serve {
+                    peer,
+                    request: message,
+                });
             }
             PeerMessage::BlockHeaders(..)
             | PeerMessage::BlockBodies(..)
@@ -345,7 +361,9 @@ impl PeerHub {
     }
 
     fn answered(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         let Some(request) = state.requests.answered(&message, now.elapsed) else {
             state.unasked += 1;
             if state.unasked > UNASKED_MAX {
@@ -448,7 +466,9 @@ impl PeerHub {
     }
 
     fn peer_is_due(&mut self, peer: PeerId, now: Moment) {
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         if !state.is_active() {
             tracing::debug!(node = %state.short_id(), "no Status in {STATUS_TIMEOUT:?}");
             self.disconnect(peer, RlpxDisconnect::Timeout, now);
@@ -509,7 +529,9 @@ impl PeerHub {
     }
 
     fn punish(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) {
-        let Some(state) = self.peers.get(&peer) else { return };
+        let Some(state) = self.peers.get(&peer) else {
+            return;
+        };
         let node = state.node;
         tracing::debug!(node = %state.short_id(), fault = fault.text, "a peer loses its place");
         self.counters.faults += 1;
@@ -537,7 +559,9 @@ impl PeerHub {
     }
 
     fn remove(&mut self, peer: PeerId, now: Moment) {
-        let Some(state) = self.peers.remove(&peer) else { return };
+        let Some(state) = self.peers.remove(&peer) else {
+            return;
+        };
         self.nodes.remove(&state.node);
         let was_active = state.is_active();
         for request in state.requests.into_waiting() {

@@ -1,5 +1,6 @@
 //! What is known of one peer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use primitives::{B256, B512, U256, hex};
@@ -43,6 +44,8 @@ pub(super) struct PeerState {
     pub(super) unasked: u32,
     /// Announced blocks that it did not deliver, one after the other.
     pub(super) empty_announcements: u32,
+    /// Transactions that it has announced and that are waited for, and some that came already.
+    pub(super) wanted: BTreeSet<B256>,
     /// A request for transactions waits.
     pub(super) asks_transactions: bool,
 }
@@ -61,6 +64,7 @@ impl PeerState {
             late: 0,
             unasked: 0,
             empty_announcements: 0,
+            wanted: BTreeSet::new(),
             asks_transactions: false,
         }
     }

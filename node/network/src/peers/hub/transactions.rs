@@ -67,7 +67,9 @@ impl PeerHub {
     /// A peer has sent transactions.
     pub(super) fn transactions_came(&mut self, peer: PeerId, transactions: Vec<Transaction>) {
         self.counters.transactions_received += transactions.len() as u64;
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         let mut new = Vec::new();
         for transaction in transactions {
             let hash = transaction.hash();
@@ -100,7 +102,9 @@ impl PeerHub {
             self.entropy.shuffle(&mut to);
             let mut whole_left = Self::whole_share(to.len());
             for peer in to {
-                let Some(state) = self.peers.get_mut(&peer) else { continue };
+                let Some(state) = self.peers.get_mut(&peer) else {
+                    continue;
+                };
                 state.known_transactions.add(announced.hash);
                 let takes_hashes = state.protocol.has_pooled_transactions();
                 if takes_hashes && whole_left == 0 {
@@ -131,11 +135,15 @@ impl PeerHub {
     /// Tells a new peer what is in the pool.
     pub(super) fn tell_pending(&mut self, peer: PeerId) {
         let pending = self.chain.pending(TOLD_ON_JOIN_MAX);
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         let takes_hashes = state.protocol.has_pooled_transactions();
         let (mut transactions, mut announced, mut bytes) = (Vec::new(), Vec::new(), 0);
         for hash in pending {
-            let Some(transaction) = self.chain.pooled(&hash) else { continue };
+            let Some(transaction) = self.chain.pooled(&hash) else {
+                continue;
+            };
             if takes_hashes {
                 announced.push(announcement(&transaction));
             } else {
@@ -160,16 +168,17 @@ impl PeerHub {
         announced: &[AnnouncedTransaction],
         now: Moment,
     ) {
-        let Some(state) = self.peers.get_mut(&peer) else { return };
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
         for AnnouncedTransaction { hash, .. } in announced {
             state.known_transactions.add(*hash);
         }
         if self.is_behind {
             return;
         }
-        let mut of_peer = self.wanted.values().filter(|wanted| wanted.peers.contains(&peer)).count();
         for AnnouncedTransaction { hash, .. } in announced {
-            if of_peer >= WANTED_TRANSACTIONS_MAX {
+            if state.wanted.len() >= WANTED_TRANSACTIONS_MAX {
                 break;
             }
             let is_known = self.wanted.contains_key(hash);
@@ -179,7 +188,7 @@ impl PeerHub {
             let wanted = self.wanted.entry(*hash).or_default();
             if wanted.peers.len() < ANNOUNCERS_MAX && !wanted.peers.contains(&peer) {
                 wanted.peers.push(peer);
-                of_peer += 1;
+                state.wanted.insert(*hash);
             }
         }
         self.ask_for_transactions(peer, now);
@@ -187,19 +196,20 @@ impl PeerHub {
 
     /// Asks a peer for transactions that it has announced and nobody else was asked for.
     fn ask_for_transactions(&mut self, peer: PeerId, now: Moment) {
-        let is_free = self.peers.get(&peer).is_some_and(|state| !state.asks_transactions);
-        if !is_free {
+        let Some(state) = self.peers.get_mut(&peer).filter(|state| !state.asks_transactions) else {
             return;
-        }
-        let mut hashes: Vec<_> = self
-            .wanted
-            .iter()
-            .filter(|(_, wanted)| wanted.asked.is_none() && wanted.peers.contains(&peer))
-            .map(|(hash, _)| *hash)
-            .collect();
-        // In a fixed order, so that a run can be repeated.
-        hashes.sort_unstable();
-        hashes.truncate(TRANSACTION_FETCHES_MAX);
+        };
+        // Those that came in the meantime, or that the peer did not send, are not wanted of it.
+        let wanted = &self.wanted;
+        let has = |hash: &B256| {
+            wanted
+                .get(hash)
+                .is_some_and(|wanted| wanted.peers.contains(&peer))
+        };
+        state.wanted.retain(has);
+        let is_free = |hash: &&B256| wanted.get(*hash).is_some_and(|wanted| wanted.asked.is_none());
+        let free = state.wanted.iter().filter(is_free);
+        let hashes: Vec<_> = free.take(TRANSACTION_FETCHES_MAX).copied().collect();
         if hashes.is_empty() {
             return;
         }
@@ -227,8 +237,16 @@ impl PeerHub {
     ) {
         let hashes: HashSet<_> = asked.iter().collect();
         let hash_of = |transaction: &Transaction| transaction.hash();
-        if let Some(other) = transactions.iter().map(hash_of).find(|hash| !hashes.contains(hash)) {
-            self.breach(peer, &format!("pooled transactions: got {other}, which was not asked for"), now);
+        if let Some(other) = transactions
+            .iter()
+            .map(hash_of)
+            .find(|hash| !hashes.contains(hash))
+        {
+            self.breach(
+                peer,
+                &format!("pooled transactions: got {other}, which was not asked for"),
+                now,
+            );
             return;
         }
         self.transactions_came(peer, transactions);
@@ -242,7 +260,11 @@ impl PeerHub {
         }
         let mut others = vec![peer];
         for hash in asked {
-            let Some(wanted) = self.wanted.get_mut(hash).filter(|wanted| wanted.asked == Some(peer)) else {
+            let Some(wanted) = self
+                .wanted
+                .get_mut(hash)
+                .filter(|wanted| wanted.asked == Some(peer))
+            else {
                 continue;
             };
             wanted.asked = None;
