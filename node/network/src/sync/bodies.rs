@@ -170,7 +170,7 @@ impl Synchronizer {
                 let Some(entry) = self.roster.get(peer) else {
                     continue;
                 };
-                if room == 0 || entry.body_questions > round {
+                if room == 0 || entry.body_questions > round || now < entry.rest_until {
                     continue;
                 }
                 let (most, lacks) = (entry.batch, entry.lacks_from(now));
@@ -202,7 +202,8 @@ impl Synchronizer {
             return;
         };
         let idle = self.roster.iter().find(|(peer, entry)| {
-            *peer != slow && entry.body_questions == 0 && entry.lacks_from(self.now) > lowest.number
+            let is_idle = entry.body_questions == 0 && self.now >= entry.rest_until;
+            *peer != slow && is_idle && entry.lacks_from(self.now) > lowest.number
         });
         let Some((peer, entry)) = idle else { return };
         let (most, lacks) = (entry.batch, entry.lacks_from(self.now));

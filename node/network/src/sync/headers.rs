@@ -323,7 +323,7 @@ impl Synchronizer {
         let mut orders = Vec::new();
         let mut overtaken = None;
         for (peer, entry) in self.roster.iter() {
-            if entry.header_questions > 0 {
+            if entry.header_questions > 0 || self.now < entry.rest_until {
                 continue;
             }
             if late

@@ -71,6 +71,8 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 const GOSSIP_TIME: Duration = Duration::from_secs(1);
 /// A claim that could not be followed is looked at again after this time.
 const CLAIM_RETRY: Duration = Duration::from_secs(15);
+/// A peer that could not be asked rests for this long.
+const BUSY_PEER_TIME: Duration = Duration::from_secs(1);
 /// A pause after the chain could not take something for now.
 const CHAIN_RETRY: Duration = Duration::from_secs(1);
 
@@ -120,14 +122,13 @@ struct OpenQuestion {
 #[derive(Clone, Copy, Debug, Default)]
 struct ChainState {
     head: u64,
-    best: BlockIdAndWeight,
+    best: BestHeader,
 }
 
-/// A header with its total difficulty.
+/// The header with the most total difficulty.
 #[derive(Clone, Copy, Debug, Default)]
-struct BlockIdAndWeight {
+struct BestHeader {
     number: u64,
-    hash: B256,
     total_difficulty: U256,
 }
 
@@ -288,7 +289,14 @@ impl Synchronizer {
                     self.drop_peer(peer, fault);
                 }
             }
-            PeerNews::NotAsked { ticket, .. } => self.without_answer(ticket),
+            PeerNews::NotAsked { peer, ticket } => {
+                // It is gone, or busy.
+                let rest_until = self.now + BUSY_PEER_TIME;
+                if let Some(entry) = self.roster.get(peer) {
+                    entry.rest_until = rest_until;
+                }
+                self.without_answer(ticket);
+            }
         }
         Ok(())
     }
@@ -335,9 +343,8 @@ impl Synchronizer {
         let weight = view.known_header(&best.hash)?;
         self.chain = ChainState {
             head: view.head_number(),
-            best: BlockIdAndWeight {
+            best: BestHeader {
                 number: best.number,
-                hash: best.hash,
                 total_difficulty: weight.map_or(U256::ZERO, |header| header.total_difficulty),
             },
         };

@@ -50,6 +50,8 @@ pub(super) struct RosterEntry {
     pub(super) batch: usize,
     /// It has said to lack this block and those above it, at the time.
     pub(super) lacks: Option<(u64, B256, Duration)>,
+    /// It is not asked before this time, because a question could not be asked.
+    pub(super) rest_until: Duration,
     late: u32,
     overtaken: u32,
 }
@@ -65,6 +67,7 @@ impl RosterEntry {
             body_questions: 0,
             batch: FIRST_BATCH,
             lacks: None,
+            rest_until: Duration::ZERO,
             late: 0,
             overtaken: 0,
         }

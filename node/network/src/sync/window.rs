@@ -82,10 +82,6 @@ impl BodyWindow {
         self.slots.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// The lowest block of the window.
     pub(super) fn front(&self) -> Option<BlockId> {
         let front = self.slots.front()?;
