@@ -1,5 +1,5 @@
-//! The peer-to-peer network as JSON-RPC sees it: the node's identity, the lists of nodes and subnets
-//! in the data directory, and the peers of the running network.
+//! The peer-to-peer network as JSON-RPC sees it: the node's identity, the lists of nodes and
+//! subnets in the data directory, and the peers of the running network.
 //!
 //! The lists of the user are `static-nodes.json` (nodes that this one stays connected to) and
 //! `trusted-nodes.json` (nodes for which there is always a place).

@@ -1,4 +1,5 @@
-//! Nodes among nodes: real processes over loopback, an independent client, and peers that misbehave.
+//! Nodes among nodes: real processes over loopback, an independent client, and peers that
+//! misbehave.
 
 mod devp2p;
 mod hostile;

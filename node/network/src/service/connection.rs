@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::core::{Core, OUTBOX_MESSAGES_MAX, Outbox, Outgoing, PeerJob, PeerReport};
+use super::core::{Core, OUTBOX_MESSAGES_MAX, Outbox, OutboxMessage, PeerJob, PeerReport};
 use crate::messages::{PeerMessage, WireFamily, WireProtocol};
 use crate::peers::serve::{self, ServeLimits};
 use crate::peers::{FAULT_BAN, NewPeer, PeerFault, PeerId};
@@ -26,8 +26,8 @@ const BACKLOG_MAX: usize = 2 << 20;
 /// The index of the only capability. A node offers versions of one capability.
 const CAPABILITY: usize = 0;
 
-/// Takes a connection after its handshake. It ends at once if there is no place for it. `is_dialled`
-/// says that this node has dialled.
+/// Takes a connection after its handshake. It ends at once if there is no place for it.
+/// `is_dialled` says that this node has dialled.
 pub(super) fn take(
     core: &Arc<Core>,
     family: WireFamily,
@@ -122,7 +122,7 @@ struct PeerTask {
 
 /// What the task waits for.
 enum TaskEvent {
-    Outgoing(Outgoing),
+    Outbox(OutboxMessage),
     Message(InboundMessage),
     JobDone(Option<PeerMessage>),
     End(RlpxDisconnect),
@@ -132,7 +132,7 @@ enum TaskEvent {
 impl PeerTask {
     async fn run(
         mut self,
-        mut inbox: mpsc::Receiver<Outgoing>,
+        mut inbox: mpsc::Receiver<OutboxMessage>,
         mut ended: oneshot::Receiver<RlpxDisconnect>,
     ) {
         let reason = loop {
@@ -141,7 +141,7 @@ impl PeerTask {
             let event = tokio::select! {
                 // The sender is dropped only when the peer was removed.
                 end = &mut ended => TaskEvent::End(end.unwrap_or(RlpxDisconnect::Requested)),
-                Some(outgoing) = inbox.recv(), if has_room => TaskEvent::Outgoing(outgoing),
+                Some(outgoing) = inbox.recv(), if has_room => TaskEvent::Outbox(outgoing),
                 answer = finished(&mut self.running) => TaskEvent::JobDone(answer),
                 message = self.connection.next() => match message {
                     Ok(message) => TaskEvent::Message(message),
@@ -149,7 +149,7 @@ impl PeerTask {
                 },
             };
             match event {
-                TaskEvent::Outgoing((code, rlp)) => self.send(code, &rlp),
+                TaskEvent::Outbox((code, rlp)) => self.send(code, &rlp),
                 TaskEvent::Message(message) => self.received(&message),
                 TaskEvent::JobDone(answer) => {
                     self.running = None;

@@ -26,12 +26,12 @@ use crate::sync::SyncShared;
 pub const OUTBOX_MESSAGES_MAX: usize = 512;
 
 /// A message for a peer: its code and its RLP.
-pub(super) type Outgoing = (u64, Arc<[u8]>);
+pub(super) type OutboxMessage = (u64, Arc<[u8]>);
 
 /// Where messages for a peer go.
 pub(super) struct Outbox {
     pub(super) protocol: WireProtocol,
-    pub(super) messages: mpsc::Sender<Outgoing>,
+    pub(super) messages: mpsc::Sender<OutboxMessage>,
     /// Ends the connection.
     pub(super) end: Option<oneshot::Sender<RlpxDisconnect>>,
 }
@@ -216,7 +216,7 @@ fn try_job(jobs: &Sender<ChainJob>, job: ChainJob) -> Option<ImportResult> {
 /// it.
 fn send(state: &CoreState, to: &[PeerId], message: &PeerMessage) -> Vec<PeerId> {
     // Encoded once for each version.
-    let mut encoded: BTreeMap<WireProtocol, Outgoing> = BTreeMap::new();
+    let mut encoded: BTreeMap<WireProtocol, OutboxMessage> = BTreeMap::new();
     let is_needed = AnswerKind::of_request(message).is_some() || matches!(message, PeerMessage::Status(_));
     let mut failed = Vec::new();
     for peer in to {

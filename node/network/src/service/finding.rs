@@ -85,7 +85,7 @@ impl FindingLoop {
     }
 
     /// Tells other nodes the outside address and ports.
-    async fn announce(&mut self, status: &NatStatus) {
+    async fn announce(&self, status: &NatStatus) {
         let outside = |protocol, port: u16| {
             let mapped = status.ports.iter();
             let mut mapped = mapped.filter(|(request, _)| request.protocol == protocol);

@@ -86,7 +86,7 @@ impl AnnouncedFetch {
 }
 
 impl PeerHub {
-    fn is_near(&self, number: u64) -> bool {
+    const fn is_near(&self, number: u64) -> bool {
         let head = self.head.number;
         number <= head.saturating_add(NEAR_ABOVE) && number.saturating_add(NEAR_BELOW) >= head
     }
