@@ -239,7 +239,6 @@ struct LoggedPoint {
 impl ProgressLog {
     fn follow(&mut self, now: Duration, progress: &SyncProgress) {
         match (self.running, progress.started_at) {
-            (None, None) => {}
             (None, Some(first)) => {
                 tracing::info!(
                     head = progress.head,
@@ -289,7 +288,7 @@ impl ProgressLog {
                     ..last
                 });
             }
-            (Some(_), Some(_)) => {}
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 }
