@@ -70,8 +70,8 @@ pub struct VnodeOptions {
     /// [default: ~/.moac; ~/.moac/testnet and ~/.moac/devnet for the test and the dev network]
     #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
-    /// Which past states are kept: archive for all; recent or recent:BLOCKS for those after the newest
-    /// BLOCKS blocks (100000), which are pruned by and by [default: archive]
+    /// Which past states are kept: archive for all; recent or recent:BLOCKS for those after the
+    /// newest BLOCKS blocks (100000), which are pruned by and by [default: archive]
     #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]
     pub state: Option<StateRetention>,
     /// Memory for cached pages of the database, in MiB

@@ -8,10 +8,11 @@
 //!
 //! Knows blocks and rows; checks nothing but that rows belong to the hash they lie under.
 
-use primitives::{Address, B256, Block};
+use primitives::{Address, B256, Block, uncles_hash};
 use store::{BlockBody, BlockReads, HeaderRecord, StoreError, TableId, Tables, meta_key};
 
-use super::BlockId;
+use super::{BlockId, ImportError};
+use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
 
 /// A block, and which of its parts were checked before its turn to be imported came.
@@ -93,6 +94,23 @@ impl CheckedBlock {
             body: read_body(tables, spec, id)?,
             is_stored: true,
         })
+    }
+
+    /// `error`, or that of a damaged row: a stored block that turns out invalid may have another
+    /// body in its row than it had when it was checked.
+    pub(super) fn blame(&self, spec: &ChainSpec, error: ImportError) -> ImportError {
+        if !error.proves_invalid() {
+            return error;
+        }
+        let (header, body) = (&self.record.header, &self.body);
+        let is_sound = transactions_root(&body.transactions) == header.transactions_root
+            && uncles_hash(&body.uncles) == header.uncles_hash
+            && senders(spec, header.number, &body.transactions).is_ok_and(|found| found == body.senders);
+        if is_sound {
+            return error;
+        }
+        let reason = "transactions, uncles or senders are not those of the header";
+        StoreError::corrupt(TableId::BlockToBody, self.hash.as_slice(), reason).into()
     }
 
     /// Number and hash.

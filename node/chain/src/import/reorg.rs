@@ -244,8 +244,8 @@ impl Importer {
                 head = self.revert_head(tables, head, &mut reorg.reverted)?;
             } else if let Some(id) = reorg.left.pop() {
                 let mut block = CheckedBlock::read(tables, &self.spec, &id)?;
-                self.apply_block(tables, &mut session, &head, &mut block)
-                    .map_err(|error| error.in_branch(&id))?;
+                let applied = self.apply_block(tables, &mut session, &head, &mut block);
+                applied.map_err(|error| block.blame(&self.spec, error).in_branch(&id))?;
                 reorg.applied.push(id);
                 head = block.record.header;
             } else if let Some(mut block) = reorg.imported.take() {
