@@ -360,8 +360,10 @@ impl Synchronizer {
         let highest = best.number.max(target.unwrap_or(0)).max(head);
         let gap = missing.max(highest - head.min(highest));
         let is_busy = self.session.is_some() || missing > 0;
+        // A heavier chain of unknown length may be a long one.
+        let is_unknown = self.session.is_some() && target.is_none();
         let started_at = match self.progress.started_at {
-            None if gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
+            None if is_unknown || gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
             Some(at) if is_busy => Some(at),
             _ => None,
         };
