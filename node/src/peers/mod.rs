@@ -1,5 +1,5 @@
-//! The peer-to-peer network as part of the node: started from the options here; what JSON-RPC asks of
-//! it is in [`registry`].
+//! The peer-to-peer network as part of the node: started from the options here; what JSON-RPC asks
+//! of it is in [`registry`].
 
 mod registry;
 

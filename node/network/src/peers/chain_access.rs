@@ -1,8 +1,8 @@
 //! What the handling of peers asks of the chain.
 //!
 //! [`ChainAccess`] is implemented for [`Chain`] here. A simulation implements it for its own nodes.
-//! All functions but [`ChainAccess::head`] and [`ChainAccess::total_difficulty`] may read much, so they
-//! belong on threads for blocking work.
+//! All functions but [`ChainAccess::head`] and [`ChainAccess::total_difficulty`] may read much, so
+//! they belong on threads for blocking work.
 
 use chain::Chain;
 use chain::import::{BlockId, Imported};

@@ -26,8 +26,8 @@ const BACKLOG_MAX: usize = 2 << 20;
 /// The index of the only capability. A node offers versions of one capability.
 const CAPABILITY: usize = 0;
 
-/// Takes a connection after its handshake. It ends at once if there is no place for it. `is_dialled`
-/// says that this node has dialled.
+/// Takes a connection after its handshake. It ends at once if there is no place for it.
+/// `is_dialled` says that this node has dialled.
 pub(super) fn take(
     core: &Arc<Core>,
     family: WireFamily,

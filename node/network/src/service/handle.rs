@@ -99,8 +99,8 @@ impl NetworkHandle {
         self.core.state.lock().hub.peers().count()
     }
 
-    /// The block at which the running synchronization began, and the highest block that is known of.
-    /// `None` if there is nothing to catch up with.
+    /// The block at which the running synchronization began, and the highest block that is known
+    /// of. `None` if there is nothing to catch up with.
     pub fn sync_status(&self) -> Option<(u64, u64)> {
         self.core.sync_status.status()
     }

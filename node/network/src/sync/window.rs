@@ -1,9 +1,9 @@
 //! The next blocks of the best header chain, from the first one without a body on: who is asked for
 //! which body, what has come, what is being imported.
 //!
-//! The window is bounded in blocks ([`WINDOW_BLOCKS`]) and in bytes ([`WINDOW_BYTES`]). If the bytes
-//! are used up, only the lowest missing bodies are asked for, because the import waits for them.
-//! Knows blocks and peers; sends nothing.
+//! The window is bounded in blocks ([`WINDOW_BLOCKS`]) and in bytes ([`WINDOW_BYTES`]). If the
+//! bytes are used up, only the lowest missing bodies are asked for, because the import waits for
+//! them. Knows blocks and peers; sends nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl BodyWindow {
         })
     }
 
-    /// Makes the window begin with these blocks, which are the missing ones of the best header chain.
-    /// What is known of them stays. `read` reads a header that is new here.
+    /// Makes the window begin with these blocks, which are the missing ones of the best header
+    /// chain. What is known of them stays. `read` reads a header that is new here.
     pub(super) fn follow<E>(
         &mut self,
         missing: Vec<BlockId>,
@@ -271,8 +271,8 @@ impl BodyWindow {
         }
     }
 
-    /// Takes out the next blocks for an import: those from the lowest on that are ready. They stay in
-    /// the window until they are stored.
+    /// Takes out the next blocks for an import: those from the lowest on that are ready. They stay
+    /// in the window until they are stored.
     pub(super) fn take_ready(&mut self) -> Vec<Arc<PreparedBlock>> {
         let (mut blocks, mut gas) = (Vec::new(), 0u64);
         let is_importing = |slot: &&mut BodySlot| matches!(slot.state, BodyState::Importing(_));

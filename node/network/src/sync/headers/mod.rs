@@ -7,8 +7,9 @@
 //! | skeleton | every 192nd header | the peer |
 //! | segments | what lies between | everyone |
 //!
-//! There is one session at a time. It ends when the claimed head is stored, or when it turns out that
-//! the claim cannot be followed. A peer that keeps a session waiting loses it to the next claim.
+//! There is one session at a time. It ends when the claimed head is stored, or when it turns out
+//! that the claim cannot be followed. A peer that keeps a session waiting loses it to the next
+//! claim.
 
 mod answers;
 

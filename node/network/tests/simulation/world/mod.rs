@@ -1,8 +1,8 @@
 //! Nodes, the network between them, and the time: everything happens in the order of one queue.
 //!
 //! A run depends on nothing but its seed. Honest nodes run the state machines of this package: the
-//! hub of peers and the synchronization. Messages take the time of their link, jobs of the chain take
-//! a little time, too. When a node is killed, its store stays.
+//! hub of peers and the synchronization. Messages take the time of their link, jobs of the chain
+//! take a little time, too. When a node is killed, its store stays.
 
 mod links;
 
@@ -17,6 +17,7 @@ use network::messages::{PeerMessage, WireFamily};
 use network::moment::Moment;
 use network::peers::serve::{ServeLimits, answer};
 use network::peers::{ChainAccess, HubSettings, ImportResult, PeerAction, PeerHub, PeerId, PeerNews};
+use network::rlpx::RlpxDisconnect;
 use network::sync::{SyncActions, SyncJob, SyncOutcome, Synchronizer, run_job};
 use primitives::{B256, B512, Block};
 
@@ -85,8 +86,8 @@ pub(crate) struct Counts {
     pub(crate) deepest: u64,
     /// Liars that lost their place, each as often as it happened.
     pub(crate) liars_dropped: BTreeMap<String, u64>,
-    /// Honest nodes that lost their place for a fault.
-    pub(crate) honest_dropped: u64,
+    /// Honest nodes that lost their place, by what they were told.
+    pub(crate) honest_dropped: BTreeMap<String, u64>,
 }
 
 /// See the module.
@@ -352,8 +353,8 @@ impl World {
                         }
                     }
                 }
-                PeerAction::Disconnect { peer, .. } => {
-                    self.count_drop(index, peer);
+                PeerAction::Disconnect { peer, reason } => {
+                    self.count_drop(index, peer, reason);
                     self.close(index, peer);
                 }
                 PeerAction::Serve { peer, request } => {
@@ -395,7 +396,7 @@ impl World {
         self.with_sync(index, |sync, view, now| sync.handle(now, view, news));
     }
 
-    fn count_drop(&mut self, index: usize, peer: PeerId) {
+    fn count_drop(&mut self, index: usize, peer: PeerId, reason: RlpxDisconnect) {
         let Some(remote) = self.nodes[index].links.get(&peer).copied() else {
             return;
         };
@@ -407,7 +408,10 @@ impl World {
                     .entry(format!("{:?}", liar.lie()))
                     .or_default() += 1;
             }
-            Role::Honest { .. } => self.counts.honest_dropped += 1,
+            Role::Honest { .. } => {
+                let dropped = &mut self.counts.honest_dropped;
+                *dropped.entry(format!("{reason:?}")).or_default() += 1;
+            }
         }
     }
 
@@ -522,7 +526,7 @@ impl World {
     }
 
     /// How a node sees its synchronization.
-    pub(crate) fn progress(&self, index: usize) -> network::sync::SyncProgress {
+    pub(crate) fn progress(&self, index: usize) -> network::sync::SyncState {
         match &self.nodes[index].role {
             Role::Honest { sync, .. } => sync.progress(),
             Role::Liar { .. } => panic!("a liar has no chain"),
