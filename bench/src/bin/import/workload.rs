@@ -89,7 +89,8 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Creates `count` full blocks, or more if they are nearly empty, over a state of `accounts` accounts.
+    /// Creates `count` full blocks, or more if they are nearly empty, over a state of `accounts`
+    /// accounts.
     pub(crate) fn make(
         kind: WorkloadKind,
         count: u64,

@@ -1,8 +1,9 @@
 //! Blocks that are imported together: those that a synchronization has fetched.
 //!
 //! Children of the head that come one after the other share commits, as in `vnode import`. All
-//! others are imported one by one: blocks of a branch, and a block that is not valid. The writer does
-//! this, so blocks that are sealed here wait for the rest of the blocks that were given at once.
+//! others are imported one by one: blocks of a branch, and a block that is not valid. The writer
+//! does this, so blocks that are sealed here wait for the rest of the blocks that were given at
+//! once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,8 +30,8 @@ pub struct ImportedMany {
 }
 
 impl Chain {
-    /// Checks of blocks what needs no parent, on all processors. The headers of the blocks are known
-    /// already, so their seals are not checked again.
+    /// Checks of blocks what needs no parent, on all processors. The headers of the blocks are
+    /// known already, so their seals are not checked again.
     ///
     /// # Errors
     /// [`WriteError`] if the store fails.
@@ -49,7 +50,8 @@ impl Chain {
         Ok(prepared)
     }
 
-    /// Imports blocks, each the parent of the next one. It ends with the first block that is refused.
+    /// Imports blocks, each the parent of the next one. It ends with the first block that is
+    /// refused.
     ///
     /// A block that is ahead of the clock does not wait here. It is refused.
     ///

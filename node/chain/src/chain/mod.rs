@@ -291,8 +291,8 @@ impl Chain {
         &self.inner.work
     }
 
-    /// Stops or resumes the making of work. While it is stopped, miners get none. Work that was handed
-    /// out before can still be solved.
+    /// Stops or resumes the making of work. While it is stopped, miners get none. Work that was
+    /// handed out before can still be solved.
     pub fn pause_work(&self, paused: bool) {
         if self.inner.work_paused.swap(paused, Ordering::AcqRel) != paused {
             self.inner.work.wake();

@@ -31,8 +31,8 @@ pub struct PreparedBlock {
 }
 
 impl PreparedBlock {
-    /// Whether the body was checked and is right. `false` also if it could not be checked without the
-    /// block's parent.
+    /// Whether the body was checked and is right. `false` also if it could not be checked without
+    /// the block's parent.
     pub const fn body_is_right(&self) -> bool {
         self.senders.is_some()
     }

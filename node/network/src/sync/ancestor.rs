@@ -1,8 +1,8 @@
 //! Where the chain of a peer leaves the headers that this node has.
 //!
-//! First headers with gaps below the lower head, then single headers, halving what is left. A header
-//! counts as known whether it is canonical or not. Knows questions and answers; sends nothing.
-//! Source: docs/p2p.md, 3.
+//! First headers with gaps below the lower head, then single headers, halving what is left. A
+//! header counts as known whether it is canonical or not. Knows questions and answers; sends
+//! nothing. Source: docs/p2p.md, 3.
 
 use primitives::{B256, Header};
 

@@ -1,8 +1,8 @@
 //! Runs the synchronization of a node: its jobs on threads, its progress in the log.
 //!
 //! [`ChainSync`] joins the state machine with a running chain. Whoever runs it hands over news of
-//! peers, the time and the outcomes of jobs, all on one thread, and carries out the orders. Jobs of a
-//! kind are done in order, by a thread for each kind. Their queues are short, because the state
+//! peers, the time and the outcomes of jobs, all on one thread, and carries out the orders. Jobs of
+//! a kind are done in order, by a thread for each kind. Their queues are short, because the state
 //! machine has bounds for what is under way. Knows threads and the chain; knows no sockets.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use primitives::{B256, catch_panic};
 use store::StoreError;
 
 use super::jobs::{ChainRefusal, SyncJob, SyncOutcome, run_job};
-use super::{SyncActions, SyncProgress, Synchronizer};
+use super::{SyncActions, SyncState, Synchronizer};
 use crate::moment::Moment;
 use crate::peers::{PeerNews, PeerOrder};
 
@@ -39,8 +39,8 @@ impl std::fmt::Debug for SyncDriver {
 }
 
 impl SyncDriver {
-    /// Starts the threads. Each outcome is given to `take`, on one of them. The threads end when the
-    /// driver is dropped, after their current job.
+    /// Starts the threads. Each outcome is given to `take`, on one of them. The threads end when
+    /// the driver is dropped, after their current job.
     ///
     /// # Errors
     /// If the system gives no threads.
@@ -106,8 +106,8 @@ pub struct SyncShared {
 }
 
 impl SyncShared {
-    /// The block at which the running synchronization began, and the highest block that is known of.
-    /// `None` if there is nothing to catch up with.
+    /// The block at which the running synchronization began, and the highest block that is known
+    /// of. `None` if there is nothing to catch up with.
     pub fn status(&self) -> Option<(u64, u64)> {
         self.is_running.load(Ordering::Acquire).then(|| {
             (
@@ -122,7 +122,7 @@ impl SyncShared {
         self.missing.load(Ordering::Relaxed)
     }
 
-    fn set(&self, progress: &SyncProgress) {
+    fn set(&self, progress: &SyncState) {
         self.missing.store(progress.missing, Ordering::Relaxed);
         self.highest.store(progress.highest, Ordering::Relaxed);
         self.started_at
@@ -134,8 +134,9 @@ impl SyncShared {
 
 /// The synchronization of a running chain.
 ///
-/// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it returned
-/// are carried out, in order, and [`ChainSync::deadline`] says when [`ChainSync::on_time`] is due.
+/// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it
+/// returned are carried out, in order, and [`ChainSync::deadline`] says when [`ChainSync::on_time`]
+/// is due.
 #[derive(Debug)]
 pub struct ChainSync {
     machine: Synchronizer,
@@ -146,8 +147,8 @@ pub struct ChainSync {
 }
 
 impl ChainSync {
-    /// A synchronization without peers. Outcomes of jobs come to `take` on other threads, which hands
-    /// them to [`Self::job_done`].
+    /// A synchronization without peers. Outcomes of jobs come to `take` on other threads, which
+    /// hands them to [`Self::job_done`].
     ///
     /// # Errors
     /// If the system gives no threads.
@@ -180,8 +181,8 @@ impl ChainSync {
         self.with_view(now, |machine, view| machine.job_done(now, view, outcome))
     }
 
-    /// The time has come that [`Self::deadline`] has named. It does no harm to call this earlier, for
-    /// example after the head has moved.
+    /// The time has come that [`Self::deadline`] has named. It does no harm to call this earlier,
+    /// for example after the head has moved.
     pub fn on_time(&mut self, now: Moment) -> Vec<PeerOrder> {
         self.with_view(now, |machine, view| machine.on_time(now, view))
     }
@@ -214,8 +215,8 @@ impl ChainSync {
         orders
     }
 
-    /// The last commit that readers may see. A store that was closed by a failure opens again at the
-    /// second attempt.
+    /// The last commit that readers may see. A store that was closed by a failure opens again at
+    /// the second attempt.
     fn view(&self) -> Result<View, StoreError> {
         self.chain.view().or_else(|_| self.chain.view())
     }
@@ -237,9 +238,8 @@ struct LoggedPoint {
 }
 
 impl ProgressLog {
-    fn follow(&mut self, now: Duration, progress: &SyncProgress) {
+    fn follow(&mut self, now: Duration, progress: &SyncState) {
         match (self.running, progress.started_at) {
-            (None, None) => {}
             (None, Some(first)) => {
                 tracing::info!(
                     head = progress.head,
@@ -289,7 +289,7 @@ impl ProgressLog {
                     ..last
                 });
             }
-            (Some(_), Some(_)) => {}
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 }
@@ -324,11 +324,11 @@ mod tests {
     fn readers_see_the_progress_while_it_runs() {
         let shared = SyncShared::default();
         assert_eq!(shared.status(), None);
-        let mut progress = SyncProgress {
+        let mut progress = SyncState {
             started_at: Some(5),
             highest: 90,
             missing: 80,
-            ..SyncProgress::default()
+            ..SyncState::default()
         };
         shared.set(&progress);
         assert_eq!((shared.status(), shared.missing()), (Some((5, 90)), 80));

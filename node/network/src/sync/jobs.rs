@@ -30,7 +30,8 @@ pub struct WantedBody {
 pub enum SyncJob {
     /// Check headers with all their seals, and store them. Each is the parent of the next one.
     Headers(Vec<Header>),
-    /// Find out which blocks these bodies belong to, and check of these blocks what needs no parent.
+    /// Find out which blocks these bodies belong to, and check of these blocks what needs no
+    /// parent.
     Bodies {
         /// The question that was answered.
         ticket: RequestTicket,
@@ -247,7 +248,8 @@ fn block_of(wanted: &WantedBody, body: PeerBody) -> Block {
 /// and how many bodies belong to none. After a failure of the store there are no blocks.
 ///
 /// Usually all bodies came, or the first ones. So this is tried first: then the checks of the
-/// blocks, which run on all processors, show that the bodies are right, and no root is computed twice.
+/// blocks, which run on all processors, show that the bodies are right, and no root is computed
+/// twice.
 fn match_bodies(
     target: &impl SyncTarget,
     wanted: &[WantedBody],

@@ -1,9 +1,9 @@
 //! Getting the heaviest chain from peers: headers first, then bodies, then the import.
 //!
-//! [`Synchronizer`] decides. It is a state machine: it takes the time, news of peers and outcomes of
-//! jobs, and returns orders to peers and jobs for the chain. It asks no clock, opens no socket and
-//! starts no thread. What the chain has, it reads from a [`View`]. So it keeps nothing that a restart
-//! would lose: headers and blocks that are stored are where the next start goes on.
+//! [`Synchronizer`] decides. It is a state machine: it takes the time, news of peers and outcomes
+//! of jobs, and returns orders to peers and jobs for the chain. It asks no clock, opens no socket
+//! and starts no thread. What the chain has, it reads from a [`View`]. So it keeps nothing that a
+//! restart would lose: headers and blocks that are stored are where the next start goes on.
 //!
 //! 1. A peer claims more total difficulty than the best header here. Its head header is asked for,
 //!    then where its chain leaves ours (`ancestor`).
@@ -23,8 +23,8 @@
 //! | sends headers without end and without weight | loses its place ([`ENDLESS_HEADERS`]) |
 //! | gives headers whose bodies nobody has | loses its place, and the headers go |
 //!
-//! Blocks near the head come by gossip, without the synchronization. If one is missed, this is where
-//! it comes from. Source: docs/p2p.md, 3.
+//! Blocks near the head come by gossip, without the synchronization. If one is missed, this is
+//! where it comes from. Source: docs/p2p.md, 3.
 
 mod ancestor;
 mod bodies;
@@ -87,7 +87,7 @@ pub struct SyncActions {
 
 /// How far a synchronization is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SyncProgress {
+pub struct SyncState {
     /// The head when the synchronization began. `None` while there is nothing to catch up with.
     pub started_at: Option<u64>,
     /// The number of the head.
@@ -156,7 +156,7 @@ pub struct Synchronizer {
     chain: ChainState,
     /// The chain may have changed since it was read.
     is_stale: bool,
-    progress: SyncProgress,
+    progress: SyncState,
     now: Duration,
     actions: SyncActions,
 }
@@ -180,7 +180,7 @@ impl Synchronizer {
             chain_pause: Duration::ZERO,
             chain: ChainState::default(),
             is_stale: true,
-            progress: SyncProgress::default(),
+            progress: SyncState::default(),
             now: Duration::ZERO,
             actions: SyncActions::default(),
         }
@@ -218,7 +218,7 @@ impl Synchronizer {
     }
 
     /// How far the synchronization is.
-    pub const fn progress(&self) -> SyncProgress {
+    pub const fn progress(&self) -> SyncState {
         self.progress
     }
 
@@ -256,8 +256,8 @@ impl Synchronizer {
                 total_difficulty,
             } => self.roster.claim(peer, block.hash(), total_difficulty, self.now),
             PeerNews::DistantAnnouncement { peer, blocks } => {
-                // How heavy the chain is, is not said. It is taken to be a little heavier than ours,
-                // if the block is higher than ours.
+                // How heavy the chain is, is not said. It is taken to be a little heavier than
+                // ours, if the block is higher than ours.
                 let highest = blocks.into_iter().max_by_key(|block| block.number);
                 if let Some(block) = highest.filter(|block| block.number > self.chain.best.number) {
                     let weight = self.chain.best.total_difficulty.saturating_add(U256::ONE);
@@ -360,8 +360,10 @@ impl Synchronizer {
         let highest = best.number.max(target.unwrap_or(0)).max(head);
         let gap = missing.max(highest - head.min(highest));
         let is_busy = self.session.is_some() || missing > 0;
+        // A heavier chain of unknown length may be a long one.
+        let is_unknown = self.session.is_some() && target.is_none();
         let started_at = match self.progress.started_at {
-            None if gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
+            None if is_unknown || gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
             Some(at) if is_busy => Some(at),
             _ => None,
         };
@@ -371,7 +373,7 @@ impl Synchronizer {
         } else {
             FAR_BEHIND_BLOCKS
         };
-        self.progress = SyncProgress {
+        self.progress = SyncState {
             started_at,
             head,
             best_header: best.number,

@@ -57,7 +57,7 @@ pub(super) struct RosterEntry {
 }
 
 impl RosterEntry {
-    fn new(head: B256, total_difficulty: U256, look_at: Duration) -> Self {
+    const fn new(head: B256, total_difficulty: U256, look_at: Duration) -> Self {
         Self {
             head,
             total_difficulty,

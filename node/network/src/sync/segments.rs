@@ -2,8 +2,8 @@
 //!
 //! The skeleton is a list of hashes with gaps, from one peer. A segment is what lies between two of
 //! them. It is asked for by its highest hash, downwards. So each answer proves itself: its first
-//! header has the hash that was asked for, and each other one is the parent of the one before. A peer
-//! that lacks the hash answers with nothing, which is no fault. Knows headers; sends nothing.
+//! header has the hash that was asked for, and each other one is the parent of the one before. A
+//! peer that lacks the hash answers with nothing, which is no fault. Knows headers; sends nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 

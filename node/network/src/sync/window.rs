@@ -1,9 +1,9 @@
 //! The next blocks of the best header chain, from the first one without a body on: who is asked for
 //! which body, what has come, what is being imported.
 //!
-//! The window is bounded in blocks ([`WINDOW_BLOCKS`]) and in bytes ([`WINDOW_BYTES`]). If the bytes
-//! are used up, only the lowest missing bodies are asked for, because the import waits for them.
-//! Knows blocks and peers; sends nothing.
+//! The window is bounded in blocks ([`WINDOW_BLOCKS`]) and in bytes ([`WINDOW_BYTES`]). If the
+//! bytes are used up, only the lowest missing bodies are asked for, because the import waits for
+//! them. Knows blocks and peers; sends nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl BodyWindow {
         })
     }
 
-    /// Makes the window begin with these blocks, which are the missing ones of the best header chain.
-    /// What is known of them stays. `read` reads a header that is new here.
+    /// Makes the window begin with these blocks, which are the missing ones of the best header
+    /// chain. What is known of them stays. `read` reads a header that is new here.
     pub(super) fn follow<E>(
         &mut self,
         missing: Vec<BlockId>,
@@ -271,8 +271,8 @@ impl BodyWindow {
         }
     }
 
-    /// Takes out the next blocks for an import: those from the lowest on that are ready. They stay in
-    /// the window until they are stored.
+    /// Takes out the next blocks for an import: those from the lowest on that are ready. They stay
+    /// in the window until they are stored.
     pub(super) fn take_ready(&mut self) -> Vec<Arc<PreparedBlock>> {
         let (mut blocks, mut gas) = (Vec::new(), 0u64);
         let is_importing = |slot: &&mut BodySlot| matches!(slot.state, BodyState::Importing(_));
@@ -314,5 +314,116 @@ impl BodyWindow {
                 self.slots.pop_front();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use primitives::Header;
+
+    use super::*;
+
+    const ONE: PeerId = PeerId(1);
+    const TWO: PeerId = PeerId(2);
+
+    fn id(number: u64) -> BlockId {
+        BlockId {
+            number,
+            hash: B256::repeat_byte(number as u8),
+        }
+    }
+
+    /// A window of the blocks `numbers`, each with so much gas.
+    fn window(numbers: std::ops::Range<u64>, gas_used: u64) -> BodyWindow {
+        let mut window = BodyWindow::default();
+        follow(&mut window, numbers, gas_used);
+        window
+    }
+
+    fn follow(window: &mut BodyWindow, numbers: std::ops::Range<u64>, gas_used: u64) {
+        let read = |id: &BlockId| {
+            let header = Header {
+                number: id.number,
+                gas_used,
+                ..Header::default()
+            };
+            Ok::<_, Infallible>(Some(WantedBody {
+                hash: id.hash,
+                header: Arc::new(header),
+            }))
+        };
+        let Ok(()) = window.follow(numbers.map(id).collect(), read);
+    }
+
+    fn numbers(wanted: &[WantedBody]) -> Vec<u64> {
+        wanted.iter().map(|wanted| wanted.header.number).collect()
+    }
+
+    fn assign(window: &mut BodyWindow, peer: PeerId, ticket: u64, most: usize) -> Vec<u64> {
+        let now = Duration::from_secs(ticket);
+        numbers(&window.assign(peer, RequestTicket(ticket), now, most, u64::MAX))
+    }
+
+    #[test]
+    fn bodies_are_shared_out_from_the_lowest_on() {
+        let mut window = window(5..11, 0);
+        assert_eq!(assign(&mut window, ONE, 1, 2), [5, 6]);
+        assert_eq!(assign(&mut window, TWO, 2, 3), [7, 8, 9]);
+        assert_eq!(window.waited_for(), Some((ONE, Duration::from_secs(1))));
+        // What has no answer is wanted again.
+        window.release(RequestTicket(1));
+        assert_eq!(window.waited_for(), None);
+        let lacking = window.assign(TWO, RequestTicket(3), Duration::ZERO, 9, 6);
+        assert_eq!(numbers(&lacking), [5]);
+        assert_eq!(assign(&mut window, ONE, 4, 9), [6, 10]);
+        assert_eq!(window.first_missing(), Some(id(5)));
+        window.compare(RequestTicket(3));
+        assert_eq!(window.first_missing(), Some(id(6)));
+    }
+
+    #[test]
+    fn a_slow_peer_is_overtaken_once() {
+        let mut window = window(5..8, 0);
+        assign(&mut window, ONE, 1, 9);
+        let again = |window: &mut BodyWindow, ticket| {
+            numbers(&window.assign_again(ONE, TWO, RequestTicket(ticket), 2, u64::MAX))
+        };
+        assert_eq!(again(&mut window, 2), [5, 6]);
+        assert_eq!(again(&mut window, 3), [7]);
+        assert_eq!(window.waited_for(), None, "two are asked");
+        window.release(RequestTicket(1));
+        assert_eq!(window.waited_for().map(|(peer, _)| peer), Some(TWO));
+    }
+
+    #[test]
+    fn bytes_are_bounded_but_the_import_goes_on() {
+        // Each of these is counted with more than a third of the bytes.
+        let gas = (WINDOW_BYTES as u64 / 3 + 1) * GAS_PER_BYTE;
+        let mut window = window(1..9, gas);
+        assert_eq!(assign(&mut window, ONE, 1, 9), [1, 2, 3]);
+        assert!(assign(&mut window, TWO, 2, 9).is_empty());
+        window.release(RequestTicket(1));
+        assert_eq!(assign(&mut window, TWO, 3, 9), [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_window_follows_the_best_header_chain() {
+        let mut window = window(1..6, 0);
+        assign(&mut window, ONE, 1, 2);
+        follow(&mut window, 2..9, 0);
+        assert_eq!(window.front(), Some(id(2)));
+        assert_eq!(assign(&mut window, TWO, 2, 99), [3, 4, 5, 6, 7, 8]);
+        let plain = window.take_plain(RequestTicket(9), 9, |_| Some(()));
+        assert!(plain.is_empty(), "all are asked for");
+        window.release(RequestTicket(2));
+        let plain = window.take_plain(RequestTicket(9), 2, |wanted| {
+            (wanted.header.number > 4).then_some(())
+        });
+        let plain: Vec<_> = plain.into_iter().map(|(wanted, ())| wanted).collect();
+        assert_eq!(numbers(&plain), [5, 6]);
+        follow(&mut window, 0..0, 0);
+        assert!(window.is_empty());
     }
 }

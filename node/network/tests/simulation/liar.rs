@@ -47,7 +47,7 @@ pub(crate) const LIES: [Lie; 8] = [
 /// Headers that a liar builds on the honest chain.
 const FORGED: u64 = 80;
 /// Headers of the branch of little weight.
-const ENDLESS: u64 = 12_000;
+const ENDLESS: u64 = 6_000;
 
 /// See the module.
 pub(crate) struct Liar {

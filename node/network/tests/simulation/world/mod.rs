@@ -1,10 +1,12 @@
 //! Nodes, the network between them, and the time: everything happens in the order of one queue.
 //!
 //! A run depends on nothing but its seed. Honest nodes run the state machines of this package: the
-//! hub of peers and the synchronization. Messages take the time of their link, jobs of the chain take
-//! a little time, too. When a node is killed, its store stays.
+//! hub of peers and the synchronization. Messages take the time of their link, jobs of the chain
+//! take a little time, too. When a node is killed, its store stays.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod links;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,9 +16,8 @@ use network::entropy::Entropy;
 use network::messages::{PeerMessage, WireFamily};
 use network::moment::Moment;
 use network::peers::serve::{ServeLimits, answer};
-use network::peers::{
-    ChainAccess, HubSettings, ImportResult, NewPeer, PeerAction, PeerHub, PeerId, PeerNews,
-};
+use network::peers::{ChainAccess, HubSettings, ImportResult, PeerAction, PeerHub, PeerId, PeerNews};
+use network::rlpx::RlpxDisconnect;
 use network::sync::{SyncActions, SyncJob, SyncOutcome, Synchronizer, run_job};
 use primitives::{B256, B512, Block};
 
@@ -85,8 +86,8 @@ pub(crate) struct Counts {
     pub(crate) deepest: u64,
     /// Liars that lost their place, each as often as it happened.
     pub(crate) liars_dropped: BTreeMap<String, u64>,
-    /// Honest nodes that lost their place for a fault.
-    pub(crate) honest_dropped: u64,
+    /// Honest nodes that lost their place, by what they were told.
+    pub(crate) honest_dropped: BTreeMap<String, u64>,
 }
 
 /// See the module.
@@ -232,47 +233,6 @@ impl World {
         self.nodes[index].mines = mines;
     }
 
-    /// Cuts the network: nodes of different groups do not reach each other from now on.
-    pub(crate) fn cut(&mut self, group: impl Fn(usize) -> usize) {
-        self.groups = (0..self.nodes.len()).map(group).collect();
-        for index in 0..self.nodes.len() {
-            let cut: Vec<_> = self.nodes[index]
-                .links
-                .iter()
-                .filter(|(_, remote)| self.groups[remote.node] != self.groups[index])
-                .map(|(peer, _)| *peer)
-                .collect();
-            for peer in cut {
-                self.close(index, peer);
-            }
-        }
-    }
-
-    /// Kills a node. It starts again after a time, with what its store has.
-    pub(crate) fn kill(&mut self, index: usize, back_after: Option<Duration>) {
-        if !self.nodes[index].is_up {
-            return;
-        }
-        self.counts.kills += 1;
-        for peer in self.nodes[index].links.keys().copied().collect::<Vec<_>>() {
-            self.close(index, peer);
-        }
-        let node = &mut self.nodes[index];
-        node.life += 1;
-        node.is_up = false;
-        node.timer = None;
-        if let Some(after) = back_after {
-            self.after(after, Event::Start(index));
-        }
-    }
-
-    /// Ends a connection. The other side hears of it after the delay of the link.
-    fn close(&mut self, index: usize, peer: PeerId) {
-        if let Some(remote) = self.nodes[index].links.remove(&peer) {
-            self.after(remote.delay, Event::Closed(remote.node, remote.peer));
-        }
-    }
-
     /// Runs until a time.
     pub(crate) fn run_until(&mut self, end: Duration) {
         while let Some(entry) = self.queue.first_entry()
@@ -393,8 +353,8 @@ impl World {
                         }
                     }
                 }
-                PeerAction::Disconnect { peer, .. } => {
-                    self.count_drop(index, peer);
+                PeerAction::Disconnect { peer, reason } => {
+                    self.count_drop(index, peer, reason);
                     self.close(index, peer);
                 }
                 PeerAction::Serve { peer, request } => {
@@ -436,7 +396,7 @@ impl World {
         self.with_sync(index, |sync, view, now| sync.handle(now, view, news));
     }
 
-    fn count_drop(&mut self, index: usize, peer: PeerId) {
+    fn count_drop(&mut self, index: usize, peer: PeerId, reason: RlpxDisconnect) {
         let Some(remote) = self.nodes[index].links.get(&peer).copied() else {
             return;
         };
@@ -448,7 +408,10 @@ impl World {
                     .entry(format!("{:?}", liar.lie()))
                     .or_default() += 1;
             }
-            Role::Honest { .. } => self.counts.honest_dropped += 1,
+            Role::Honest { .. } => {
+                let dropped = &mut self.counts.honest_dropped;
+                *dropped.entry(format!("{reason:?}")).or_default() += 1;
+            }
         }
     }
 
@@ -547,94 +510,6 @@ impl World {
         self.head_moved(index);
     }
 
-    /// A node looks for more peers.
-    fn dial(&mut self, index: usize) {
-        self.after(DIAL_INTERVAL, Event::Dial(index));
-        if self.nodes[index].is_up && self.nodes[index].links.len() < WANTED_LINKS {
-            let other = self.entropy.below(self.nodes.len());
-            self.connect(index, other);
-        }
-    }
-
-    /// Connects two nodes, if both want to.
-    pub(crate) fn connect(&mut self, from: usize, to: usize) -> bool {
-        let linked: HashSet<_> = self.nodes[from]
-            .links
-            .values()
-            .map(|remote| remote.node)
-            .collect();
-        let reaches = self.nodes[from].is_up && self.nodes[to].is_up && self.groups[from] == self.groups[to];
-        if from == to
-            || !reaches
-            || linked.contains(&to)
-            || !self.has_place(from, to, false)
-            || !self.has_place(to, from, true)
-        {
-            return false;
-        }
-        let delay = Duration::from_millis(10) + self.random(Duration::from_millis(140));
-        let (one, first) = self.admit(from, to, false);
-        let (two, second) = self.admit(to, from, true);
-        self.nodes[from].links.insert(
-            one,
-            Remote {
-                node: to,
-                peer: two,
-                delay,
-            },
-        );
-        self.nodes[to].links.insert(
-            two,
-            Remote {
-                node: from,
-                peer: one,
-                delay,
-            },
-        );
-        self.carry_out(from, first);
-        self.carry_out(to, second);
-        self.set_timer(from);
-        self.set_timer(to);
-        true
-    }
-
-    fn new_peer(&self, index: usize, is_inbound: bool) -> NewPeer {
-        NewPeer {
-            node: self.nodes[index].id,
-            protocol: WireFamily::Mc.protocol(VERSION).expect("known"),
-            is_inbound,
-            is_exempt: false,
-        }
-    }
-
-    fn has_place(&self, at: usize, other: usize, is_inbound: bool) -> bool {
-        match &self.nodes[at].role {
-            Role::Honest { hub, .. } => {
-                let new = self.new_peer(other, is_inbound);
-                hub.check_place(&new, self.moment()).is_ok()
-            }
-            Role::Liar { .. } => true,
-        }
-    }
-
-    fn admit(&mut self, at: usize, other: usize, is_inbound: bool) -> (PeerId, Vec<PeerAction>) {
-        let (new, now) = (self.new_peer(other, is_inbound), self.moment());
-        let network_id = self.spec.network_id;
-        match &mut self.nodes[at].role {
-            Role::Honest { hub, .. } => hub.admit(new, now).expect("there is a place"),
-            Role::Liar { liar, next_peer } => {
-                let peer = PeerId(*next_peer);
-                *next_peer += 1;
-                let status = PeerMessage::Status(liar.status(network_id, VERSION));
-                let send = PeerAction::Send {
-                    to: vec![peer],
-                    message: status,
-                };
-                (peer, vec![send])
-            }
-        }
-    }
-
     /// The heads of the honest nodes.
     pub(crate) fn heads(&self) -> BTreeSet<B256> {
         let nodes = self.honest_nodes().into_iter();
@@ -651,7 +526,7 @@ impl World {
     }
 
     /// How a node sees its synchronization.
-    pub(crate) fn progress(&self, index: usize) -> network::sync::SyncProgress {
+    pub(crate) fn progress(&self, index: usize) -> network::sync::SyncState {
         match &self.nodes[index].role {
             Role::Honest { sync, .. } => sync.progress(),
             Role::Liar { .. } => panic!("a liar has no chain"),
