@@ -18,7 +18,17 @@ pub(crate) fn start(options: &VnodeOptions) {
         _ => ("trace", "debug"),
     };
     let own_crates = [
-        "vnode", "node", "chain", "miner", "rpc", "store", "stratum", "ethash", "keystore",
+        "vnode",
+        "node",
+        "chain",
+        "network",
+        "scs_service",
+        "miner",
+        "rpc",
+        "store",
+        "stratum",
+        "ethash",
+        "keystore",
     ];
     let directives = own_crates
         .iter()

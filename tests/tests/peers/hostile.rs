@@ -110,7 +110,8 @@ fn announced_blocks_that_never_come_cost_the_place() {
             }
         };
         assert!((1..=256).contains(&asked), "{asked}");
-        assert!(end.contains("subprotocol"), "{end}");
+        // The socket may fail before the reason is read.
+        assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
     });
     is_alive(&node);
 }

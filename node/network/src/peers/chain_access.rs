@@ -5,7 +5,7 @@
 //! they belong on threads for blocking work.
 
 use chain::Chain;
-use chain::import::{BlockId, Imported};
+use chain::import::{BlockId, ImportError, Imported};
 use chain::rules::body::transactions_root;
 use chain::view::StoredBlock;
 use primitives::{
@@ -205,9 +205,17 @@ fn check_roots(block: &Block) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the error says that the block or header itself is invalid.
+fn is_invalid(error: &ImportError) -> bool {
+    match error {
+        ImportError::OfHeader { error, .. } => is_invalid(error),
+        other => other.is_invalid_block(),
+    }
+}
+
 fn refused(error: &chain::chain::WriteError) -> ImportResult {
     match error {
-        chain::chain::WriteError::Import(import) if import.is_invalid_block() => {
+        chain::chain::WriteError::Import(import) if is_invalid(import) => {
             ImportResult::Invalid(error.to_string())
         }
         _ => ImportResult::Failed(error.to_string()),
