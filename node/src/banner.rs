@@ -19,6 +19,7 @@ pub(crate) struct Banner<'a> {
     pub(crate) dev: bool,
     pub(crate) beneficiary: Option<primitives::Address>,
     pub(crate) endpoints: &'a [String],
+    pub(crate) enode: &'a str,
     pub(crate) mining: &'a [String],
 }
 
@@ -40,6 +41,7 @@ impl Banner<'_> {
             dev,
             beneficiary,
             endpoints,
+            enode,
             mining,
         } = self;
         writeln!(out, "{version}")?;
@@ -68,6 +70,7 @@ impl Banner<'_> {
         if endpoints.is_empty() {
             writeln!(out, "endpoint   none (--rpc serves HTTP)")?;
         }
+        writeln!(out, "enode      {enode}")?;
         for line in *mining {
             writeln!(out, "mining     {line}")?;
         }

@@ -14,11 +14,11 @@ mod files;
 mod listener;
 mod logging;
 mod mining;
-mod network;
 mod nodekey;
 mod options;
 mod output;
 mod passwords;
+mod peers;
 mod scs;
 mod scs_demo;
 pub mod scs_program;
@@ -32,14 +32,14 @@ mod vnodeconfig;
 
 pub use config_file::ConfigError;
 pub use data_directory::DataDirectoryError;
-pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccountCommand, AccountRef, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
-    NodeEndpoint, NodeEndpointError, OptionsError, ScsOptions, Seconds, TxPoolOptions, VnodeCommand,
-    VnodeOptions,
+    AccountCommand, AccountRef, BootNodes, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
+    NodeEndpoint, NodeEndpointError, OptionsError, PeerOptions, ScsOptions, Seconds, TxPoolOptions,
+    VnodeCommand, VnodeOptions,
 };
 pub use passwords::PasswordError;
+pub use peers::NetworkError;
 pub use scs::ScsStartError;
 pub use scs_demo::ScsDemoError;
 pub use servers::ServersError;

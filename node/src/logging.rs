@@ -28,6 +28,7 @@ pub(crate) fn start_at(verbosity: u8, json: bool) {
         "node",
         "chain",
         "microchain",
+        "network",
         "miner",
         "rpc",
         "scs_node",

@@ -18,10 +18,11 @@ use ethash::LightCaches;
 use keystore::AccountManager;
 use miner::StopSignal;
 use miner::display::rate_text;
+use network::service::{NetworkHandle, NetworkStartError};
 use primitives::{Address, SecretKey};
-use rpc::NodeFacts;
 use rpc::server::http::HttpOptions;
 use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
+use rpc::{NetworkControl, NodeFacts, SyncStatus};
 use store::{Store, StoreError};
 
 use crate::accounts::{self, AccountsError};
@@ -31,10 +32,10 @@ use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::listener::HttpListener;
 use crate::logging;
 use crate::mining::LocalMiner;
-use crate::network::{NetworkError, PeerRegistry};
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
-use crate::scs::{NodeScsService, ScsStartError};
+use crate::peers::{self, NetworkError, NetworkParts, PeerRegistry};
+use crate::scs::{self, NodeScsService, ScsStartError};
 use crate::scs_demo::{self, DemoOptions, DemoStage, ScsDemoError};
 use crate::servers::{Servers, ServersError};
 use crate::system;
@@ -95,6 +96,9 @@ pub enum StartError {
     /// The demo failed.
     #[error("scs-demo: {0}")]
     Demo(#[from] ScsDemoError),
+    /// The peer-to-peer network cannot start.
+    #[error(transparent)]
+    Peers(#[from] NetworkStartError),
     /// The chain can accept no more blocks.
     #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
@@ -115,6 +119,7 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
 struct VnodeFacts {
     version: String,
     network_id: u64,
+    network: NetworkHandle,
 }
 
 impl NodeFacts for VnodeFacts {
@@ -126,13 +131,21 @@ impl NodeFacts for VnodeFacts {
         self.network_id
     }
 
-    /// Always false: this version has no peer-to-peer network.
+    /// A node that runs listens: it does not start otherwise.
     fn is_listening(&self) -> bool {
-        false
+        true
     }
 
     fn peer_count(&self) -> u64 {
-        0
+        self.network.peer_count() as u64
+    }
+
+    fn sync_status(&self) -> Option<SyncStatus> {
+        let (starting_block, highest_block) = self.network.sync_status()?;
+        Some(SyncStatus {
+            starting_block,
+            highest_block,
+        })
     }
 }
 
@@ -233,10 +246,20 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
     let node_key = nodekey::load(options, &directory)?;
     let scs = NodeScsService::start(&options.scs, &config, &node_key, &chain).await?;
     let config = announced(config, scs.as_ref());
-    let network = PeerRegistry::open(&node_key, &config, &directory)?;
+    let registry = Arc::new(PeerRegistry::open(&node_key, &config, &directory)?);
+    let parts = NetworkParts {
+        key: &node_key,
+        chain: &chain,
+        folder: &directory,
+        registry: &registry,
+        is_dev: dev,
+    };
+    let network = peers::start(&options.peers, parts).await?;
+    scs::connect(network.handle(), &chain, scs.as_ref());
     let facts = VnodeFacts {
         version: client_version(),
         network_id: spec.network_id,
+        network: network.handle().clone(),
     };
     let listener = Arc::new(HttpListener::new(HttpOptions {
         hosts: options.rpcvhosts.clone(),
@@ -251,7 +274,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
     .with_filter_limits(options.limits.filters())
     .with_settings(settings(options, &config, &directory))
     .with_listener(listener.clone())
-    .with_network(Arc::new(network));
+    .with_network(registry.clone());
     let node = match &scs {
         Some(scs) => node.with_scs_service(scs.control(&chain)),
         None => node,
@@ -267,6 +290,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
     let mut endpoints = servers.endpoints();
     endpoints.extend(scs.as_ref().map(NodeScsService::endpoint));
     let view = chain.view()?;
+    let enode = registry.enode().to_string();
     let banner = Banner {
         version: &client_version(),
         spec: &spec,
@@ -275,6 +299,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         dev,
         beneficiary,
         endpoints: &endpoints,
+        enode: &enode,
         mining: &mining,
     };
     // The node also runs if standard output is closed.
@@ -306,7 +331,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
             scs.stop().await;
         }
     };
-    tokio::join!(miner_and_chain, servers.stop(), stop_scs);
+    tokio::join!(miner_and_chain, servers.stop(), stop_scs, network.stop());
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
 }

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use primitives::{Address, B256, B512, Enode, Transaction};
+use primitives::{Address, B256, B512, Enode, Transaction, U256};
 
 use crate::access::Cors;
 use crate::modules::Modules;
@@ -97,6 +97,20 @@ pub struct Peer {
     pub local_address: String,
     /// The address of the peer's end.
     pub remote_address: String,
+    /// The peer has dialled.
+    pub is_inbound: bool,
+    /// It is a static node.
+    pub is_static: bool,
+    /// It is a trusted node.
+    pub is_trusted: bool,
+    /// The name of the protocol of the connection.
+    pub protocol: String,
+    /// Its version.
+    pub version: u64,
+    /// The hash of the peer's head.
+    pub head: B256,
+    /// The total difficulty with it.
+    pub total_difficulty: U256,
 }
 
 /// A network of an application chain that this node is part of, or will be part of.
@@ -134,6 +148,18 @@ pub trait NetworkControl: Send + Sync {
     /// # Errors
     /// The reason why the list cannot be stored.
     fn remove_peer(&self, node: &Enode) -> Result<bool, String>;
+
+    /// Adds a node to the trusted nodes, for which there is always a place.
+    ///
+    /// # Errors
+    /// The reason why the list cannot be stored.
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String>;
+
+    /// Removes a node from the trusted nodes. Returns whether it was one.
+    ///
+    /// # Errors
+    /// The reason why the list cannot be stored.
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String>;
 
     /// Joins the network of an application chain at the block `block_start`.
     ///

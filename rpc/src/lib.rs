@@ -51,7 +51,7 @@ pub use control::{
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
-pub use facts::NodeFacts;
+pub use facts::{NodeFacts, SyncStatus};
 pub use filters::{FilterLimits, Filters};
 pub use json::{Json, JsonOf};
 pub use limits::Limits;

@@ -77,10 +77,31 @@ impl Launch {
         self
     }
 
+    /// Options that keep a node from looking for nodes outside of the test, and from taking a port
+    /// that another test uses. What the test says itself stays.
+    fn quiet_options(&self) -> Vec<&'static str> {
+        let has = |name: &str| self.arguments.iter().any(|argument| argument.starts_with(name));
+        if !self.command.is_empty() || has("--help") || has("--version") {
+            return Vec::new();
+        }
+        let mut options = Vec::new();
+        if !has("--port") && !has("--dev") {
+            options.extend(["--port", "0"]);
+        }
+        if !has("--nodiscover") && !has("--bootnodes") {
+            options.push("--nodiscover");
+        }
+        if !has("--nat") {
+            options.extend(["--nat", "none"]);
+        }
+        options
+    }
+
     fn spawn(&self) -> ChildProcess {
         let mut command = Command::new(vnode_path());
         command
             .args(&self.arguments)
+            .args(self.quiet_options())
             .arg("--datadir")
             .arg(&self.data)
             .args(&self.command)

@@ -18,11 +18,14 @@ pub mod messages;
 pub mod moment;
 pub mod nat;
 pub mod node_files;
+pub mod peers;
 mod raw_rlp;
 pub mod requests;
 pub mod rlpx;
+pub mod service;
 pub mod sockets;
 mod status_check;
+pub mod sync;
 #[cfg(test)]
 mod vectors;
 

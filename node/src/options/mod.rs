@@ -11,10 +11,12 @@
 //! | limits of the JSON-RPC servers | `limits` |
 //! | the transaction pool | `txpool` |
 //! | the service for SCS servers | `scs` |
+//! | the peer-to-peer network | `peers` |
 
 mod command;
 mod endpoint;
 mod limits;
+mod peers;
 mod scs;
 mod txpool;
 mod values;
@@ -22,6 +24,7 @@ mod values;
 pub use command::{AccountCommand, DbCommand, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use limits::{LimitOptions, Seconds};
+pub use peers::{BootNodes, PeerOptions};
 pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
 pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
@@ -38,8 +41,6 @@ use rpc::server::{Cors, Hosts};
 
 use values::parse_states;
 
-/// Default of `--port`.
-pub(crate) const PORT_DEFAULT: u16 = 30333;
 /// Highest `--verbosity`; the lowest is 0.
 const VERBOSITY_MAX: u8 = 5;
 
@@ -229,12 +230,9 @@ pub struct VnodeOptions {
     /// The node's own key, as 64 hex digits
     #[arg(long, value_name = "HEX", conflicts_with = "nodekey")]
     pub nodekeyhex: Option<String>,
-    /// Do not look for peers
-    #[arg(long)]
-    pub nodiscover: bool,
-    /// Peer-to-peer port
-    #[arg(long, value_name = "PORT", default_value_t = PORT_DEFAULT)]
-    pub port: u16,
+    /// The peer-to-peer network.
+    #[command(flatten)]
+    pub peers: PeerOptions,
 
     /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     #[arg(long, value_name = "LEVEL", global = true, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]

@@ -1,5 +1,6 @@
 //! What the service asks of the chain.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
@@ -8,13 +9,17 @@ use chain::rules::body::sender;
 use chain::spec::Rule;
 use chain::state::flat;
 use chain::{Chain, View};
+use network::service::NetworkHandle;
 use primitives::{Address, B256, Bytes, Transaction, U256};
 use scs_service::ScsId;
+use scs_service::proto::ScsPushMsg;
 use scs_service::vnode::{
     AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
     HostNotice, RoleAnswer, ScsHost, ScsRole,
 };
 use store::{StateReads, StoreError};
+
+use super::bridge::for_peers;
 
 /// The selector of `getSCSRole(address)` (docs/scs-wire.md, 5).
 const GET_SCS_ROLE: [u8; 4] = [0x50, 0x85, 0x9f, 0xd9];
@@ -29,11 +34,13 @@ const SHARDING_FLAG_MAX: u64 = 3;
 /// The chain as the service sees it.
 pub(super) struct ChainScsHost {
     chain: Chain,
+    /// The running network; empty until it has started.
+    network: Arc<OnceLock<NetworkHandle>>,
 }
 
 impl ChainScsHost {
-    pub(super) const fn new(chain: Chain) -> Self {
-        Self { chain }
+    pub(super) const fn new(chain: Chain, network: Arc<OnceLock<NetworkHandle>>) -> Self {
+        Self { chain, network }
     }
 
     fn view(&self) -> Result<View, HostError> {
@@ -84,6 +91,26 @@ impl ScsHost for ChainScsHost {
     fn has_micro_chains(&self) -> bool {
         let head = self.chain.pool().next_number().saturating_sub(1);
         self.chain.spec().rules_at(head).has(Rule::NoticeWord)
+    }
+
+    fn is_syncing(&self) -> bool {
+        self.network.get().is_some_and(NetworkHandle::is_far_behind)
+    }
+
+    fn relay_broadcast(&self, message: &ScsPushMsg, _: &B256) {
+        if let Some(network) = self.network.get() {
+            // The hub computes the same hash, and passes a message on once.
+            network.relay_message(&for_peers(message));
+        }
+    }
+
+    fn relay_call(&self, call: &DirectCall) {
+        let transaction = Transaction::decode_raw(&call.rlp, self.chain.spec().tx_rules());
+        match (self.network.get(), transaction) {
+            (Some(network), Ok(transaction)) => network.relay_transaction(&transaction),
+            (_, Err(error)) => tracing::error!(%error, "a transaction for an application chain is damaged"),
+            (None, Ok(_)) => {}
+        }
     }
 
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, HostError> {

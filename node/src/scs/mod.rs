@@ -3,14 +3,16 @@
 //! The package `scs_service` serves; here it is connected with the chain ([`host`]), with the
 //! options and with JSON-RPC. It runs if `SCSService` in `vnodeconfig.json` is true.
 
+mod bridge;
 mod host;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chain::Chain;
 use crossbeam_channel::RecvTimeoutError;
+use network::service::NetworkHandle;
 use primitives::{B256, SecretKey, Transaction, hex};
 use rpc::ScsServiceControl;
 use scs_service::vnode::{AllowList, ScsServer, ScsService, ServerError, ServiceConfig, ServiceLimits};
@@ -47,6 +49,21 @@ pub enum ScsStartError {
 pub(crate) struct NodeScsService {
     server: ScsServer,
     has_tls: bool,
+    /// The running network; empty until it has started.
+    network: Arc<OnceLock<NetworkHandle>>,
+}
+
+/// Connects the running network with the service, if there is one.
+pub(crate) fn connect(network: &NetworkHandle, chain: &Chain, service: Option<&NodeScsService>) {
+    if let Some(service) = service {
+        // It is empty: a node starts its network once.
+        let _ = service.network.set(network.clone());
+    }
+    bridge::connect(
+        network,
+        chain,
+        service.map(|service| service.server.service().clone()),
+    );
 }
 
 impl NodeScsService {
@@ -77,7 +94,8 @@ impl NodeScsService {
         let tls = options.tls_files();
         let (heads, followed) = watch::channel(chain.view()?.head_number());
         follow_heads(chain, heads).map_err(ScsStartError::Thread)?;
-        let host = Arc::new(ChainScsHost::new(chain.clone()));
+        let network = Arc::default();
+        let host = Arc::new(ChainScsHost::new(chain.clone(), Arc::clone(&network)));
         let server = ScsServer::start(&config.service_cfg, tls.as_ref(), service, host, followed).await?;
         let address = server.address();
         if !address.ip().is_loopback() && options.allow.is_empty() {
@@ -94,6 +112,7 @@ impl NodeScsService {
         Ok(Some(Self {
             server,
             has_tls: tls.is_some(),
+            network,
         }))
     }
 

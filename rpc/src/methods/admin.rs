@@ -3,6 +3,7 @@
 //!
 //! The methods pass requests on to other parts of the process through [`crate::control`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use primitives::{Address, B256, Enode, hex};
@@ -29,6 +30,10 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Adds a static node. This node keeps a connection to each static node."),
         Method::blocking("admin_removePeer", ["enode"], remove_peer)
             .summary("Removes a static node. Returns false if the node is not a static node."),
+        Method::blocking("admin_addTrustedPeer", ["enode"], add_trusted_peer)
+            .summary("Adds a trusted node. There is a place for it even if there are enough peers."),
+        Method::blocking("admin_removeTrustedPeer", ["enode"], remove_trusted_peer)
+            .summary("Removes a trusted node. Returns false if the node is not a trusted node."),
         Method::inline("admin_datadir", [], data_directory)
             .summary("Returns the data directory of this node."),
         Method::blocking("admin_nodeInfo", [], node_info)
@@ -77,6 +82,19 @@ fn add_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> 
 /// `admin_removePeer`.
 fn remove_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
     node.network()?.remove_peer(&peer).map_err(RpcError::refused)
+}
+
+/// `admin_addTrustedPeer`.
+fn add_trusted_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+    let added = node.network()?.add_trusted_peer(&peer);
+    added.map_err(RpcError::refused)?;
+    Ok(true)
+}
+
+/// `admin_removeTrustedPeer`.
+fn remove_trusted_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+    let removed = node.network()?.remove_trusted_peer(&peer);
+    removed.map_err(RpcError::refused)
 }
 
 /// The answer of `admin_nodeInfo` (docs/interface.md, 2.13).
@@ -149,6 +167,7 @@ struct PeerObject {
     name: String,
     caps: Vec<String>,
     network: PeerAddresses,
+    protocols: BTreeMap<String, PeerProtocol>,
 }
 
 impl Described for PeerObject {
@@ -160,6 +179,17 @@ impl Described for PeerObject {
 struct PeerAddresses {
     local_address: String,
     remote_address: String,
+    inbound: bool,
+    trusted: bool,
+    #[serde(rename = "static")]
+    is_static: bool,
+}
+
+#[derive(Serialize)]
+struct PeerProtocol {
+    version: u64,
+    difficulty: PlainNumber,
+    head: Data<B256>,
 }
 
 impl From<Peer> for PeerObject {
@@ -171,7 +201,18 @@ impl From<Peer> for PeerObject {
             network: PeerAddresses {
                 local_address: peer.local_address,
                 remote_address: peer.remote_address,
+                inbound: peer.is_inbound,
+                trusted: peer.is_trusted,
+                is_static: peer.is_static,
             },
+            protocols: BTreeMap::from([(
+                peer.protocol,
+                PeerProtocol {
+                    version: peer.version,
+                    difficulty: PlainNumber(peer.total_difficulty),
+                    head: Data(peer.head),
+                },
+            )]),
         }
     }
 }

@@ -174,11 +174,30 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
             ("name", "String"),
             ("caps", "String[]"),
             ("network", "PeerAddresses"),
+            ("protocols", "PeerProtocols"),
         ],
     ),
     (
         "PeerAddresses",
-        &[("localAddress", "String"), ("remoteAddress", "String")],
+        &[
+            ("localAddress", "String"),
+            ("remoteAddress", "String"),
+            ("inbound", "Boolean"),
+            ("trusted", "Boolean"),
+            ("static", "Boolean"),
+        ],
+    ),
+    (
+        "PeerProtocols",
+        &[("mc?", "PeerProtocol"), ("eth?", "PeerProtocol")],
+    ),
+    (
+        "PeerProtocol",
+        &[
+            ("version", "Number"),
+            ("difficulty", "Number"),
+            ("head", "DATA32"),
+        ],
     ),
     (
         "Subnet",

@@ -39,7 +39,14 @@ fn the_description_of_the_node() {
         "id": "0e".repeat(64),
         "name": "Other/v1.0.0",
         "caps": ["mc/63"],
-        "network": {"localAddress": "10.0.0.1:30333", "remoteAddress": "10.0.0.2:40000"},
+        "network": {
+            "localAddress": "10.0.0.1:30333",
+            "remoteAddress": "10.0.0.2:40000",
+            "inbound": true,
+            "trusted": true,
+            "static": false,
+        },
+        "protocols": {"mc": {"version": 63, "difficulty": 131_072, "head": format!("0x{}", "0f".repeat(32))}},
     });
     assert_eq!(net.ok("admin_peers", json!([])), json!([peer]));
 }
@@ -50,6 +57,9 @@ fn static_nodes() {
     assert_eq!(net.ok("admin_addPeer", json!([enode(1)])), true);
     assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), true);
     assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), false);
+    assert_eq!(net.ok("admin_removeTrustedPeer", json!([enode(1)])), false);
+    assert_eq!(net.ok("admin_addTrustedPeer", json!([enode(1)])), true);
+    assert_eq!(net.ok("admin_removeTrustedPeer", json!([enode(1)])), true);
     let check = |params: Value, message: &str| net.check_error("admin_addPeer", params, -32602, message);
     check(json!([]), "missing value for required argument 0");
     check(

@@ -2,7 +2,7 @@
 //! order and record it.
 
 use parking_lot::Mutex;
-use primitives::{Address, B256, B512, Enode, Transaction};
+use primitives::{Address, B256, B512, Enode, Transaction, U256};
 use rpc::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
     ScsServiceControl, Subnet,
@@ -83,6 +83,7 @@ impl ScsServiceControl for ScsService {
 #[derive(Default)]
 pub(crate) struct Network {
     nodes: Mutex<Vec<Enode>>,
+    trusted: Mutex<Vec<Enode>>,
     subnets: Mutex<Vec<Subnet>>,
 }
 
@@ -108,6 +109,13 @@ impl NetworkControl for Network {
             capabilities: vec!["mc/63".to_owned()],
             local_address: "10.0.0.1:30333".to_owned(),
             remote_address: "10.0.0.2:40000".to_owned(),
+            is_inbound: true,
+            is_static: false,
+            is_trusted: true,
+            protocol: "mc".to_owned(),
+            version: 63,
+            head: B256::repeat_byte(0x0f),
+            total_difficulty: U256::from(131_072),
         }]
     }
 
@@ -118,6 +126,18 @@ impl NetworkControl for Network {
 
     fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
         let mut nodes = self.nodes.lock();
+        let before = nodes.len();
+        nodes.retain(|other| other.id != node.id);
+        Ok(nodes.len() < before)
+    }
+
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String> {
+        self.trusted.lock().push(node.clone());
+        Ok(())
+    }
+
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String> {
+        let mut nodes = self.trusted.lock();
         let before = nodes.len();
         nodes.retain(|other| other.id != node.id);
         Ok(nodes.len() < before)

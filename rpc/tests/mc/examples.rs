@@ -112,6 +112,7 @@ impl ExampleNode {
         bad.header.transactions_root = primitives::EMPTY_ROOT;
         net.chain.import(bad).expect_err("the roots do not match");
         net.ok("admin_addPeer", json!([enode()]));
+        net.ok("admin_addTrustedPeer", json!([enode()]));
         net.ok("admin_addSubnetP2P", json!([data(PROXY), 110]));
         Self {
             net,
@@ -201,7 +202,9 @@ impl ExampleNode {
                 ])
             }
             "mc_submitHashrate" => json!(["0x500000", data(B256::repeat_byte(3))]),
-            "admin_addPeer" | "admin_removePeer" => json!([enode()]),
+            "admin_addPeer" | "admin_removePeer" | "admin_addTrustedPeer" | "admin_removeTrustedPeer" => {
+                json!([enode()])
+            }
             "admin_startRPC" => json!(["localhost", 8545, "", "mc,net,chain3"]),
             "admin_addSubnetP2P" | "admin_removeSubnetP2P" => json!([data(PROXY), 200]),
             "personal_newAccount" => json!(["password"]),

@@ -1,12 +1,13 @@
 //! Compares the cost of an import with that of revm alone on the same transactions.
 //!
-//! There are three workloads. The importer and revm take turns in one process, and the median of
+//! There are four workloads. The importer and revm take turns in one process, and the median of
 //! the rounds is printed. `bench/README.md` explains the figures.
 
 mod clock;
 mod code;
 mod ours;
 mod peer;
+mod synced;
 mod workload;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use ethash::LightCaches;
 
 use clock::Took;
 use peer::Peer;
+use synced::Server;
 use workload::{Workload, WorkloadKind};
 
 /// Import benchmark.
@@ -71,11 +73,13 @@ fn measure(workload: &Workload, caches: &LightCaches, rounds: usize) -> Result<(
         "import, without seals",
         "import",
         "one block a commit",
+        "from a peer, over loopback",
     ]
     .map(|name| Row {
         name,
         times: Vec::new(),
     });
+    let server = Server::start(workload)?;
     let mut costs = ours::ImportCosts::default();
     for _ in 0..rounds.max(1) {
         let (prepared, parts) = ours::prepared(workload)?;
@@ -87,6 +91,7 @@ fn measure(workload: &Workload, caches: &LightCaches, rounds: usize) -> Result<(
             ours::stream(workload, None)?,
             ours::stream(workload, Some(caches))?,
             ours::single(workload)?,
+            server.sync(workload, caches)?,
         ];
         for (row, time) in rows.iter_mut().zip(times) {
             row.times.push(time);
@@ -127,5 +132,9 @@ fn print(workload: &Workload, rows: &[Row]) {
             thread * 1e3,
             floor.median(|took| took.thread) / thread
         );
+    }
+    if let [.., import, _, synced] = rows {
+        let ratio = import.median(|took| took.wall) / synced.median(|took| took.wall);
+        println!("  from a peer, compared with the import: {ratio:.3} of its speed");
     }
 }

@@ -32,16 +32,19 @@ pub(crate) enum WorkloadKind {
     Token,
     /// Write ten slots of one large contract.
     Storage,
+    /// One transfer to another account: nearly empty blocks, and many of them.
+    Sparse,
 }
 
 impl WorkloadKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Transfers, Self::Token, Self::Storage];
+    pub(crate) const ALL: [Self; 4] = [Self::Transfers, Self::Token, Self::Storage, Self::Sparse];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Transfers => "transfers",
             Self::Token => "ERC-20 transfers",
             Self::Storage => "storage, 10 slots each",
+            Self::Sparse => "one transfer a block",
         }
     }
 
@@ -51,6 +54,15 @@ impl WorkloadKind {
             Self::Transfers => 400,
             Self::Token => 300,
             Self::Storage => 200,
+            Self::Sparse => 1,
+        }
+    }
+
+    /// Number of blocks, for as many full blocks.
+    const fn blocks(self, full: u64) -> u64 {
+        match self {
+            Self::Sparse => full * 200,
+            _ => full,
         }
     }
 
@@ -58,6 +70,8 @@ impl WorkloadKind {
     const fn gas(self) -> u64 {
         match self {
             Self::Transfers => 21_000,
+            // The rules allow no lower limit of a block.
+            Self::Sparse => 100_000,
             Self::Token => 60_000,
             Self::Storage => 95_000,
         }
@@ -75,7 +89,8 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Creates `count` blocks over a state of `accounts` accounts.
+    /// Creates `count` full blocks, or more if they are nearly empty, over a state of `accounts`
+    /// accounts.
     pub(crate) fn make(
         kind: WorkloadKind,
         count: u64,
@@ -96,7 +111,7 @@ impl Workload {
         let scratch = workload.directory()?;
         let store = open(scratch.path())?;
         let importer = Importer::new(store.clone(), workload.spec.clone(), SealCheck::Off);
-        for number in 0..count {
+        for number in 0..kind.blocks(count) {
             let transactions = (0..kind.per_block())
                 .map(|index| transaction(kind, number * kind.per_block() + index, accounts))
                 .collect::<Result<Vec<_>, Failure>>()?;
@@ -157,7 +172,7 @@ fn spec(kind: WorkloadKind, accounts: u64) -> Result<ChainSpec, Failure> {
         add_holder(address);
     }
     match kind {
-        WorkloadKind::Transfers => return Ok(spec),
+        WorkloadKind::Transfers | WorkloadKind::Sparse => return Ok(spec),
         WorkloadKind::Token => contract.code = code::token().into(),
         WorkloadKind::Storage => {
             contract.code = code::counters().into();
@@ -175,7 +190,7 @@ fn transaction(kind: WorkloadKind, index: u64, accounts: u64) -> Result<Transact
     let to = receiver_of(index, accounts);
     let word = |value: u64| U256::from(value).to_be_bytes::<32>();
     let (to, value, input) = match kind {
-        WorkloadKind::Transfers => (to, U256::from(index + 1), Vec::new()),
+        WorkloadKind::Transfers | WorkloadKind::Sparse => (to, U256::from(index + 1), Vec::new()),
         WorkloadKind::Token => {
             let selector = [0xa9, 0x05, 0x9c, 0xbb];
             let input = [&selector[..], to.into_word().as_slice(), &word(index + 1)].concat();

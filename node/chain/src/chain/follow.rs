@@ -25,6 +25,10 @@ const UNCLE_CANDIDATES_MAX: usize = 16;
 /// any back. The pool has space for fewer.
 const RETURNING_MAX: usize = 65_536;
 
+/// If more blocks than this are applied at once, all senders of the pool are looked at, instead of
+/// what these blocks have changed.
+const CHANGED_BLOCKS_MAX: usize = 32;
+
 /// Side blocks that may become uncles of the next block.
 #[derive(Debug, Default)]
 pub(super) struct UncleCandidates {
@@ -119,7 +123,7 @@ impl ChainInner {
             Imported::Head { .. } if self.follow_state.lock().in_doubt => return self.catch_up(),
             Imported::Head { reverted, applied } => {
                 let affected = match reverted[..] {
-                    [] => AffectedAccounts::ChangedBy(applied),
+                    [] if applied.len() <= CHANGED_BLOCKS_MAX => AffectedAccounts::ChangedBy(applied),
                     _ => AffectedAccounts::All,
                 };
                 let followed = self

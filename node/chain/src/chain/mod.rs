@@ -2,7 +2,8 @@
 //!
 //! | thread | does | module |
 //! |---|---|---|
-//! | writer | imports blocks and headers, sets the head back | `writer`, `headers`, `set_head` |
+//! | writer | imports blocks and headers | `writer`, `many`, `headers` |
+//! | writer | sets the head back | `set_head` |
 //! | writer | keeps blocks that could not be stored, or are early | `unstored`, `early_blocks` |
 //! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
@@ -17,6 +18,7 @@ mod early_blocks;
 mod error;
 mod follow;
 mod headers;
+mod many;
 mod pending;
 mod pool_maintenance;
 mod set_head;
@@ -27,6 +29,7 @@ mod writer;
 pub use bad_blocks::BadBlock;
 pub use early_blocks::{AHEAD_SECS_MAX, TooManyEarlyBlocks};
 pub use error::{ChainOpenError, SubmitError, WriteError};
+pub use many::ImportedMany;
 pub use work_maker::RENEW_INTERVAL;
 
 use std::convert::Infallible;
@@ -122,6 +125,8 @@ struct ChainInner {
     pool_maintenance: Mutex<Option<Sender<Infallible>>>,
     /// The current work was solved, but its block was refused: other work must be made.
     sealed_block_refused: AtomicBool,
+    /// No work is made, because the chain is far behind those of others.
+    work_paused: AtomicBool,
     stopping: AtomicBool,
     /// Which head pool and subscribers have followed.
     follow_state: Mutex<FollowState>,
@@ -219,6 +224,7 @@ impl Chain {
             admission: RwLock::default(),
             pool_maintenance: Mutex::new(Some(pool_maintenance)),
             sealed_block_refused: AtomicBool::new(false),
+            work_paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             follow_state: Mutex::new(FollowState::new(view.head_id())),
             store_failed_at: Mutex::default(),
@@ -283,6 +289,14 @@ impl Chain {
     /// Hands out mining work and takes solutions.
     pub fn work(&self) -> &WorkManager {
         &self.inner.work
+    }
+
+    /// Stops or resumes the making of work. While it is stopped, miners get none. Work that was
+    /// handed out before can still be solved.
+    pub fn pause_work(&self, paused: bool) {
+        if self.inner.work_paused.swap(paused, Ordering::AcqRel) != paused {
+            self.inner.work.wake();
+        }
     }
 
     /// What this node chooses for the blocks that it makes.

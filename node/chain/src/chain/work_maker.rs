@@ -51,6 +51,12 @@ impl ChainInner {
                 self.work.wait_demand(&mut seen, IDLE_INTERVAL);
                 continue;
             }
+            if self.work_paused.load(Ordering::Acquire) {
+                self.work.publish(None);
+                published = None;
+                self.work.wait_demand(&mut seen, IDLE_INTERVAL);
+                continue;
+            }
             if self.sealed_block_refused.swap(false, Ordering::AcqRel) {
                 published = None;
             }

@@ -30,6 +30,14 @@ pub struct PreparedBlock {
     pub(super) senders: Option<Vec<Address>>,
 }
 
+impl PreparedBlock {
+    /// Whether the body was checked and is right. `false` also if it could not be checked without
+    /// the block's parent.
+    pub const fn body_is_right(&self) -> bool {
+        self.senders.is_some()
+    }
+}
+
 /// A block to be checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CandidateBlock<'a> {

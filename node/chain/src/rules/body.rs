@@ -128,6 +128,19 @@ pub fn transactions_root(transactions: &[Transaction]) -> B256 {
     ordered_root(transactions.iter().map(Transaction::encode))
 }
 
+/// The transactions of a block that has no uncles and whose transactions are known from its header:
+/// none, or only the system transaction. `None` for every other block.
+pub fn plain_transactions(spec: &ChainSpec, header: &Header) -> Option<Vec<Transaction>> {
+    if header.uncles_hash != uncles_hash(&[]) {
+        return None;
+    }
+    let transactions = match header.number.checked_sub(1) {
+        Some(before) if spec.system_contract => vec![Transaction::system(before)],
+        _ => Vec::new(),
+    };
+    (transactions_root(&transactions) == header.transactions_root).then_some(transactions)
+}
+
 /// Checks a body against its header and ancestors. Returns the senders of its transactions.
 ///
 /// # Errors

@@ -9,8 +9,9 @@ use chain::import::{ImportError, Imported};
 use chain::mining::work::SolutionError;
 use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
+use chain::rules::body::plain_transactions;
 use chain::rules::seal::SealCheck;
-use chain::{Chain, ChainConfig};
+use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::{LightCache, LightCaches, Solution, WorkPackage};
 use primitives::{Address, B256, Block, U256};
 use store::Store;
@@ -463,4 +464,98 @@ fn sender_states_are_never_older_than_the_head() {
     importing.join().expect("imported");
     assert_eq!(chain.pool().next_nonce(&account(0)), Some(41));
     assert_eq!(chain.pool().counts(), (1, 0));
+}
+
+#[test]
+fn blocks_are_imported_together() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let light = sealed_line(&mut maker, genesis, 3, 1);
+    let mut heavy = sealed_line(&mut maker, genesis, 6, 2);
+    let chain = fresh(&maker);
+    let heads = chain.subscribe();
+    let import = |blocks: &[Block]| {
+        let headers = blocks.iter().map(|block| block.header.clone()).collect();
+        chain.import_headers(headers).expect("right headers");
+        let prepared = chain.prepare(blocks.to_vec()).expect("the store works");
+        assert!(prepared.iter().all(chain::import::PreparedBlock::body_is_right));
+        let prepared = prepared.into_iter().map(Arc::new).collect();
+        chain.import_many(prepared).expect("the chain runs")
+    };
+    let done = import(&light);
+    assert!(done.stored == 3 && done.refused.is_none());
+    let event = heads.try_recv().expect("one event for one run");
+    assert_eq!((event.reverted.len(), event.applied.len()), (0, 3));
+    assert!(heads.try_recv().is_err());
+    // Side blocks first, then a reorganization, then children of the head.
+    let done = import(&heavy[..5]);
+    assert!(done.stored == 5 && done.refused.is_none());
+    let event = heads.try_recv().expect("the reorganization");
+    assert_eq!((event.reverted.len(), event.applied.len()), (3, 4));
+    assert_eq!(heads.try_recv().expect("the rest").applied.len(), 1);
+    // A block with another body is refused, and the ones before it are stored.
+    let again = chain.prepare(heavy.clone()).expect("the store works");
+    heavy[5]
+        .transactions
+        .push(sign(0, &unsigned(0, Some(account(1)), 1, &[])));
+    let mut again: Vec<_> = again.into_iter().take(5).map(Arc::new).collect();
+    again.extend(
+        chain
+            .prepare(heavy[5..].to_vec())
+            .expect("the store works")
+            .into_iter()
+            .map(Arc::new),
+    );
+    assert!(!again[5].body_is_right());
+    let done = chain.import_many(again).expect("the chain runs");
+    assert_eq!(done.stored, 5);
+    let refused = done.refused.expect("the last one is refused").to_string();
+    assert!(refused.starts_with("transactions root: got "), "{refused}");
+    assert_eq!(chain.view().expect("view").head_hash(), heavy[4].hash());
+}
+
+#[test]
+fn no_work_is_made_while_it_is_paused() {
+    let maker = Maker::new(easy_spec());
+    let chain = fresh(&maker);
+    chain.work().set_mining(true);
+    let package = work_for(&chain, 1);
+    chain.pause_work(true);
+    let started = Instant::now();
+    while chain.work().current().is_some() {
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "the work is taken away"
+        );
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // A solution of work that was handed out before still counts.
+    assert!(is_head(
+        chain
+            .submit_solution(&search(&package, true))
+            .expect("a solution")
+    ));
+    assert_eq!(chain.work().current(), None);
+    chain.pause_work(false);
+    work_for(&chain, 2);
+}
+
+#[test]
+fn some_bodies_are_known_from_their_headers() {
+    let check = |spec: ChainSpec, is_plain: [bool; 2]| {
+        let mut maker = Maker::new(spec);
+        let empty = maker.block(maker.genesis, Plan::default());
+        let transfer = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
+        let full = maker.block(empty.hash(), Plan::with(vec![transfer]));
+        for (block, is_plain) in [empty, full].into_iter().zip(is_plain) {
+            let plain = plain_transactions(&maker.spec, &block.header);
+            assert_eq!(plain, is_plain.then_some(block.transactions));
+        }
+    };
+    check(easy_spec(), [true, false]);
+    let with_system = ChainSpec {
+        system_contract: true,
+        ..easy_spec()
+    };
+    check(with_system, [true, false]);
 }

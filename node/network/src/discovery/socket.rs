@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use alloy_eip2124::ForkId;
 use primitives::{B512, Enode};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::packet::PACKET_BYTES_MAX;
+use super::packet::{PACKET_BYTES_MAX, PacketEndpoint};
 use super::service::{Discovery, DiscoveryAction};
 use super::table::ContactKind;
 use crate::contact::NodeContact;
@@ -50,6 +51,7 @@ enum SocketRequest {
     Lookup(B512),
     Probe(NodeContact),
     SetKind(B512, SocketAddr, ContactKind),
+    Announce(PacketEndpoint, Option<ForkId>),
 }
 
 /// Discovery that runs. It ends when this is dropped.
@@ -106,6 +108,11 @@ impl DiscoverySocket {
     /// Notes what a connection from or to `address` has shown of a node.
     pub async fn set_kind(&self, id: B512, address: SocketAddr, kind: ContactKind) {
         self.request(SocketRequest::SetKind(id, address, kind)).await;
+    }
+
+    /// Changes the address or the fork id of this node.
+    pub async fn announce(&self, endpoint: PacketEndpoint, fork_id: Option<ForkId>) {
+        self.request(SocketRequest::Announce(endpoint, fork_id)).await;
     }
 
     async fn request(&self, request: SocketRequest) {
@@ -172,6 +179,10 @@ impl SocketLoop {
             SocketRequest::Probe(node) => self.discovery.probe(*node, now),
             SocketRequest::SetKind(id, address, kind) => {
                 self.discovery.set_kind(id, address.ip(), *kind, now);
+                Vec::new()
+            }
+            SocketRequest::Announce(endpoint, fork_id) => {
+                self.discovery.announce(*endpoint, *fork_id);
                 Vec::new()
             }
         }

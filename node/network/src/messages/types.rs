@@ -169,4 +169,21 @@ impl PeerMessage {
             _ => None,
         }
     }
+
+    /// Gives a request or an answer another id. Does nothing to other messages.
+    pub(crate) const fn set_request_id(&mut self, new: RequestId) {
+        match self {
+            Self::GetBlockHeaders(id, _)
+            | Self::BlockHeaders(id, _)
+            | Self::GetBlockBodies(id, _)
+            | Self::BlockBodies(id, _)
+            | Self::GetPooledTransactions(id, _)
+            | Self::PooledTransactions(id, _)
+            | Self::GetNodeData(id, _)
+            | Self::NodeData(id, _)
+            | Self::GetReceipts(id, _)
+            | Self::Receipts(id, _) => *id = new,
+            _ => {}
+        }
+    }
 }

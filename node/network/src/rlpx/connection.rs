@@ -138,6 +138,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
         &self.peer
     }
 
+    /// The stream, for what the system knows of it.
+    pub const fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// How many bytes wait to be sent.
     pub fn backlog(&self) -> usize {
         self.session.output().len()

@@ -17,6 +17,7 @@
 mod tests;
 
 use std::fmt::Arguments;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -26,10 +27,13 @@ use store::StoreError;
 
 use super::early_blocks::{AHEAD_SECS_MAX, EarlyBlocks};
 use super::follow::Doubt;
+use super::many::ImportedMany;
 use super::unstored::UnstoredBlocks;
 use super::{BlockOrigin, ChainInner, WriteError};
 use crate::clock::unix_now;
-use crate::import::{BlockId, CheckedHeaders, ImportError, Imported, ImportedHeaders, Importer};
+use crate::import::{
+    BlockId, CheckedHeaders, ImportError, Imported, ImportedHeaders, Importer, PreparedBlock,
+};
 
 /// After a failure of the store no work is made for this long, because a sealed block could not be
 /// stored. Then the writer tries again what was left undone, and work is made again, without
@@ -46,6 +50,10 @@ pub(super) enum WriterCommand {
         block: Box<Block>,
         origin: BlockOrigin,
         reply: Sender<Result<Imported, WriteError>>,
+    },
+    ImportMany {
+        blocks: Vec<Arc<PreparedBlock>>,
+        reply: Sender<Result<ImportedMany, WriteError>>,
     },
     ImportHeaders {
         headers: CheckedHeaders,
@@ -166,6 +174,9 @@ impl ChainInner {
                 };
                 let _ = reply.send(result);
             }
+            WriterCommand::ImportMany { blocks, reply } => {
+                let _ = reply.send(Ok(self.import_many(jobs, &blocks)));
+            }
             WriterCommand::ImportHeaders { headers, reply } => {
                 let _ = reply.send(self.write_headers(jobs, |jobs| jobs.importer.import_headers(&headers)));
             }
@@ -232,7 +243,7 @@ impl ChainInner {
         }
     }
 
-    fn import_and_follow(
+    pub(super) fn import_and_follow(
         &self,
         jobs: &WriterJobs,
         block: &Block,
@@ -343,7 +354,7 @@ impl ChainInner {
         self.work.wake();
     }
 
-    fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.failure.lock().is_some()
     }
 }

@@ -1,12 +1,19 @@
-//! The registry of peers and subnets, as long as this version has no peer-to-peer network.
+//! The peer-to-peer network as JSON-RPC sees it: the node's identity, the lists of nodes and
+//! subnets in the data directory, and the peers of the running network.
 //!
-//! It holds the node's identity, the static nodes (peers that the node should stay connected to)
-//! and the subnets (networks of application chains that the node should join). Both lists are
-//! stored in the data directory. No connection is opened.
+//! The lists of the user are `static-nodes.json` (nodes that this one stays connected to) and
+//! `trusted-nodes.json` (nodes for which there is always a place).
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use network::NodeContact;
+use network::node_files::{
+    LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
+};
+use network::service::{NetworkHandle, PeerReport};
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode, SecretKey};
 use rpc::{NetworkControl, Peer, Subnet};
@@ -15,16 +22,17 @@ use serde::{Deserialize, Serialize};
 use crate::files;
 use crate::vnodeconfig::VnodeConfig;
 
-/// File with the enode URLs of the static nodes, as a JSON list of strings.
-const STATIC_NODES_FILE: &str = "static-nodes.json";
 /// File with the subnets, as a JSON list of [`SubnetRow`].
 const SUBNETS_FILE: &str = "subnets.json";
-/// Most entries of each list.
-const ENTRIES_MAX: usize = 1024;
+/// Most subnets.
+const SUBNETS_MAX: usize = 1024;
 
 /// Why a stored list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
+    /// A list of nodes cannot be used.
+    #[error(transparent)]
+    Nodes(#[from] NodeFileError),
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -63,20 +71,67 @@ struct JoinedSubnet {
 #[derive(Debug, Default)]
 struct StoredLists {
     static_nodes: Vec<Enode>,
+    trusted_nodes: Vec<Enode>,
     subnets: Vec<JoinedSubnet>,
 }
 
-/// Identity of the node, static nodes and subnets.
+/// Identity of the node, the lists, and the running network.
 #[derive(Debug)]
 pub(crate) struct PeerRegistry {
     id: B512,
-    host: String,
+    /// The address in `vnodeconfig.json`; empty if there is none.
+    ip: String,
     /// Parameters of the node's enode URL.
     query: Vec<(String, String)>,
     folder: PathBuf,
     /// Subnets that the settings always join.
     forced: Vec<Address>,
     lists: Mutex<StoredLists>,
+    running: OnceLock<NetworkHandle>,
+}
+
+/// A list of nodes in the data directory.
+#[derive(Clone, Copy)]
+enum NodeList {
+    Static,
+    Trusted,
+}
+
+impl NodeList {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Static => STATIC_NODES_FILE,
+            Self::Trusted => TRUSTED_NODES_FILE,
+        }
+    }
+
+    const fn of(self, lists: &mut StoredLists) -> &mut Vec<Enode> {
+        match self {
+            Self::Static => &mut lists.static_nodes,
+            Self::Trusted => &mut lists.trusted_nodes,
+        }
+    }
+}
+
+/// Finds the address of a node whose enode URL may have a name.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn resolve(node: &Enode) -> Result<NodeContact, String> {
+    if let Some(contact) = NodeContact::from_enode(node) {
+        return Ok(contact);
+    }
+    let found = (node.host.as_str(), node.port).to_socket_addrs();
+    let mut found = found.map_err(|error| format!("host {:?}: {error}", node.host))?;
+    let address = found
+        .next()
+        .ok_or_else(|| format!("host {:?}: got no address, expected one", node.host))?;
+    Ok(NodeContact {
+        id: node.id,
+        ip: address.ip(),
+        udp: node.discovery_port,
+        tcp: node.port,
+    })
 }
 
 impl PeerRegistry {
@@ -84,20 +139,99 @@ impl PeerRegistry {
     pub(crate) fn open(key: &SecretKey, config: &VnodeConfig, folder: &Path) -> Result<Self, NetworkError> {
         Ok(Self {
             id: key.public_key(),
-            host: host(&config.ip),
+            ip: config.ip.clone(),
             query: query(config),
             folder: folder.to_owned(),
             forced: config.force_subnet_p2p.clone(),
             lists: Mutex::new(StoredLists {
-                static_nodes: read_static_nodes(&folder.join(STATIC_NODES_FILE))?,
+                static_nodes: read_enodes(&folder.join(STATIC_NODES_FILE))?,
+                trusted_nodes: read_enodes(&folder.join(TRUSTED_NODES_FILE))?,
                 subnets: read_subnets(&folder.join(SUBNETS_FILE))?,
             }),
+            running: OnceLock::new(),
         })
     }
 
-    fn store_static_nodes(&self, nodes: &[Enode]) -> Result<(), String> {
-        let urls: Vec<_> = nodes.iter().map(Enode::to_string).collect();
-        self.store(STATIC_NODES_FILE, &urls)
+    /// The static nodes. Those whose name has no address are left out, with a warning.
+    pub(crate) fn static_contacts(&self) -> Vec<NodeContact> {
+        let nodes = self.lists.lock().static_nodes.clone();
+        let resolved = nodes
+            .iter()
+            .map(|node| resolve(node).map_err(|error| (node, error)));
+        resolved
+            .filter_map(|resolved| {
+                resolved
+                    .inspect_err(|(node, error)| tracing::warn!(%node, error, "a static node is left out"))
+                    .ok()
+            })
+            .collect()
+    }
+
+    /// The ids of the trusted nodes.
+    pub(crate) fn trusted_ids(&self) -> Vec<B512> {
+        self.lists
+            .lock()
+            .trusted_nodes
+            .iter()
+            .map(|node| node.id)
+            .collect()
+    }
+
+    /// Connects the registry with the running network.
+    pub(crate) fn connect(&self, running: NetworkHandle) {
+        if self.running.set(running).is_err() {
+            tracing::error!("the network is connected already");
+        }
+    }
+
+    /// The running network.
+    pub(crate) fn running(&self) -> Option<&NetworkHandle> {
+        self.running.get()
+    }
+
+    /// The host in the enode URL: the address of the settings, else the outside address, else this
+    /// machine.
+    fn host(&self) -> String {
+        let outside = self.running().and_then(NetworkHandle::external_ip);
+        let listens_on = self.running().map(|running| running.address().ip());
+        let listens_on = listens_on.filter(|ip| !ip.is_unspecified());
+        let other = outside.or(listens_on).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        match self.ip.as_str() {
+            "" if other.is_ipv6() => format!("[{other}]"),
+            "" => other.to_string(),
+            ip if ip.contains(':') && !ip.starts_with('[') => format!("[{ip}]"),
+            ip => ip.to_owned(),
+        }
+    }
+
+    /// Adds a node to a list, in place of an older entry.
+    fn add_node(&self, list: NodeList, node: &Enode) -> Result<(), String> {
+        let mut lists = self.lists.lock();
+        let mut nodes = list.of(&mut lists).clone();
+        nodes.retain(|other| other.id != node.id);
+        check_list_len(nodes.len(), LISTED_NODES_MAX, list.file())?;
+        nodes.push(node.clone());
+        self.store_nodes(list, &nodes)?;
+        *list.of(&mut lists) = nodes;
+        Ok(())
+    }
+
+    /// Removes a node from a list. Returns whether it was there.
+    fn remove_node(&self, list: NodeList, node: &Enode) -> Result<bool, String> {
+        let mut lists = self.lists.lock();
+        let mut nodes = list.of(&mut lists).clone();
+        let before = nodes.len();
+        nodes.retain(|other| other.id != node.id);
+        if nodes.len() == before {
+            return Ok(false);
+        }
+        self.store_nodes(list, &nodes)?;
+        *list.of(&mut lists) = nodes;
+        Ok(true)
+    }
+
+    fn store_nodes(&self, list: NodeList, nodes: &[Enode]) -> Result<(), String> {
+        write_enodes(&self.folder.join(list.file()), nodes).map_err(|error| error.to_string())
     }
 
     fn store_subnets(&self, subnets: &[JoinedSubnet]) -> Result<(), String> {
@@ -114,15 +248,6 @@ impl PeerRegistry {
         let path = self.folder.join(name);
         let text = serde_json::to_vec_pretty(list).map_err(|error| error.to_string())?;
         files::replace(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
-}
-
-/// The host in the enode URL: the address `ip` of the settings, or the unspecified address.
-fn host(ip: &str) -> String {
-    match ip {
-        "" => "[::]".to_owned(),
-        ip if ip.contains(':') && !ip.starts_with('[') => format!("[{ip}]"),
-        ip => ip.to_owned(),
     }
 }
 
@@ -162,22 +287,11 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<T>, NetworkErro
     };
     let list: Vec<T> = serde_json::from_slice(&text).map_err(|error| content(error.to_string()))?;
     match list.len() {
-        got if got > ENTRIES_MAX => Err(content(format!(
-            "entries: got {got}, expected at most {ENTRIES_MAX}"
+        got if got > SUBNETS_MAX => Err(content(format!(
+            "entries: got {got}, expected at most {SUBNETS_MAX}"
         ))),
         _ => Ok(list),
     }
-}
-
-fn read_static_nodes(path: &Path) -> Result<Vec<Enode>, NetworkError> {
-    let urls: Vec<String> = read(path)?;
-    let parse = |url: String| {
-        url.parse().map_err(|error| NetworkError::Content {
-            path: path.to_owned(),
-            reason: format!("{error}"),
-        })
-    };
-    urls.into_iter().map(parse).collect()
 }
 
 fn read_subnets(path: &Path) -> Result<Vec<JoinedSubnet>, NetworkError> {
@@ -197,63 +311,96 @@ fn read_subnets(path: &Path) -> Result<Vec<JoinedSubnet>, NetworkError> {
 }
 
 /// Refuses a new entry if the list is full. `what` names the list.
-fn check_list_len(entries: usize, what: &str) -> Result<(), String> {
-    if entries < ENTRIES_MAX {
+fn check_list_len(entries: usize, most: usize, what: &str) -> Result<(), String> {
+    if entries < most {
         return Ok(());
     }
     Err(format!(
-        "the list of {what} is full: it has {entries} entries, the most allowed is {ENTRIES_MAX}"
+        "{what} is full: it has {entries} entries, the most allowed is {most}"
     ))
 }
 
+/// A peer as JSON-RPC shows it.
+fn shown(report: PeerReport) -> Peer {
+    let (head, total_difficulty) = report.head.unwrap_or_default();
+    Peer {
+        id: report.node,
+        name: report.client,
+        capabilities: report.capabilities,
+        local_address: report.local.to_string(),
+        remote_address: report.remote.to_string(),
+        is_inbound: report.is_inbound,
+        is_static: report.is_static,
+        is_trusted: report.is_trusted,
+        protocol: report.protocol.family().name().to_owned(),
+        version: report.protocol.version(),
+        head,
+        total_difficulty,
+    }
+}
+
 impl NetworkControl for PeerRegistry {
-    /// The ports are 0, because nothing listens.
     fn enode(&self) -> Enode {
+        let running = self.running();
         Enode {
             id: self.id,
-            host: self.host.clone(),
-            port: 0,
-            discovery_port: 0,
+            host: self.host(),
+            port: running.map_or(0, |running| running.address().port()),
+            discovery_port: running.map_or(0, NetworkHandle::discovery_port),
             query: self.query.clone(),
         }
     }
 
     fn listen_address(&self) -> Option<String> {
-        None
+        self.running().map(|running| running.address().to_string())
     }
 
     fn peers(&self) -> Vec<Peer> {
-        Vec::new()
+        let peers = self.running().map(NetworkHandle::peers).unwrap_or_default();
+        peers.into_iter().map(shown).collect()
     }
 
     fn add_peer(&self, node: &Enode) -> Result<(), String> {
-        let mut lists = self.lists.lock();
-        let mut nodes = lists.static_nodes.clone();
-        nodes.retain(|other| other.id != node.id);
-        check_list_len(nodes.len(), "static nodes")?;
-        nodes.push(node.clone());
-        self.store_static_nodes(&nodes)?;
-        lists.static_nodes = nodes;
+        if node.id == self.id {
+            return Err("the node id is this node's own".to_owned());
+        }
+        let contact = resolve(node)?;
+        self.add_node(NodeList::Static, node)?;
+        if let Some(running) = self.running() {
+            running.add_static(contact);
+        }
         Ok(())
     }
 
     fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
-        let mut lists = self.lists.lock();
-        let mut nodes = lists.static_nodes.clone();
-        nodes.retain(|other| other.id != node.id);
-        if nodes.len() == lists.static_nodes.len() {
-            return Ok(false);
+        let was_static = self.remove_node(NodeList::Static, node)?;
+        if let Some(running) = self.running() {
+            running.remove_static(&node.id);
         }
-        self.store_static_nodes(&nodes)?;
-        lists.static_nodes = nodes;
-        Ok(true)
+        Ok(was_static)
+    }
+
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String> {
+        self.add_node(NodeList::Trusted, node)?;
+        if let Some(running) = self.running() {
+            running.add_trusted(node.id);
+        }
+        Ok(())
+    }
+
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String> {
+        let was_trusted = self.remove_node(NodeList::Trusted, node)?;
+        if let Some(running) = self.running() {
+            running.remove_trusted(&node.id);
+        }
+        Ok(was_trusted)
     }
 
     fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
         let mut lists = self.lists.lock();
         let mut subnets = lists.subnets.clone();
         subnets.retain(|other| other.address != address);
-        check_list_len(subnets.len(), "subnets")?;
+        check_list_len(subnets.len(), SUBNETS_MAX, SUBNETS_FILE)?;
         subnets.push(JoinedSubnet {
             address,
             block_start,
@@ -344,7 +491,9 @@ mod tests {
              &beneficialaddress=0x7171717171717171717171717171717171717171&ip=52.1.2.3"
         );
         let plain = registry(home.path(), &VnodeConfig::default()).enode().to_string();
-        assert!(plain.ends_with("@[::]:0?servicecfgport=50062&showtopublic=false&beneficialaddress=&ip="));
+        assert!(
+            plain.ends_with("@127.0.0.1:0?servicecfgport=50062&showtopublic=false&beneficialaddress=&ip=")
+        );
     }
 
     #[test]

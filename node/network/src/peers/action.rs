@@ -1,0 +1,93 @@
+//! What the handling of peers asks its caller to do, and what it has counted.
+
+use std::collections::BTreeMap;
+
+use primitives::{B256, Block, Transaction};
+
+use super::interface::{PeerId, PeerNews};
+use crate::messages::{ApplicationChainMessage, PeerMessage};
+use crate::rlpx::RlpxDisconnect;
+
+/// What the caller has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerAction {
+    /// Send a message to these peers.
+    Send {
+        /// To whom.
+        to: Vec<PeerId>,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// Tell a peer why the connection ends, and end it. The hub has forgotten the peer.
+    Disconnect {
+        /// The peer.
+        peer: PeerId,
+        /// What it is told.
+        reason: RlpxDisconnect,
+    },
+    /// Answer a request, with [`super::serve::answer`].
+    Serve {
+        /// Who asks.
+        peer: PeerId,
+        /// The request.
+        request: PeerMessage,
+    },
+    /// Offer transactions to the pool. Those that it accepts come back by
+    /// [`super::PeerHub::pool_has`].
+    Submit {
+        /// Who sent them.
+        peer: PeerId,
+        /// The transactions.
+        transactions: Vec<Transaction>,
+    },
+    /// Check a block ([`super::ChainAccess::check`]) and hand the result to
+    /// [`super::PeerHub::checked`].
+    Check {
+        /// Its hash.
+        hash: B256,
+        /// The block.
+        block: Box<Block>,
+    },
+    /// Import a block and hand the result to [`super::PeerHub::imported`].
+    Import {
+        /// Its hash.
+        hash: B256,
+        /// The block.
+        block: Box<Block>,
+    },
+    /// Hand the news to the synchronization.
+    News(PeerNews),
+    /// A message of an application chain that was not seen before. It is passed on to peers
+    /// already.
+    ApplicationChain(Box<ApplicationChainMessage>),
+    /// A transaction for an application chain that was not seen before. If its signature is good,
+    /// [`super::PeerHub::relay_transaction`] passes it on.
+    ForApplicationChain(Box<Transaction>),
+}
+
+/// What has happened since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounters {
+    /// Peers whose Status fitted.
+    pub joined: u64,
+    /// Connections that ended after they were admitted, by the number of the reason that this node
+    /// gave; 256 if the other side ended it.
+    pub ended: BTreeMap<u16, u64>,
+    /// Whole blocks that peers have sent.
+    pub blocks_received: u64,
+    /// Blocks of peers that were imported outside of the synchronization.
+    pub blocks_imported: u64,
+    /// Blocks that were fetched because a peer had announced them.
+    pub blocks_fetched: u64,
+    /// Transactions that peers have sent.
+    pub transactions_received: u64,
+    /// Requests of peers that were answered.
+    pub requests: u64,
+    /// Answers of peers that came too late.
+    pub late_answers: u64,
+    /// Peers that lost their place by their own fault.
+    pub faults: u64,
+}
+
+/// The number in [`PeerCounters::ended`] for connections that the other side ended.
+pub const ENDED_BY_OTHER: u16 = 256;

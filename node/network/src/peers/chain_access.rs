@@ -1,0 +1,261 @@
+//! What the handling of peers asks of the chain.
+//!
+//! [`ChainAccess`] is implemented for [`Chain`] here. A simulation implements it for its own nodes.
+//! All functions but [`ChainAccess::head`] and [`ChainAccess::total_difficulty`] may read much, so
+//! they belong on threads for blocking work.
+
+use chain::Chain;
+use chain::import::{BlockId, ImportError, Imported};
+use chain::rules::body::transactions_root;
+use chain::view::StoredBlock;
+use primitives::{
+    B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, U256, keccak256, uncles_hash,
+};
+use store::{StateReads, StoreError};
+
+use crate::messages::PeerBody;
+
+/// The head of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainHead {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: B256,
+    /// The total difficulty with it.
+    pub total_difficulty: U256,
+}
+
+/// Why the chain gave no answer. The text is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the chain cannot be read: {0}")]
+pub struct ChainAccessError(pub String);
+
+impl From<StoreError> for ChainAccessError {
+    fn from(error: StoreError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// How an import or a check ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportResult {
+    /// The block is good: it is stored, or waits for its time, or its check found no fault.
+    Good,
+    /// The block is invalid. Whoever made it has broken the rules.
+    Invalid(String),
+    /// The block cannot be imported now, for a reason that says nothing about it.
+    Failed(String),
+}
+
+/// The chain as peers need it.
+pub trait ChainAccess: Send + Sync {
+    /// The head.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn head(&self) -> Result<ChainHead, ChainAccessError>;
+
+    /// The total difficulty with a block; `None` if it is not stored. It need not be canonical.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn total_difficulty(&self, hash: &B256) -> Result<Option<U256>, ChainAccessError>;
+
+    /// A reader of one moment of the chain.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError>;
+
+    /// Checks a block whose parent is stored, without executing it: that its body belongs to its
+    /// header, the header's rules, and the seal.
+    fn check(&self, block: &Block) -> ImportResult;
+
+    /// Imports a block.
+    fn import(&self, block: Block) -> ImportResult;
+
+    /// The transaction with this hash, if it waits in the pool.
+    fn pooled(&self, hash: &B256) -> Option<Transaction>;
+
+    /// Hashes of transactions that could be in the next block, at most `most`.
+    fn pending(&self, most: usize) -> Vec<B256>;
+
+    /// Offers a transaction to the pool.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    fn submit(&self, transaction: Transaction) -> Result<(), String>;
+}
+
+/// One moment of a chain, for the answers to peers.
+pub trait ChainReader {
+    /// The hash of the canonical block `number`; `None` above the head.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn canonical_hash(&self, number: u64) -> Result<Option<B256>, ChainAccessError>;
+
+    /// The header with this hash, canonical or not.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn header(&self, hash: &B256) -> Result<Option<Header>, ChainAccessError>;
+
+    /// The body of the block with this hash.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn body(&self, hash: &B256) -> Result<Option<PeerBody>, ChainAccessError>;
+
+    /// The receipts of the block with this hash; `None` if it was not executed.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn receipts(&self, hash: &B256) -> Result<Option<Vec<Receipt>>, ChainAccessError>;
+
+    /// The code with this hash.
+    ///
+    /// # Errors
+    /// [`ChainAccessError`] if the chain cannot be read.
+    fn code(&self, hash: &B256) -> Result<Option<Bytes>, ChainAccessError>;
+}
+
+impl ChainAccess for Chain {
+    fn head(&self) -> Result<ChainHead, ChainAccessError> {
+        let view = self.view()?;
+        Ok(ChainHead {
+            number: view.head_number(),
+            hash: view.head_hash(),
+            total_difficulty: view.head().total_difficulty,
+        })
+    }
+
+    fn total_difficulty(&self, hash: &B256) -> Result<Option<U256>, ChainAccessError> {
+        let record = self.view()?.header_by_hash(hash)?;
+        Ok(record.map(|record| record.total_difficulty))
+    }
+
+    fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError> {
+        Ok(Box::new(self.view()?))
+    }
+
+    fn check(&self, block: &Block) -> ImportResult {
+        if let Err(reason) = check_roots(block) {
+            return ImportResult::Invalid(reason);
+        }
+        match self.check_headers(vec![block.header.clone()]) {
+            Ok(_) => ImportResult::Good,
+            Err(error) => refused(&error),
+        }
+    }
+
+    fn import(&self, block: Block) -> ImportResult {
+        match Self::import(self, block) {
+            Ok(Imported::Known | Imported::Later | Imported::Side | Imported::Head { .. }) => {
+                ImportResult::Good
+            }
+            Err(error) => refused(&error),
+        }
+    }
+
+    fn pooled(&self, hash: &B256) -> Option<Transaction> {
+        let pooled = self.pool().get(hash)?;
+        Some((*pooled.transaction).clone())
+    }
+
+    fn pending(&self, most: usize) -> Vec<B256> {
+        let mut ready = self.pool().ready();
+        let mut hashes = Vec::new();
+        while hashes.len() < most
+            && let Some(pooled) = ready.best()
+        {
+            hashes.push(pooled.transaction.hash());
+            ready.mark_included(pooled.sender);
+        }
+        hashes
+    }
+
+    fn submit(&self, transaction: Transaction) -> Result<(), String> {
+        self.submit_transaction(transaction)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Checks that the body of a block belongs to its header.
+///
+/// # Errors
+/// What was got and what was expected.
+fn check_roots(block: &Block) -> Result<(), String> {
+    let header = &block.header;
+    let pairs = [
+        (
+            "transactions root",
+            transactions_root(&block.transactions),
+            header.transactions_root,
+        ),
+        ("uncles hash", uncles_hash(&block.uncles), header.uncles_hash),
+    ];
+    for (what, got, expected) in pairs {
+        if got != expected {
+            return Err(format!("{what}: got {got}, expected {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the error says that the block or header itself is invalid.
+fn is_invalid(error: &ImportError) -> bool {
+    match error {
+        ImportError::OfHeader { error, .. } => is_invalid(error),
+        other => other.is_invalid_block(),
+    }
+}
+
+fn refused(error: &chain::chain::WriteError) -> ImportResult {
+    match error {
+        chain::chain::WriteError::Import(import) if is_invalid(import) => {
+            ImportResult::Invalid(error.to_string())
+        }
+        _ => ImportResult::Failed(error.to_string()),
+    }
+}
+
+impl ChainReader for chain::View {
+    fn canonical_hash(&self, number: u64) -> Result<Option<B256>, ChainAccessError> {
+        Ok(Self::canonical_hash(self, number)?)
+    }
+
+    fn header(&self, hash: &B256) -> Result<Option<Header>, ChainAccessError> {
+        Ok(self.header_by_hash(hash)?.map(|record| record.header))
+    }
+
+    fn body(&self, hash: &B256) -> Result<Option<PeerBody>, ChainAccessError> {
+        let block = self.block_by_hash(hash)?;
+        Ok(block.map(|StoredBlock { body, .. }| PeerBody {
+            transactions: body.transactions,
+            uncles: body.uncles,
+        }))
+    }
+
+    fn receipts(&self, hash: &B256) -> Result<Option<Vec<Receipt>>, ChainAccessError> {
+        let Some(record) = self.header_by_hash(hash)? else {
+            return Ok(None);
+        };
+        let id = BlockId {
+            number: record.header.number,
+            hash: *hash,
+        };
+        Ok(Self::receipts(self, &id)?)
+    }
+
+    fn code(&self, hash: &B256) -> Result<Option<Bytes>, ChainAccessError> {
+        if *hash == EMPTY_CODE_HASH {
+            return Ok(Some(Bytes::new()));
+        }
+        // A missing row and a damaged one are the same to a peer.
+        let code = self.snapshot().code(hash).ok();
+        Ok(code.filter(|code| keccak256(code) == *hash).map(Bytes::from))
+    }
+}

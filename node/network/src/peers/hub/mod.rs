@@ -1,0 +1,601 @@
+//! The peers and what they are told: a state machine without sockets, clock and randomness of its
+//! own.
+//!
+//! The caller admits a connection after its Hello ([`PeerHub::admit`]), hands over each message
+//! ([`PeerHub::received`]) and the end ([`PeerHub::left`]), and does what the actions say. It calls
+//! [`PeerHub::on_time`] at [`PeerHub::deadline`].
+//!
+//! | question | module |
+//! |---|---|
+//! | which block is new, who gets it, how is an announced one fetched? | `blocks` |
+//! | who gets a transaction, how is an announced one fetched? | `transactions` |
+//! | what is passed on for application chains? | `relay` |
+//!
+//! Source: docs/p2p.md, 2, 3 and 6.
+
+mod blocks;
+mod peer;
+mod relay;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy_eip2124::{ForkFilter, ForkId};
+use primitives::{B256, B512, U256};
+
+use super::action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
+use super::chain_access::{ChainAccess, ChainHead};
+use super::interface::{PeerFacts, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
+use super::known::KnownHashes;
+use crate::entropy::Entropy;
+use crate::fork_id::fork_head;
+use crate::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
+use crate::moment::Moment;
+use crate::requests::{AnswerKind, WaitingRequest};
+use crate::rlpx::RlpxDisconnect;
+use crate::status_check::check_status;
+
+pub use blocks::{ANNOUNCEMENTS_MAX, BLOCKS_WAITING_MAX, NEAR_ABOVE, NEAR_BELOW};
+use blocks::{AnnouncedFetch, WaitingBlock};
+use peer::PeerState;
+pub use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
+use transactions::WantedTransaction;
+pub use transactions::{TRANSACTION_FETCHES_MAX, WANTED_TRANSACTIONS_MAX};
+
+/// Longest time from the Hello to the peer's Status.
+pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a node of another chain may not come back.
+pub const OTHER_CHAIN_BAN: Duration = Duration::from_secs(3600);
+/// How long a node that broke the protocol may not come back.
+pub const FAULT_BAN: Duration = Duration::from_secs(600);
+/// Nodes that are remembered because they may not come back.
+pub const BANNED_MAX: usize = 4096;
+/// So many late answers in a row end a connection.
+const LATE_ANSWERS_MAX: u32 = 8;
+/// Answers in a row that nobody has asked for and that are only ignored.
+const UNASKED_MAX: u32 = 64;
+
+/// What the hub must know of this node.
+#[derive(Clone, Debug)]
+pub struct HubSettings {
+    /// The capability of the network.
+    pub family: WireFamily,
+    /// The id of the network, as Status says it.
+    pub network_id: u64,
+    /// The hash of block 0.
+    pub genesis: B256,
+    /// Judges fork ids; `None` if the family has none.
+    pub forks: Option<ForkFilter>,
+    /// The most peers. Static and trusted nodes do not count.
+    pub peers_max: usize,
+    /// How many of them may have come by themselves.
+    pub inbound_max: usize,
+}
+
+/// A connection after its Hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewPeer {
+    /// The node.
+    pub node: B512,
+    /// The capability.
+    pub protocol: WireProtocol,
+    /// The other side has dialled.
+    pub is_inbound: bool,
+    /// A static or trusted node: it counts for no limit.
+    pub is_exempt: bool,
+}
+
+/// For what a peer is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RequestNote {
+    Sync(RequestTicket),
+    Header(B256),
+    Body(B256),
+    Transactions(Vec<B256>),
+}
+
+/// The peers of this node.
+pub struct PeerHub {
+    settings: HubSettings,
+    chain: Arc<dyn ChainAccess>,
+    entropy: Entropy,
+    head: ChainHead,
+    peers: BTreeMap<PeerId, PeerState>,
+    nodes: HashMap<B512, PeerId>,
+    next_peer: u64,
+    /// Until when nodes may not come back.
+    banned: HashMap<B512, Duration>,
+    /// Blocks that are checked, imported, or wait for their parents.
+    waiting: BTreeMap<B256, WaitingBlock>,
+    /// Blocks that were announced and are not here yet.
+    announced: BTreeMap<B256, AnnouncedFetch>,
+    /// Blocks that peers were told of.
+    told: KnownHashes,
+    wanted: HashMap<B256, WantedTransaction>,
+    /// Messages and transactions of application chains that were passed on.
+    relayed: KnownHashes,
+    /// The node is far behind: transactions are of no use yet.
+    is_behind: bool,
+    counters: PeerCounters,
+    actions: Vec<PeerAction>,
+}
+
+impl PeerHub {
+    /// No peers yet.
+    pub fn new(
+        settings: HubSettings,
+        chain: Arc<dyn ChainAccess>,
+        head: ChainHead,
+        entropy: Entropy,
+    ) -> Self {
+        let mut hub = Self {
+            settings,
+            chain,
+            entropy,
+            head,
+            peers: BTreeMap::new(),
+            nodes: HashMap::new(),
+            next_peer: 1,
+            banned: HashMap::new(),
+            waiting: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            told: KnownHashes::new(KNOWN_BLOCKS_MAX),
+            wanted: HashMap::new(),
+            relayed: KnownHashes::new(KNOWN_TRANSACTIONS_MAX),
+            is_behind: false,
+            counters: PeerCounters::default(),
+            actions: Vec::new(),
+        };
+        hub.set_fork_head();
+        hub
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &PeerCounters {
+        &self.counters
+    }
+
+    /// The peers whose Status fits.
+    pub fn peers(&self) -> impl Iterator<Item = PeerFacts> + '_ {
+        let active = self.peers.iter().filter(|(_, state)| state.is_active());
+        active.map(|(peer, state)| state.facts(*peer))
+    }
+
+    /// The head of this node, as peers are told.
+    pub const fn head(&self) -> ChainHead {
+        self.head
+    }
+
+    /// The hash of block 0.
+    pub const fn genesis(&self) -> B256 {
+        self.settings.genesis
+    }
+
+    /// The fork id of this node at its head; `None` if the family has none.
+    pub fn fork_id(&self) -> Option<ForkId> {
+        self.settings.forks.as_ref().map(ForkFilter::current)
+    }
+
+    /// Whether a node may not be dialled and may not come in.
+    pub fn is_banned(&self, node: &B512, now: Moment) -> bool {
+        self.banned.get(node).is_some_and(|until| now.elapsed < *until)
+    }
+
+    /// Lets a node come back at once.
+    pub fn forgive(&mut self, node: &B512) {
+        self.banned.remove(node);
+    }
+
+    /// Says whether the node is far behind. It takes no transactions then.
+    pub const fn set_behind(&mut self, is_behind: bool) {
+        self.is_behind = is_behind;
+    }
+
+    /// Whether a connection may begin.
+    ///
+    /// # Errors
+    /// What the other side is told if it may not.
+    pub fn check_place(&self, new: &NewPeer, now: Moment) -> Result<(), RlpxDisconnect> {
+        if self.nodes.contains_key(&new.node) {
+            return Err(RlpxDisconnect::AlreadyConnected);
+        }
+        if self.is_banned(&new.node, now) {
+            return Err(RlpxDisconnect::TooManyPeers);
+        }
+        if new.is_exempt {
+            return Ok(());
+        }
+        let count = |inbound_only: bool| {
+            let counted = self.peers.values().filter(|peer| !peer.is_exempt);
+            counted.filter(|peer| peer.is_inbound || !inbound_only).count()
+        };
+        let is_full = count(false) >= self.settings.peers_max
+            || new.is_inbound && count(true) >= self.settings.inbound_max;
+        if is_full {
+            return Err(RlpxDisconnect::TooManyPeers);
+        }
+        Ok(())
+    }
+
+    /// Takes a connection after its Hello. Returns its number and what to do: send a Status.
+    ///
+    /// # Errors
+    /// What the other side is told if there is no place for it.
+    pub fn admit(&mut self, new: NewPeer, now: Moment) -> Result<(PeerId, Vec<PeerAction>), RlpxDisconnect> {
+        self.check_place(&new, now)?;
+        let peer = PeerId(self.next_peer);
+        self.next_peer += 1;
+        self.nodes.insert(new.node, peer);
+        self.peers
+            .insert(peer, PeerState::new(&new, now.elapsed + STATUS_TIMEOUT));
+        let status = self.own_status(new.protocol);
+        self.send(peer, PeerMessage::Status(status));
+        Ok((peer, self.take_actions()))
+    }
+
+    fn own_status(&self, protocol: WireProtocol) -> PeerStatus {
+        let forks = self.settings.forks.as_ref();
+        PeerStatus {
+            version: protocol.version(),
+            network_id: self.settings.network_id,
+            total_difficulty: self.head.total_difficulty,
+            head: self.head.hash,
+            genesis: self.settings.genesis,
+            fork_id: forks.filter(|_| protocol.has_fork_id()).map(ForkFilter::current),
+        }
+    }
+
+    /// Notes that a connection has ended.
+    pub fn left(&mut self, peer: PeerId, now: Moment) -> Vec<PeerAction> {
+        if self.peers.contains_key(&peer) {
+            *self.counters.ended.entry(ENDED_BY_OTHER).or_default() += 1;
+            self.remove(peer, now);
+        }
+        self.take_actions()
+    }
+
+    /// Ends a connection, for no fault of the peer.
+    pub fn drop_peer(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) -> Vec<PeerAction> {
+        self.disconnect(peer, reason, now);
+        self.take_actions()
+    }
+
+    /// Ends a connection because of what the peer did.
+    pub fn fault(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) -> Vec<PeerAction> {
+        self.punish(peer, fault, now);
+        self.take_actions()
+    }
+
+    /// The node's head is another one now.
+    pub fn head_moved(&mut self, head: ChainHead, now: Moment) -> Vec<PeerAction> {
+        self.head = head;
+        self.set_fork_head();
+        self.check_waiting(now);
+        self.take_actions()
+    }
+
+    fn set_fork_head(&mut self) {
+        let number = self.head.number;
+        if let Some(forks) = &mut self.settings.forks {
+            forks.set_head(fork_head(number));
+        }
+    }
+
+    /// Takes a message of a peer.
+    pub fn received(&mut self, peer: PeerId, message: PeerMessage, now: Moment) -> Vec<PeerAction> {
+        let Some(state) = self.peers.get(&peer) else {
+            return Vec::new();
+        };
+        if state.is_active() {
+            self.take(peer, message, now);
+        } else {
+            self.take_status(peer, &message, now);
+        }
+        self.take_actions()
+    }
+
+    fn take_status(&mut self, peer: PeerId, message: &PeerMessage, now: Moment) {
+        let Some(state) = self.peers.get(&peer) else {
+            return;
+        };
+        let own = self.own_status(state.protocol);
+        let checked = check_status(message, state.protocol, &own, self.settings.forks.as_ref());
+        match checked {
+            Ok(status) => {
+                let (head, total_difficulty) = (status.head, status.total_difficulty);
+                if let Some(state) = self.peers.get_mut(&peer) {
+                    state.activate(head, total_difficulty);
+                    let facts = state.facts(peer);
+                    self.counters.joined += 1;
+                    self.actions.push(PeerAction::News(PeerNews::Joined(facts)));
+                    self.tell_pending(peer);
+                }
+            }
+            Err(mismatch) => self.punish(
+                peer,
+                &PeerFault {
+                    text: mismatch.to_string(),
+                    disconnect: RlpxDisconnect::Subprotocol,
+                    banned: OTHER_CHAIN_BAN,
+                },
+                now,
+            ),
+        }
+    }
+
+    fn take(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
+        match message {
+            PeerMessage::Status(_) => self.breach(peer, "got a second Status", now),
+            PeerMessage::NewBlockHashes(blocks) => self.blocks_announced(peer, &blocks, now),
+            PeerMessage::Transactions(transactions) => self.transactions_came(peer, transactions),
+            PeerMessage::NewBlock(block, total_difficulty) => {
+                self.block_came(peer, block, total_difficulty, now);
+            }
+            PeerMessage::NewPooledTransactionHashes(hashes) => {
+                self.transactions_announced(peer, &hashes, now);
+            }
+            PeerMessage::GetBlockHeaders(..)
+            | PeerMessage::GetBlockBodies(..)
+            | PeerMessage::GetPooledTransactions(..)
+            | PeerMessage::GetNodeData(..)
+            | PeerMessage::GetReceipts(..) => {
+                self.counters.requests += 1;
+                self.actions.push(PeerAction::Serve {
+                    peer,
+                    request: message,
+                });
+            }
+            PeerMessage::BlockHeaders(..)
+            | PeerMessage::BlockBodies(..)
+            | PeerMessage::PooledTransactions(..)
+            | PeerMessage::NodeData(..)
+            | PeerMessage::Receipts(..) => self.answered(peer, message, now),
+            PeerMessage::ApplicationChain(message) => self.application_message_came(peer, message),
+            PeerMessage::WithoutEffect(..) => {}
+        }
+    }
+
+    fn answered(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        let Some(request) = state.requests.answered(&message, now.elapsed) else {
+            state.unasked += 1;
+            if state.unasked > UNASKED_MAX {
+                self.breach(peer, "got answers that nobody has asked for", now);
+            }
+            return;
+        };
+        (state.unasked, state.late) = (0, 0);
+        let took = now.elapsed.saturating_sub(request.sent);
+        match (request.note, message) {
+            (RequestNote::Sync(ticket), answer) => self.news(PeerNews::Answer {
+                peer,
+                ticket,
+                answer,
+                took,
+            }),
+            (RequestNote::Header(hash), PeerMessage::BlockHeaders(_, headers)) => {
+                self.announced_header_came(peer, hash, headers, now);
+            }
+            (RequestNote::Body(hash), PeerMessage::BlockBodies(_, bodies)) => {
+                self.announced_body_came(peer, hash, bodies, now);
+            }
+            (RequestNote::Transactions(hashes), PeerMessage::PooledTransactions(_, transactions)) => {
+                self.asked_transactions_came(peer, &hashes, transactions, now);
+            }
+            // The kinds of request and answer are compared already.
+            _ => {}
+        }
+    }
+
+    /// Carries out what the synchronization wants.
+    pub fn carry_out(&mut self, order: PeerOrder, now: Moment) -> Vec<PeerAction> {
+        match order {
+            PeerOrder::Ask {
+                peer,
+                ticket,
+                request,
+            } => {
+                let message = |id| match request {
+                    PeerRequest::Headers(headers) => PeerMessage::GetBlockHeaders(id, headers),
+                    PeerRequest::Bodies(hashes) => PeerMessage::GetBlockBodies(id, hashes),
+                    PeerRequest::Receipts(hashes) => PeerMessage::GetReceipts(id, hashes),
+                };
+                if !self.ask(peer, RequestNote::Sync(ticket), message, now) {
+                    self.news(PeerNews::NotAsked { peer, ticket });
+                }
+            }
+            PeerOrder::Drop { peer, fault } => self.punish(peer, &fault, now),
+        }
+        self.take_actions()
+    }
+
+    /// Asks a peer. `false` if the peer is gone or has too many requests.
+    fn ask(
+        &mut self,
+        peer: PeerId,
+        note: RequestNote,
+        message: impl FnOnce(u64) -> PeerMessage,
+        now: Moment,
+    ) -> bool {
+        let Some(state) = self.peers.get_mut(&peer).filter(|state| state.is_active()) else {
+            return false;
+        };
+        // The kind does not depend on the id, but the id is known only once the kind is noted.
+        let mut message = message(0);
+        let Some(kind) = AnswerKind::of_request(&message) else {
+            return false;
+        };
+        if kind == AnswerKind::Receipts && !state.protocol.has_receipts() {
+            return false;
+        }
+        let Ok(id) = state.requests.ask(kind, now.elapsed, note) else {
+            return false;
+        };
+        message.set_request_id(id);
+        self.send(peer, message);
+        true
+    }
+
+    /// When [`Self::on_time`] must be called. `None` if nothing waits.
+    pub fn deadline(&self) -> Option<Duration> {
+        let peers = self.peers.values().filter_map(PeerState::deadline);
+        let blocks = self.announced.values().filter_map(AnnouncedFetch::deadline);
+        peers.chain(blocks).min()
+    }
+
+    /// Does what waits for the time.
+    pub fn on_time(&mut self, now: Moment) -> Vec<PeerAction> {
+        let due: Vec<_> = self
+            .peers
+            .iter()
+            .filter(|(_, state)| state.deadline().is_some_and(|deadline| deadline <= now.elapsed))
+            .map(|(peer, _)| *peer)
+            .collect();
+        for peer in due {
+            self.peer_is_due(peer, now);
+        }
+        self.fetch_announced(now);
+        self.take_actions()
+    }
+
+    fn peer_is_due(&mut self, peer: PeerId, now: Moment) {
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        if !state.is_active() {
+            tracing::debug!(node = %state.short_id(), "no Status in {STATUS_TIMEOUT:?}");
+            self.disconnect(peer, RlpxDisconnect::Timeout, now);
+            return;
+        }
+        let late = state.requests.late(now.elapsed);
+        let count = u32::try_from(late.len()).unwrap_or(u32::MAX);
+        state.late = state.late.saturating_add(count);
+        self.counters.late_answers += u64::from(count);
+        // Without ids the next answer could be taken for the answer to another request.
+        let ends = state.late >= LATE_ANSWERS_MAX || count > 0 && !state.protocol.has_request_ids();
+        for request in late {
+            self.not_answered(peer, request, now);
+        }
+        if ends {
+            self.disconnect(peer, RlpxDisconnect::Timeout, now);
+        }
+    }
+
+    fn not_answered(&mut self, peer: PeerId, request: WaitingRequest<RequestNote>, now: Moment) {
+        match request.note {
+            RequestNote::Sync(ticket) => self.news(PeerNews::Late { peer, ticket }),
+            RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
+            RequestNote::Transactions(hashes) => self.transactions_not_sent(peer, &hashes, now),
+        }
+    }
+
+    fn send(&mut self, peer: PeerId, message: PeerMessage) {
+        let to = vec![peer];
+        self.actions.push(PeerAction::Send { to, message });
+    }
+
+    fn send_to_all(&mut self, to: Vec<PeerId>, message: PeerMessage) {
+        if !to.is_empty() {
+            self.actions.push(PeerAction::Send { to, message });
+        }
+    }
+
+    fn news(&mut self, news: PeerNews) {
+        self.actions.push(PeerAction::News(news));
+    }
+
+    fn take_actions(&mut self) -> Vec<PeerAction> {
+        mem::take(&mut self.actions)
+    }
+
+    /// The peer has broken the protocol.
+    fn breach(&mut self, peer: PeerId, text: &str, now: Moment) {
+        self.punish(
+            peer,
+            &PeerFault {
+                text: text.to_owned(),
+                disconnect: RlpxDisconnect::Subprotocol,
+                banned: FAULT_BAN,
+            },
+            now,
+        );
+    }
+
+    fn punish(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) {
+        let Some(state) = self.peers.get(&peer) else {
+            return;
+        };
+        let node = state.node;
+        tracing::debug!(node = %state.short_id(), fault = fault.text, "a peer loses its place");
+        self.counters.faults += 1;
+        if !fault.banned.is_zero() {
+            self.ban(node, now.elapsed + fault.banned, now);
+        }
+        self.disconnect(peer, fault.disconnect, now);
+    }
+
+    fn ban(&mut self, node: B512, until: Duration, now: Moment) {
+        if self.banned.len() >= BANNED_MAX {
+            self.banned.retain(|_, until| now.elapsed < *until);
+        }
+        if self.banned.len() < BANNED_MAX {
+            self.banned.insert(node, until);
+        }
+    }
+
+    fn disconnect(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) {
+        if self.peers.contains_key(&peer) {
+            *self.counters.ended.entry(reason.code().into()).or_default() += 1;
+            self.actions.push(PeerAction::Disconnect { peer, reason });
+            self.remove(peer, now);
+        }
+    }
+
+    fn remove(&mut self, peer: PeerId, now: Moment) {
+        let Some(state) = self.peers.remove(&peer) else {
+            return;
+        };
+        self.nodes.remove(&state.node);
+        let was_active = state.is_active();
+        for request in state.requests.into_waiting() {
+            match request.note {
+                // The synchronization hears that the peer has left.
+                RequestNote::Sync(_) => {}
+                RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
+                RequestNote::Transactions(hashes) => self.transactions_not_sent(peer, &hashes, now),
+            }
+        }
+        self.forget_announcer(peer);
+        self.forget_transaction_announcer(peer, now);
+        if was_active {
+            self.news(PeerNews::Left(peer));
+        }
+    }
+
+    /// The active peers for which `choose` holds.
+    fn active_peers(&self, choose: impl Fn(&PeerState) -> bool) -> Vec<PeerId> {
+        let active = self.peers.iter().filter(|(_, state)| state.is_active());
+        let chosen = active.filter(|(_, state)| choose(state));
+        chosen.map(|(peer, _)| *peer).collect()
+    }
+
+    /// How many of `count` peers get something whole: the square root, and at least one.
+    fn whole_share(count: usize) -> usize {
+        count.isqrt().max(1)
+    }
+
+    /// The total difficulty with a block; `None` if it is not stored or cannot be read.
+    fn stored_difficulty(&self, hash: &B256) -> Option<U256> {
+        self.chain.total_difficulty(hash).unwrap_or_else(|error| {
+            tracing::warn!(%error, "a block of a peer cannot be looked up");
+            None
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What synchronization and the handling of peers tell each other.
+//!
+//! Whoever handles the peers hands [`PeerNews`] to the synchronization, with the time; it returns
+//! [`PeerOrder`]s. An order to ask names a ticket of the synchronization's choice. Exactly one news
+//! follows for each ticket: the answer, that none came in time, or that the order was not carried
+//! out. When a peer is gone, its open tickets end with [`PeerNews::Left`].
+//!
+//! The synchronization is a state machine like the others here: `handle(now, news)` and
+//! `on_time(now)` return what to do, and `deadline()` says when `on_time` must be called. It keeps
+//! its work on the chain apart from these orders: a job that is run elsewhere, and an outcome that
+//! is handed back.
+
+use std::time::Duration;
+
+use primitives::{B256, B512, Block, U256};
+
+use crate::messages::{AnnouncedBlock, HeadersRequest, PeerMessage, WireProtocol};
+use crate::rlpx::RlpxDisconnect;
+
+/// The number of a connection to a peer. No number is used twice in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u64);
+
+/// A question of the synchronization, which its answer names again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestTicket(pub u64);
+
+/// What is known of a peer once its Status fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFacts {
+    /// The connection.
+    pub peer: PeerId,
+    /// The node.
+    pub node: B512,
+    /// The version of the connection. Before 63 there are no receipts.
+    pub protocol: WireProtocol,
+    /// The hash of its head.
+    pub head: B256,
+    /// The total difficulty with its head, as the peer says.
+    pub total_difficulty: U256,
+}
+
+/// What a peer can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerRequest {
+    /// Headers; the answer is [`PeerMessage::BlockHeaders`].
+    Headers(HeadersRequest),
+    /// The bodies of these blocks; the answer is [`PeerMessage::BlockBodies`].
+    Bodies(Vec<B256>),
+    /// The receipts of these blocks; the answer is [`PeerMessage::Receipts`].
+    Receipts(Vec<B256>),
+}
+
+/// Why a peer loses its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFault {
+    /// What it did, for the log: what was got and what was expected.
+    pub text: String,
+    /// What the peer is told.
+    pub disconnect: RlpxDisconnect,
+    /// For how long the node may not come back. Zero: it may at once.
+    pub banned: Duration,
+}
+
+/// What has happened with peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerNews {
+    /// A peer's Status fits. Always the first news of a peer.
+    Joined(PeerFacts),
+    /// A peer is gone, whoever ended the connection. Always the last news of a peer.
+    Left(PeerId),
+    /// A peer has sent a whole block that is no child of a known block, or is far above the head.
+    /// A block near the head is imported without the synchronization.
+    DistantBlock {
+        /// The peer.
+        peer: PeerId,
+        /// The block. Its seal is not checked.
+        block: Box<Block>,
+        /// The total difficulty with it, as the peer says.
+        total_difficulty: U256,
+    },
+    /// A peer has another head now: it has sent a block or said that it has one.
+    Head {
+        /// The peer.
+        peer: PeerId,
+        /// The hash of its head, as far as it has told.
+        head: B256,
+        /// The total difficulty with it, as the peer says, or at least.
+        total_difficulty: U256,
+    },
+    /// A peer says that it has imported blocks far above the head. Those near the head are fetched
+    /// without the synchronization.
+    DistantAnnouncement {
+        /// The peer.
+        peer: PeerId,
+        /// The blocks.
+        blocks: Vec<AnnouncedBlock>,
+    },
+    /// A peer has answered.
+    Answer {
+        /// The peer.
+        peer: PeerId,
+        /// The question.
+        ticket: RequestTicket,
+        /// The answer, of the kind that was asked for. Its content is not checked.
+        answer: PeerMessage,
+        /// How long the answer took.
+        took: Duration,
+    },
+    /// A peer did not answer in time. It is still a peer.
+    Late {
+        /// The peer.
+        peer: PeerId,
+        /// The question.
+        ticket: RequestTicket,
+    },
+    /// The question was not asked: the peer is gone, or too many questions wait for it.
+    NotAsked {
+        /// The peer.
+        peer: PeerId,
+        /// The question.
+        ticket: RequestTicket,
+    },
+}
+
+/// What the synchronization wants of peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerOrder {
+    /// Ask a peer.
+    Ask {
+        /// The peer.
+        peer: PeerId,
+        /// The ticket of the answer.
+        ticket: RequestTicket,
+        /// The question.
+        request: PeerRequest,
+    },
+    /// End the connection with a peer. [`PeerNews::Left`] follows.
+    Drop {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        fault: PeerFault,
+    },
+}

@@ -1,0 +1,169 @@
+//! What others ask of the running network.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use primitives::{B512, Transaction};
+use tokio::sync::watch;
+
+use super::NetworkSettings;
+use super::core::{ApplicationChains, Core, PeerReport};
+use super::traffic::TrafficCounters;
+use crate::contact::NodeContact;
+use crate::messages::ApplicationChainMessage;
+use crate::nat::NatStatus;
+use crate::peers::PeerCounters;
+use crate::rlpx::RlpxDisconnect;
+use crate::sync::FAR_BEHIND_BLOCKS;
+
+/// A handle of the running network. Clones are cheap. It does not keep the network running.
+#[derive(Clone)]
+pub struct NetworkHandle {
+    core: Arc<Core>,
+    id: B512,
+    address: SocketAddr,
+    has_discovery: bool,
+    nat: watch::Receiver<NatStatus>,
+}
+
+impl fmt::Debug for NetworkHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkHandle")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl NetworkHandle {
+    pub(super) fn new(
+        core: Arc<Core>,
+        settings: &NetworkSettings,
+        address: SocketAddr,
+        nat: watch::Receiver<NatStatus>,
+    ) -> Self {
+        Self {
+            core,
+            id: settings.key.public_key(),
+            address,
+            has_discovery: settings.has_discovery,
+            nat,
+        }
+    }
+
+    pub(super) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.core)
+    }
+
+    /// The node's id.
+    pub const fn id(&self) -> B512 {
+        self.id
+    }
+
+    /// Where the node listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The port of discovery; 0 if there is none.
+    pub const fn discovery_port(&self) -> u16 {
+        if self.has_discovery {
+            self.address.port()
+        } else {
+            0
+        }
+    }
+
+    /// The outside address, if the router or an option tells it.
+    pub fn external_ip(&self) -> Option<IpAddr> {
+        self.nat.borrow().external_ip
+    }
+
+    /// The peers whose Status fits.
+    pub fn peers(&self) -> Vec<PeerReport> {
+        let state = self.core.state.lock();
+        let peers = state.hub.peers().filter_map(|facts| {
+            let report = state.reports.get(&facts.peer)?.clone();
+            Some(PeerReport {
+                head: Some((facts.head, facts.total_difficulty)),
+                is_static: state.dialer.is_static(&report.node),
+                is_trusted: state.trusted.contains(&report.node),
+                ..report
+            })
+        });
+        peers.collect()
+    }
+
+    /// How many peers there are.
+    pub fn peer_count(&self) -> usize {
+        self.core.state.lock().hub.peers().count()
+    }
+
+    /// The block at which the running synchronization began, and the highest block that is known
+    /// of. `None` if there is nothing to catch up with.
+    pub fn sync_status(&self) -> Option<(u64, u64)> {
+        self.core.sync_status.status()
+    }
+
+    /// Whether so many blocks are missing that work is not handed out.
+    pub fn is_far_behind(&self) -> bool {
+        self.core.sync_status.missing() > FAR_BEHIND_BLOCKS
+    }
+
+    /// What was counted: of peers, and of connections.
+    pub fn counters(&self) -> (PeerCounters, TrafficCounters) {
+        self.core.counters()
+    }
+
+    /// Keeps a node among those that should always be peers. `false` if there are too many.
+    pub fn add_static(&self, contact: NodeContact) -> bool {
+        let mut state = self.core.state.lock();
+        let now = self.core.now();
+        state.hub.forgive(&contact.id);
+        let is_added = state.dialer.add_static(contact, now.elapsed);
+        drop(state);
+        self.core.dial.notify_one();
+        is_added
+    }
+
+    /// Forgets a static node, and ends the connection with it.
+    pub fn remove_static(&self, node: &B512) {
+        let mut state = self.core.state.lock();
+        state.dialer.remove_static(node);
+        let peer = state.hub.peers().find(|facts| facts.node == *node);
+        if let Some(facts) = peer {
+            let reason = RlpxDisconnect::Requested;
+            let actions = state.hub.drop_peer(facts.peer, reason, self.core.now());
+            self.core.perform(&mut state, actions);
+        }
+    }
+
+    /// Lets a node in even if all places are taken.
+    pub fn add_trusted(&self, node: B512) {
+        let mut state = self.core.state.lock();
+        state.hub.forgive(&node);
+        state.trusted.insert(node);
+    }
+
+    /// The node needs a place again.
+    pub fn remove_trusted(&self, node: &B512) {
+        self.core.state.lock().trusted.remove(node);
+    }
+
+    /// Says who takes what is for the servers of application chains. Only the first call counts.
+    pub fn connect_application_chains(&self, target: Arc<dyn ApplicationChains>) {
+        if self.core.application_chains.set(target).is_err() {
+            tracing::error!("the servers of application chains are connected already");
+        }
+    }
+
+    /// Passes a message of an application chain's server on to peers.
+    pub fn relay_message(&self, message: &ApplicationChainMessage) {
+        self.core.with_hub(|hub, _| hub.relay_message(message));
+    }
+
+    /// Passes a transaction with a sharding flag on to peers.
+    pub fn relay_transaction(&self, transaction: &Transaction) {
+        self.core.with_hub(|hub, _| hub.relay_transaction(transaction));
+    }
+}

@@ -1,0 +1,69 @@
+//! Counts what connections carry.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the connections have carried since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficCounters {
+    /// Messages that peers have sent.
+    pub messages_in: u64,
+    /// Their bytes, after decompression.
+    pub bytes_in: u64,
+    /// Messages to peers.
+    pub messages_out: u64,
+    /// Their bytes, before compression.
+    pub bytes_out: u64,
+    /// Nodes that were dialled.
+    pub dials: u64,
+    /// Dials that failed, the handshake included.
+    pub failed_dials: u64,
+    /// Messages that could not be decoded.
+    pub bad_messages: u64,
+}
+
+/// The cells of [`TrafficCounters`].
+#[derive(Debug, Default)]
+pub(super) struct TrafficCells {
+    messages_in: AtomicU64,
+    bytes_in: AtomicU64,
+    messages_out: AtomicU64,
+    bytes_out: AtomicU64,
+    dials: AtomicU64,
+    failed_dials: AtomicU64,
+    bad_messages: AtomicU64,
+}
+
+impl TrafficCells {
+    pub(super) fn came(&self, bytes: usize) {
+        self.messages_in.fetch_add(1, Ordering::Relaxed);
+        self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn went(&self, bytes: usize) {
+        self.messages_out.fetch_add(1, Ordering::Relaxed);
+        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn dialled(&self, is_connected: bool) {
+        self.dials.fetch_add(1, Ordering::Relaxed);
+        self.failed_dials
+            .fetch_add(u64::from(!is_connected), Ordering::Relaxed);
+    }
+
+    pub(super) fn was_bad(&self) {
+        self.bad_messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> TrafficCounters {
+        let value = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        TrafficCounters {
+            messages_in: value(&self.messages_in),
+            bytes_in: value(&self.bytes_in),
+            messages_out: value(&self.messages_out),
+            bytes_out: value(&self.bytes_out),
+            dials: value(&self.dials),
+            failed_dials: value(&self.failed_dials),
+            bad_messages: value(&self.bad_messages),
+        }
+    }
+}

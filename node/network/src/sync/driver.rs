@@ -1,0 +1,339 @@
+//! Runs the synchronization of a node: its jobs on threads, its progress in the log.
+//!
+//! [`ChainSync`] joins the state machine with a running chain. Whoever runs it hands over news of
+//! peers, the time and the outcomes of jobs, all on one thread, and carries out the orders. Jobs of
+//! a kind are done in order, by a thread for each kind. Their queues are short, because the state
+//! machine has bounds for what is under way. Knows threads and the chain; knows no sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use chain::{Chain, View};
+use crossbeam_channel::{Sender, unbounded};
+use primitives::{B256, catch_panic};
+use store::StoreError;
+
+use super::jobs::{ChainRefusal, SyncJob, SyncOutcome, run_job};
+use super::{SyncActions, SyncState, Synchronizer};
+use crate::moment::Moment;
+use crate::peers::{PeerNews, PeerOrder};
+
+/// Time between two lines of the log about the progress.
+const LOG_INTERVAL: Duration = Duration::from_secs(8);
+
+/// What the outcome of a job is handed to. It must not wait.
+type TakeOutcome = dyn Fn(SyncOutcome) + Send + Sync;
+
+/// Threads that do the jobs of a synchronization.
+pub struct SyncDriver {
+    headers: Sender<SyncJob>,
+    bodies: Sender<SyncJob>,
+    blocks: Sender<SyncJob>,
+}
+
+impl std::fmt::Debug for SyncDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SyncDriver").finish_non_exhaustive()
+    }
+}
+
+impl SyncDriver {
+    /// Starts the threads. Each outcome is given to `take`, on one of them. The threads end when
+    /// the driver is dropped, after their current job.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start(chain: &Chain, take: impl Fn(SyncOutcome) + Send + Sync + 'static) -> std::io::Result<Self> {
+        let take: Arc<TakeOutcome> = Arc::new(take);
+        let lane = |name: &str| {
+            // Bounded by the state machine: one job for headers, two for blocks, and no more for
+            // bodies than there are questions.
+            let (sender, jobs) = unbounded();
+            let (chain, take) = (chain.clone(), take.clone());
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || jobs.into_iter().for_each(|job| take(run_on_chain(&chain, job))))
+                .map(|_| sender)
+        };
+        Ok(Self {
+            headers: lane("sync-headers")?,
+            bodies: lane("sync-bodies")?,
+            blocks: lane("sync-blocks")?,
+        })
+    }
+
+    /// Has a job done.
+    pub fn run(&self, job: SyncJob) {
+        let lane = match &job {
+            SyncJob::Headers(_) => &self.headers,
+            SyncJob::Bodies { .. } => &self.bodies,
+            SyncJob::Blocks(_) | SyncJob::Forget(_) => &self.blocks,
+        };
+        // A thread ends only when this is dropped.
+        let _ = lane.send(job);
+    }
+}
+
+/// Does a job. A panic is an outcome, too, so that the state machine does not wait for ever.
+fn run_on_chain(chain: &Chain, job: SyncJob) -> SyncOutcome {
+    let after_panic = match &job {
+        SyncJob::Headers(_) => SyncOutcome::Headers(Err(ChainRefusal::NotNow(String::new()))),
+        SyncJob::Bodies { ticket, wanted, .. } => SyncOutcome::Bodies {
+            ticket: *ticket,
+            blocks: vec![None; wanted.len()],
+            unmatched: 0,
+        },
+        SyncJob::Blocks(_) => SyncOutcome::Blocks {
+            stored: 0,
+            refusal: Some(ChainRefusal::NotNow(String::new())),
+        },
+        SyncJob::Forget(_) => SyncOutcome::Forgotten,
+    };
+    catch_panic(move || run_job(chain, job)).unwrap_or_else(|panic| {
+        tracing::error!(panic, "a job of the synchronization panicked");
+        after_panic
+    })
+}
+
+/// How far the synchronization is, for readers on any thread.
+#[derive(Debug, Default)]
+pub struct SyncShared {
+    is_running: AtomicBool,
+    started_at: AtomicU64,
+    highest: AtomicU64,
+    missing: AtomicU64,
+}
+
+impl SyncShared {
+    /// The block at which the running synchronization began, and the highest block that is known
+    /// of. `None` if there is nothing to catch up with.
+    pub fn status(&self) -> Option<(u64, u64)> {
+        self.is_running.load(Ordering::Acquire).then(|| {
+            (
+                self.started_at.load(Ordering::Relaxed),
+                self.highest.load(Ordering::Relaxed),
+            )
+        })
+    }
+
+    /// Blocks whose headers are here and whose bodies are not.
+    pub fn missing(&self) -> u64 {
+        self.missing.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, progress: &SyncState) {
+        self.missing.store(progress.missing, Ordering::Relaxed);
+        self.highest.store(progress.highest, Ordering::Relaxed);
+        self.started_at
+            .store(progress.started_at.unwrap_or(0), Ordering::Relaxed);
+        self.is_running
+            .store(progress.started_at.is_some(), Ordering::Release);
+    }
+}
+
+/// The synchronization of a running chain.
+///
+/// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it
+/// returned are carried out, in order, and [`ChainSync::deadline`] says when [`ChainSync::on_time`]
+/// is due.
+#[derive(Debug)]
+pub struct ChainSync {
+    machine: Synchronizer,
+    driver: SyncDriver,
+    chain: Chain,
+    shared: Arc<SyncShared>,
+    log: ProgressLog,
+}
+
+impl ChainSync {
+    /// A synchronization without peers. Outcomes of jobs come to `take` on other threads, which
+    /// hands them to [`Self::job_done`].
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start(
+        chain: Chain,
+        genesis: B256,
+        take: impl Fn(SyncOutcome) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            machine: Synchronizer::new(genesis),
+            driver: SyncDriver::start(&chain, take)?,
+            chain,
+            shared: Arc::default(),
+            log: ProgressLog::default(),
+        })
+    }
+
+    /// How far the synchronization is, for readers on any thread.
+    pub fn shared(&self) -> Arc<SyncShared> {
+        self.shared.clone()
+    }
+
+    /// Something has happened with peers.
+    pub fn handle(&mut self, now: Moment, news: PeerNews) -> Vec<PeerOrder> {
+        self.with_view(now, |machine, view| machine.handle(now, view, news))
+    }
+
+    /// A job has ended.
+    pub fn job_done(&mut self, now: Moment, outcome: SyncOutcome) -> Vec<PeerOrder> {
+        self.with_view(now, |machine, view| machine.job_done(now, view, outcome))
+    }
+
+    /// The time has come that [`Self::deadline`] has named. It does no harm to call this earlier,
+    /// for example after the head has moved.
+    pub fn on_time(&mut self, now: Moment) -> Vec<PeerOrder> {
+        self.with_view(now, |machine, view| machine.on_time(now, view))
+    }
+
+    /// When [`Self::on_time`] is due.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.machine.deadline()
+    }
+
+    fn with_view(
+        &mut self,
+        now: Moment,
+        act: impl FnOnce(&mut Synchronizer, &View) -> SyncActions,
+    ) -> Vec<PeerOrder> {
+        let view = match self.view() {
+            Ok(view) => view,
+            Err(error) => {
+                tracing::error!(%error, "the synchronization cannot read the chain");
+                return Vec::new();
+            }
+        };
+        let SyncActions { orders, jobs } = act(&mut self.machine, &view);
+        for job in jobs {
+            self.driver.run(job);
+        }
+        let progress = self.machine.progress();
+        self.shared.set(&progress);
+        self.chain.pause_work(progress.far_behind);
+        self.log.follow(now.elapsed, &progress);
+        orders
+    }
+
+    /// The last commit that readers may see. A store that was closed by a failure opens again at
+    /// the second attempt.
+    fn view(&self) -> Result<View, StoreError> {
+        self.chain.view().or_else(|_| self.chain.view())
+    }
+}
+
+/// The lines of the log about the progress.
+#[derive(Debug, Default)]
+struct ProgressLog {
+    running: Option<LoggedPoint>,
+}
+
+/// What a line of the log has said.
+#[derive(Clone, Copy, Debug)]
+struct LoggedPoint {
+    begun: Duration,
+    first: u64,
+    at: Duration,
+    head: u64,
+}
+
+impl ProgressLog {
+    fn follow(&mut self, now: Duration, progress: &SyncState) {
+        match (self.running, progress.started_at) {
+            (None, Some(first)) => {
+                tracing::info!(
+                    head = progress.head,
+                    highest = progress.highest,
+                    "synchronization begins"
+                );
+                self.running = Some(LoggedPoint {
+                    begun: now,
+                    first,
+                    at: now,
+                    head: progress.head,
+                });
+            }
+            (Some(last), None) => {
+                let blocks = progress.head.saturating_sub(last.first);
+                let seconds = now.saturating_sub(last.begun).as_secs_f64();
+                tracing::info!(
+                    head = progress.head,
+                    blocks,
+                    seconds = format!("{seconds:.1}"),
+                    "synchronized"
+                );
+                self.running = None;
+            }
+            (Some(last), Some(_)) if now.saturating_sub(last.at) >= LOG_INTERVAL => {
+                let seconds = now.saturating_sub(last.at).as_secs_f64();
+                let rate = progress.head.saturating_sub(last.head) as f64 / seconds;
+                let left = progress.highest.saturating_sub(progress.head);
+                let left_seconds = if rate > 0.0 {
+                    left as f64 / rate
+                } else {
+                    f64::INFINITY
+                };
+                let percent = 100.0 * progress.head as f64 / (progress.highest.max(1)) as f64;
+                tracing::info!(
+                    head = progress.head,
+                    headers = progress.best_header,
+                    highest = progress.highest,
+                    percent = format!("{percent:.1}"),
+                    blocks_per_second = format!("{rate:.1}"),
+                    left = time_text(left_seconds),
+                    "synchronizing"
+                );
+                self.running = Some(LoggedPoint {
+                    at: now,
+                    head: progress.head,
+                    ..last
+                });
+            }
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+}
+
+/// A time that is left, in words.
+fn time_text(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "unknown".to_owned();
+    }
+    match seconds as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_words() {
+        let check = |seconds: f64, expected: &str| assert_eq!(time_text(seconds), expected);
+        check(0.4, "0 s");
+        check(119.0, "119 s");
+        check(600.0, "10 min");
+        check(7200.0, "2 h");
+        check(f64::INFINITY, "unknown");
+    }
+
+    #[test]
+    fn readers_see_the_progress_while_it_runs() {
+        let shared = SyncShared::default();
+        assert_eq!(shared.status(), None);
+        let mut progress = SyncState {
+            started_at: Some(5),
+            highest: 90,
+            missing: 80,
+            ..SyncState::default()
+        };
+        shared.set(&progress);
+        assert_eq!((shared.status(), shared.missing()), (Some((5, 90)), 80));
+        progress.started_at = None;
+        shared.set(&progress);
+        assert_eq!(shared.status(), None);
+    }
+}

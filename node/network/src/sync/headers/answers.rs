@@ -1,0 +1,188 @@
+//! What the answers to the questions of a session mean.
+
+use chain::View;
+use primitives::{B256, Header};
+use store::StoreError;
+
+use super::{HEAD_HEADERS, HeaderSession, SKELETON_HEADERS, SessionQuestion, SessionStage};
+use crate::messages::PeerMessage;
+use crate::peers::PeerId;
+use crate::sync::Synchronizer;
+use crate::sync::ancestor::{AncestorSearch, HeaderPoint};
+use crate::sync::segments::{SEGMENT_HEADERS, SegmentAnswer, SegmentFill, wrong_link};
+
+impl Synchronizer {
+    /// Takes an answer to a question of a session.
+    pub(in crate::sync) fn session_answer(
+        &mut self,
+        view: &View,
+        peer: PeerId,
+        id: u64,
+        question: SessionQuestion,
+        answer: PeerMessage,
+    ) -> Result<(), StoreError> {
+        let PeerMessage::BlockHeaders(_, headers) = answer else {
+            return Ok(());
+        };
+        let Some(mut session) = self.session.take_if(|session| session.id == id) else {
+            return Ok(());
+        };
+        if !matches!(question, SessionQuestion::Segment(..)) {
+            session.open = None;
+        }
+        let ended = match question {
+            SessionQuestion::Head => self.take_head(view, &mut session, headers)?,
+            SessionQuestion::Ancestor => self.take_ancestor(view, &mut session, &headers)?,
+            SessionQuestion::Skeleton(first) => self.take_skeleton(&mut session, first, &headers),
+            SessionQuestion::Segment(top, asked) => {
+                self.take_segment(&mut session, peer, (&top, &asked), headers)
+            }
+        };
+        if !ended {
+            self.session = Some(session);
+        }
+        Ok(())
+    }
+
+    /// The head and some headers below it have come. Returns whether the session has ended.
+    fn take_head(
+        &mut self,
+        view: &View,
+        session: &mut HeaderSession,
+        mut headers: Vec<Header>,
+    ) -> Result<bool, StoreError> {
+        let master = session.master;
+        let Some(first) = headers.first() else {
+            // The peer has another head by now, or never had this one.
+            self.settle(master, session.target);
+            return Ok(true);
+        };
+        let top = HeaderPoint {
+            number: first.number,
+            hash: session.target,
+        };
+        if headers.len() as u64 > HEAD_HEADERS {
+            let got = headers.len();
+            self.end_with_liar(
+                master,
+                format!("headers: got {got}, expected at most {HEAD_HEADERS}"),
+            );
+            return Ok(true);
+        }
+        if let Some(wrong) = wrong_link(top, &headers) {
+            self.end_with_liar(master, wrong);
+            return Ok(true);
+        }
+        session.target_number = Some(top.number);
+        for at in 0..headers.len() {
+            let hash = headers[at].parent_hash;
+            let Some(number) = headers[at].number.checked_sub(1) else {
+                let got = headers[at].hash();
+                let text = format!("block 0: got {got}, expected {}", self.genesis);
+                self.end_with_liar(master, text);
+                return Ok(true);
+            };
+            if view.known_header(&hash)?.is_some() {
+                headers.truncate(at + 1);
+                session.tip = HeaderPoint { number, hash };
+                session.base = number;
+                session.stage = SessionStage::Segments(SegmentFill::complete(session.tip, headers));
+                session.lowest_since = self.now;
+                return Ok(false);
+            }
+        }
+        let lowest = headers.last().map_or(top.number, |header| header.number);
+        let unknown = lowest.min(self.chain.best.number.saturating_add(1)).max(1);
+        session.stage = SessionStage::Ancestor(AncestorSearch::new(self.genesis, unknown));
+        Ok(false)
+    }
+
+    fn take_ancestor(
+        &mut self,
+        view: &View,
+        session: &mut HeaderSession,
+        headers: &[Header],
+    ) -> Result<bool, StoreError> {
+        let SessionStage::Ancestor(search) = &mut session.stage else {
+            return Ok(false);
+        };
+        let taken = search.take(headers, |hash| {
+            view.known_header(hash).map(|known| known.is_some())
+        })?;
+        let Err(text) = taken else { return Ok(false) };
+        self.end_broken(session, text);
+        Ok(true)
+    }
+
+    /// The peer does not stand by its claim. That can happen; not too often.
+    fn end_broken(&mut self, session: &HeaderSession, text: String) {
+        self.postpone(session.master);
+        tracing::debug!(peer = session.master.0, text, "a claim cannot be followed");
+        if let Some(fault) = self.roster.overtaken(session.master) {
+            self.drop_peer(session.master, fault);
+        }
+    }
+
+    fn take_skeleton(&mut self, session: &mut HeaderSession, first: u64, headers: &[Header]) -> bool {
+        let expected = (0..SKELETON_HEADERS).map(|at| first + at * SEGMENT_HEADERS);
+        let fits = headers
+            .iter()
+            .zip(expected)
+            .all(|(header, number)| header.number == number);
+        let target = HeaderPoint {
+            number: session.target_number.unwrap_or(0),
+            hash: session.target,
+        };
+        if headers.is_empty() || !fits || headers.len() as u64 > SKELETON_HEADERS {
+            let got = headers.first().map(|header| header.number);
+            self.end_broken(session, format!("skeleton from {first}: got {got:?}"));
+            return true;
+        }
+        let point = |header: &Header| HeaderPoint {
+            number: header.number,
+            hash: header.hash(),
+        };
+        let mut tops: Vec<_> = headers
+            .iter()
+            .filter(|header| header.number < target.number)
+            .map(point)
+            .collect();
+        if tops
+            .last()
+            .is_none_or(|last| target.number - last.number <= SEGMENT_HEADERS)
+        {
+            tops.push(target);
+        }
+        session.stage = SessionStage::Segments(SegmentFill::new(session.tip, &tops));
+        session.lowest_since = self.now;
+        false
+    }
+
+    fn take_segment(
+        &mut self,
+        session: &mut HeaderSession,
+        peer: PeerId,
+        (top, asked): (&B256, &B256),
+        headers: Vec<Header>,
+    ) -> bool {
+        let SessionStage::Segments(fill) = &mut session.stage else {
+            return false;
+        };
+        match fill.take(top, asked, peer, headers) {
+            SegmentAnswer::Taken => false,
+            SegmentAnswer::Lacking if peer != session.master => false,
+            SegmentAnswer::Lacking => {
+                if fill.lacks_lowest(peer) {
+                    self.end_broken(session, "the peer lacks headers of its own skeleton".to_owned());
+                    return true;
+                }
+                false
+            }
+            SegmentAnswer::Wrong(text) => {
+                self.drop_liar(peer, text);
+                fill.remove_peer(peer);
+                peer == session.master
+            }
+        }
+    }
+}

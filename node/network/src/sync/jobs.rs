@@ -1,0 +1,294 @@
+//! The work on the chain that the synchronization asks for, and what comes of it.
+//!
+//! The synchronization itself checks what is cheap: hashes, links, numbers. Whatever takes long or
+//! writes is a [`SyncJob`]: seals, roots of bodies, execution. [`run_job`] does one. It may run
+//! anywhere, so a node runs jobs on threads, and a simulation at a simulated time.
+
+use std::sync::Arc;
+
+use chain::chain::WriteError;
+use chain::import::{BlockId, ImportError, PreparedBlock};
+use chain::rules::HeaderError;
+use chain::rules::body::transactions_root;
+use chain::{Chain, ChainSpec};
+use primitives::{B256, Block, Header, uncles_hash};
+
+use crate::messages::PeerBody;
+use crate::peers::RequestTicket;
+
+/// A block whose header is known and whose body is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedBody {
+    /// The block's hash.
+    pub hash: B256,
+    /// Its header.
+    pub header: Arc<Header>,
+}
+
+/// Work on the chain.
+#[derive(Clone, Debug)]
+pub enum SyncJob {
+    /// Check headers with all their seals, and store them. Each is the parent of the next one.
+    Headers(Vec<Header>),
+    /// Find out which blocks these bodies belong to, and check of these blocks what needs no
+    /// parent.
+    Bodies {
+        /// The question that was answered.
+        ticket: RequestTicket,
+        /// The blocks that were asked for.
+        wanted: Vec<WantedBody>,
+        /// The bodies that came, in the order of the question. Any may be missing.
+        bodies: Vec<PeerBody>,
+    },
+    /// Import blocks, each the parent of the next one.
+    Blocks(Vec<Arc<PreparedBlock>>),
+    /// Remove a header without body, and all that builds on it.
+    Forget(B256),
+}
+
+/// What came of a [`SyncJob`].
+#[derive(Clone, Debug)]
+pub enum SyncOutcome {
+    /// Of [`SyncJob::Headers`].
+    Headers(Result<(), ChainRefusal>),
+    /// Of [`SyncJob::Bodies`].
+    Bodies {
+        /// The question that was answered.
+        ticket: RequestTicket,
+        /// For each block that was asked for: the block, if its body came.
+        blocks: Vec<Option<Arc<PreparedBlock>>>,
+        /// How many bodies belong to none of the blocks.
+        unmatched: usize,
+    },
+    /// Of [`SyncJob::Blocks`].
+    Blocks {
+        /// How many of the blocks are stored, counted from the first one.
+        stored: usize,
+        /// Why the block after those is refused.
+        refusal: Option<ChainRefusal>,
+    },
+    /// Of [`SyncJob::Forget`].
+    Forgotten,
+}
+
+/// Why the chain does not take headers or blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainRefusal {
+    /// A block is invalid for good. Whoever has it on its chain is wrong.
+    Invalid {
+        /// The block.
+        id: BlockId,
+        /// What was got and what was expected.
+        text: String,
+    },
+    /// This node cannot follow the chain, whether it is valid or not: it leaves ours too far below
+    /// the head, for example.
+    Unsuitable(String),
+    /// Not now: the store has failed, or a block is ahead of the clock.
+    NotNow(String),
+}
+
+impl ChainRefusal {
+    /// Why the block or header `id` is refused. If the error names another one, that one counts.
+    pub fn of(id: BlockId, error: &ImportError) -> Self {
+        let text = error.to_string();
+        match error {
+            ImportError::OfHeader { number, hash, error } | ImportError::Branch { number, hash, error } => {
+                let (number, hash) = (*number, *hash);
+                match Self::of(BlockId { number, hash }, error) {
+                    Self::Invalid { id, .. } => Self::Invalid { id, text },
+                    Self::Unsuitable(_) => Self::Unsuitable(text),
+                    Self::NotNow(_) => Self::NotNow(text),
+                }
+            }
+            ImportError::Header(HeaderError::Future { .. }) => Self::NotNow(text),
+            error if error.is_invalid_block() => Self::Invalid { id, text },
+            ImportError::StateNotKept(_)
+            | ImportError::ReorgDepth { .. }
+            | ImportError::TooManyHeaders { .. }
+            | ImportError::SideBlockAge { .. }
+            | ImportError::UnsupportedRules { .. } => Self::Unsuitable(text),
+            _ => Self::NotNow(text),
+        }
+    }
+
+    fn of_write(id: BlockId, error: &WriteError) -> Self {
+        match error {
+            WriteError::Import(error) => Self::of(id, error),
+            other => Self::NotNow(other.to_string()),
+        }
+    }
+}
+
+/// What jobs work on: a running chain, or the store of a simulation.
+pub trait SyncTarget {
+    /// The rules.
+    fn spec(&self) -> &ChainSpec;
+
+    /// Checks headers with their seals, and stores them.
+    ///
+    /// # Errors
+    /// [`ChainRefusal`] if a header is refused. Those before it may be stored.
+    fn take_headers(&self, headers: Vec<Header>) -> Result<(), ChainRefusal>;
+
+    /// Checks of blocks what needs no parent.
+    ///
+    /// # Errors
+    /// [`ChainRefusal::NotNow`] if the store fails.
+    fn prepare_blocks(&self, blocks: Vec<Block>) -> Result<Vec<PreparedBlock>, ChainRefusal>;
+
+    /// Imports blocks. Returns how many are stored, and why the next one is refused.
+    fn take_blocks(&self, blocks: Vec<Arc<PreparedBlock>>) -> (usize, Option<ChainRefusal>);
+
+    /// Removes a header without body, and all that builds on it.
+    fn forget_headers(&self, hash: B256);
+}
+
+/// The id of the first header, for errors that name none.
+fn first_id(headers: &[Header]) -> BlockId {
+    headers.first().map_or(
+        BlockId {
+            number: 0,
+            hash: B256::ZERO,
+        },
+        |first| BlockId {
+            number: first.number,
+            hash: first.hash(),
+        },
+    )
+}
+
+impl SyncTarget for Chain {
+    fn spec(&self) -> &ChainSpec {
+        Self::spec(self)
+    }
+
+    fn take_headers(&self, headers: Vec<Header>) -> Result<(), ChainRefusal> {
+        let first = first_id(&headers);
+        self.import_headers(headers)
+            .map(|_| ())
+            .map_err(|error| ChainRefusal::of_write(first, &error))
+    }
+
+    fn prepare_blocks(&self, blocks: Vec<Block>) -> Result<Vec<PreparedBlock>, ChainRefusal> {
+        self.prepare(blocks)
+            .map_err(|error| ChainRefusal::NotNow(error.to_string()))
+    }
+
+    fn take_blocks(&self, blocks: Vec<Arc<PreparedBlock>>) -> (usize, Option<ChainRefusal>) {
+        let id = |at: usize| {
+            blocks.get(at).map_or_else(
+                || first_id(&[]),
+                |block| BlockId {
+                    number: block.block.header.number,
+                    hash: block.hash,
+                },
+            )
+        };
+        match self.import_many(blocks.clone()) {
+            Ok(many) => {
+                let refusal = many
+                    .refused
+                    .map(|error| ChainRefusal::of(id(many.stored), &error));
+                (many.stored, refusal)
+            }
+            Err(error) => (0, Some(ChainRefusal::of_write(id(0), &error))),
+        }
+    }
+
+    fn forget_headers(&self, hash: B256) {
+        if let Err(error) = Self::forget_headers(self, hash) {
+            tracing::warn!(%error, %hash, "headers whose bodies nobody has stay");
+        }
+    }
+}
+
+/// Does a job.
+pub fn run_job(target: &impl SyncTarget, job: SyncJob) -> SyncOutcome {
+    match job {
+        SyncJob::Headers(headers) => SyncOutcome::Headers(target.take_headers(headers)),
+        SyncJob::Bodies {
+            ticket,
+            wanted,
+            bodies,
+        } => {
+            let (blocks, unmatched) = match_bodies(target, &wanted, bodies);
+            SyncOutcome::Bodies {
+                ticket,
+                blocks,
+                unmatched,
+            }
+        }
+        SyncJob::Blocks(blocks) => {
+            let (stored, refusal) = target.take_blocks(blocks);
+            SyncOutcome::Blocks { stored, refusal }
+        }
+        SyncJob::Forget(hash) => {
+            target.forget_headers(hash);
+            SyncOutcome::Forgotten
+        }
+    }
+}
+
+/// Whether a body has the roots of a header.
+fn belongs(header: &Header, body: &PeerBody) -> bool {
+    uncles_hash(&body.uncles) == header.uncles_hash
+        && transactions_root(&body.transactions) == header.transactions_root
+}
+
+fn block_of(wanted: &WantedBody, body: PeerBody) -> Block {
+    Block {
+        header: (*wanted.header).clone(),
+        transactions: body.transactions,
+        uncles: body.uncles,
+    }
+}
+
+/// Finds the block of each body. Returns the blocks whose bodies came, in the order of `wanted`,
+/// and how many bodies belong to none. After a failure of the store there are no blocks.
+///
+/// Usually all bodies came, or the first ones. So this is tried first: then the checks of the
+/// blocks, which run on all processors, show that the bodies are right, and no root is computed
+/// twice.
+fn match_bodies(
+    target: &impl SyncTarget,
+    wanted: &[WantedBody],
+    bodies: Vec<PeerBody>,
+) -> (Vec<Option<Arc<PreparedBlock>>>, usize) {
+    let mut found: Vec<Option<Arc<PreparedBlock>>> = vec![None; wanted.len()];
+    let mut unmatched = bodies.len().saturating_sub(wanted.len());
+    let pairs = wanted.iter().zip(bodies);
+    let blocks: Vec<_> = pairs.map(|(wanted, body)| block_of(wanted, body)).collect();
+    let Ok(prepared) = target.prepare_blocks(blocks) else {
+        return (found, 0);
+    };
+    let (mut next, mut moved, mut moved_to) = (0, Vec::new(), Vec::new());
+    for (at, prepared) in prepared.into_iter().enumerate() {
+        let body = || PeerBody {
+            transactions: prepared.block.transactions.clone(),
+            uncles: prepared.block.uncles.clone(),
+        };
+        if next == at && (prepared.body_is_right() || belongs(&wanted[at].header, &body())) {
+            found[at] = Some(Arc::new(prepared));
+            next = at + 1;
+            continue;
+        }
+        // A body before this one is missing, so the rest belongs to later blocks.
+        let body = body();
+        let place = (next..wanted.len()).find(|place| belongs(&wanted[*place].header, &body));
+        match place {
+            Some(place) => {
+                moved.push(block_of(&wanted[place], body));
+                moved_to.push(place);
+                next = place + 1;
+            }
+            None => unmatched += 1,
+        }
+    }
+    if let Ok(prepared) = target.prepare_blocks(moved) {
+        for (place, prepared) in moved_to.into_iter().zip(prepared) {
+            found[place] = Some(Arc::new(prepared));
+        }
+    }
+    (found, unmatched)
+}

@@ -1,0 +1,444 @@
+//! Getting the heaviest chain from peers: headers first, then bodies, then the import.
+//!
+//! [`Synchronizer`] decides. It is a state machine: it takes the time, news of peers and outcomes
+//! of jobs, and returns orders to peers and jobs for the chain. It asks no clock, opens no socket
+//! and starts no thread. What the chain has, it reads from a [`View`]. So it keeps nothing that a
+//! restart would lose: headers and blocks that are stored are where the next start goes on.
+//!
+//! 1. A peer claims more total difficulty than the best header here. Its head header is asked for,
+//!    then where its chain leaves ours (`ancestor`).
+//! 2. The peer gives a skeleton: every 192nd hash. All peers fill it (`segments`, `headers`).
+//! 3. The headers are checked, all of them with their seals, and stored as bare headers (`jobs`).
+//! 4. The chain chooses the best header. Its missing bodies are asked of all peers (`window`,
+//!    `bodies`), and are imported in order.
+//!
+//! Steps 1 to 3 and step 4 go on side by side, with bounds between them ([`HEADER_LEAD_MAX`]).
+//!
+//! | a peer | what happens |
+//! |---|---|
+//! | does not answer, or only after others | loses its place after a few times (`roster`) |
+//! | sends headers or bodies that were not asked for | loses its place |
+//! | has given a header whose seal, rules or block are wrong | loses its place (`vouchers`) |
+//! | claims more total difficulty than it has | loses its place when its headers are here |
+//! | sends headers without end and without weight | loses its place ([`ENDLESS_HEADERS`]) |
+//! | gives headers whose bodies nobody has | loses its place, and the headers go |
+//!
+//! Blocks near the head come by gossip, without the synchronization. If one is missed, this is
+//! where it comes from. Source: docs/p2p.md, 3.
+
+mod ancestor;
+mod bodies;
+mod driver;
+mod headers;
+mod jobs;
+mod roster;
+mod segments;
+mod vouchers;
+mod window;
+
+pub use driver::{ChainSync, SyncDriver, SyncShared};
+pub use jobs::{ChainRefusal, SyncJob, SyncOutcome, SyncTarget, WantedBody, run_job};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chain::View;
+use chain::import::BlockId;
+use primitives::{B256, U256};
+use store::StoreError;
+
+use crate::moment::Moment;
+use crate::peers::{PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
+use headers::HeaderSession;
+use roster::{Roster, lies};
+use vouchers::Vouchers;
+use window::BodyWindow;
+
+/// Headers are fetched up to this number above the head, then bodies come first. The chain keeps
+/// more bare headers than this.
+pub const HEADER_LEAD_MAX: u64 = 65_536;
+/// A branch may have twice as many headers as ours has from where it leaves ours, and so many more.
+/// If it is not heavier then, it is one without end.
+pub const ENDLESS_HEADERS: u64 = 4096;
+/// No work is made while the best header chain has more blocks than this without bodies.
+pub const FAR_BEHIND_BLOCKS: u64 = 64;
+/// While so few blocks are missing, nothing is said about synchronizing.
+pub const SHORT_GAP_BLOCKS: u64 = 4;
+
+/// How often the state machine looks at the time while it has something to do.
+const BUSY_INTERVAL: Duration = Duration::from_millis(250);
+/// A head that a peer has told of usually comes by gossip. It is looked at after this time.
+const GOSSIP_TIME: Duration = Duration::from_secs(1);
+/// A claim that could not be followed is looked at again after this time.
+const CLAIM_RETRY: Duration = Duration::from_secs(15);
+/// A peer that could not be asked rests for this long.
+const BUSY_PEER_TIME: Duration = Duration::from_secs(1);
+/// A pause after the chain could not take something for now.
+const CHAIN_RETRY: Duration = Duration::from_secs(1);
+
+/// What to do.
+#[derive(Debug, Default)]
+pub struct SyncActions {
+    /// Orders to peers, in order.
+    pub orders: Vec<PeerOrder>,
+    /// Jobs for the chain. Those of a kind must be done in order.
+    pub jobs: Vec<SyncJob>,
+}
+
+/// How far a synchronization is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncState {
+    /// The head when the synchronization began. `None` while there is nothing to catch up with.
+    pub started_at: Option<u64>,
+    /// The number of the head.
+    pub head: u64,
+    /// The number of the best header, whose seal is right.
+    pub best_header: u64,
+    /// The highest block that a peer was found to have.
+    pub highest: u64,
+    /// Blocks of the best header chain without bodies.
+    pub missing: u64,
+    /// Work is not to be handed out.
+    pub far_behind: bool,
+}
+
+/// What a question was about.
+#[derive(Clone, Debug)]
+enum QuestionTopic {
+    /// Something of the header session with this number.
+    Session(u64, headers::SessionQuestion),
+    /// The bodies of these blocks.
+    Bodies(Vec<WantedBody>),
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug)]
+struct OpenQuestion {
+    peer: PeerId,
+    topic: QuestionTopic,
+}
+
+/// What the synchronization last read of the chain.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChainState {
+    head: u64,
+    best: BestHeader,
+}
+
+/// The header with the most total difficulty.
+#[derive(Clone, Copy, Debug, Default)]
+struct BestHeader {
+    number: u64,
+    total_difficulty: U256,
+}
+
+/// Decides what to ask of whom, and what to do with it. See the module.
+#[derive(Debug)]
+pub struct Synchronizer {
+    genesis: B256,
+    roster: Roster,
+    questions: BTreeMap<RequestTicket, OpenQuestion>,
+    tickets: u64,
+    session: Option<HeaderSession>,
+    sessions: u64,
+    /// Hashes of the headers that are being checked and stored, and where they end.
+    headers_job: Option<headers::HeadersInWork>,
+    window: BodyWindow,
+    vouchers: Vouchers,
+    /// Comparisons of bodies that the chain is doing, and who has sent the bodies.
+    comparisons: BTreeMap<RequestTicket, bodies::ComparedBodies>,
+    /// Import jobs that are under way.
+    imports: usize,
+    /// The lowest missing body, and since when it is that.
+    front: Option<(BlockId, Duration)>,
+    /// Nothing is given to the chain before this time.
+    chain_pause: Duration,
+    chain: ChainState,
+    /// The chain may have changed since it was read.
+    is_stale: bool,
+    progress: SyncState,
+    now: Duration,
+    actions: SyncActions,
+}
+
+impl Synchronizer {
+    /// A state machine without peers. `genesis` is the hash of block 0.
+    pub fn new(genesis: B256) -> Self {
+        Self {
+            genesis,
+            roster: Roster::default(),
+            questions: BTreeMap::new(),
+            tickets: 0,
+            session: None,
+            sessions: 0,
+            headers_job: None,
+            window: BodyWindow::default(),
+            vouchers: Vouchers::default(),
+            comparisons: BTreeMap::new(),
+            imports: 0,
+            front: None,
+            chain_pause: Duration::ZERO,
+            chain: ChainState::default(),
+            is_stale: true,
+            progress: SyncState::default(),
+            now: Duration::ZERO,
+            actions: SyncActions::default(),
+        }
+    }
+
+    /// Something has happened with peers.
+    pub fn handle(&mut self, now: Moment, view: &View, news: PeerNews) -> SyncActions {
+        self.now = now.elapsed;
+        let taken = self.take_news(view, news);
+        self.finish(view, taken)
+    }
+
+    /// A job has ended.
+    pub fn job_done(&mut self, now: Moment, view: &View, outcome: SyncOutcome) -> SyncActions {
+        self.now = now.elapsed;
+        self.is_stale |= !matches!(outcome, SyncOutcome::Bodies { .. });
+        let taken = self.take_outcome(view, outcome);
+        self.finish(view, taken)
+    }
+
+    /// The time has come that [`Self::deadline`] has named.
+    pub fn on_time(&mut self, now: Moment, view: &View) -> SyncActions {
+        self.now = now.elapsed;
+        self.is_stale = true;
+        self.finish(view, Ok(()))
+    }
+
+    /// When [`Self::on_time`] must be called, in the time of [`Moment::elapsed`].
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.session.is_some() || !self.window.is_empty() {
+            return Some(self.now + BUSY_INTERVAL);
+        }
+        let claims = self.roster.claiming(self.chain.best.total_difficulty);
+        claims.into_iter().map(|(_, look_at)| look_at.max(self.now)).min()
+    }
+
+    /// How far the synchronization is.
+    pub const fn progress(&self) -> SyncState {
+        self.progress
+    }
+
+    /// Goes on after something was taken in. If the store failed, all plans are made again later.
+    fn finish(&mut self, view: &View, taken: Result<(), StoreError>) -> SyncActions {
+        if let Err(error) = taken.and_then(|()| self.go_on(view)) {
+            tracing::error!(%error, "the synchronization cannot read the chain; it begins again");
+            self.end_session();
+            self.window = BodyWindow::default();
+            self.chain_pause = self.now + CHAIN_RETRY;
+            self.is_stale = true;
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn take_news(&mut self, view: &View, news: PeerNews) -> Result<(), StoreError> {
+        match news {
+            PeerNews::Joined(facts) => {
+                let (head, weight) = (facts.head, facts.total_difficulty);
+                self.roster.join(facts.peer, head, weight, self.now);
+                self.is_stale = true;
+            }
+            PeerNews::Left(peer) => self.forget_peer(peer),
+            PeerNews::Head {
+                peer,
+                head,
+                total_difficulty,
+            } => {
+                let look_at = self.now + GOSSIP_TIME;
+                self.roster.claim(peer, head, total_difficulty, look_at);
+            }
+            PeerNews::DistantBlock {
+                peer,
+                block,
+                total_difficulty,
+            } => self.roster.claim(peer, block.hash(), total_difficulty, self.now),
+            PeerNews::DistantAnnouncement { peer, blocks } => {
+                // How heavy the chain is, is not said. It is taken to be a little heavier than
+                // ours, if the block is higher than ours.
+                let highest = blocks.into_iter().max_by_key(|block| block.number);
+                if let Some(block) = highest.filter(|block| block.number > self.chain.best.number) {
+                    let weight = self.chain.best.total_difficulty.saturating_add(U256::ONE);
+                    self.roster
+                        .claim(peer, block.hash, weight, self.now + GOSSIP_TIME);
+                }
+            }
+            PeerNews::Answer {
+                peer,
+                ticket,
+                answer,
+                took,
+            } => {
+                self.roster.answered(peer);
+                if let Some(question) = self.close_question(ticket) {
+                    match question.topic {
+                        QuestionTopic::Session(session, question) => {
+                            self.session_answer(view, peer, session, question, answer)?;
+                        }
+                        QuestionTopic::Bodies(wanted) => {
+                            self.bodies_answer(peer, ticket, wanted, answer, took)
+                        }
+                    }
+                }
+            }
+            PeerNews::Late { peer, ticket } => {
+                self.without_answer(ticket);
+                if let Some(fault) = self.roster.late(peer) {
+                    self.drop_peer(peer, fault);
+                }
+            }
+            PeerNews::NotAsked { peer, ticket } => {
+                // It is gone, or busy.
+                let rest_until = self.now + BUSY_PEER_TIME;
+                if let Some(entry) = self.roster.get(peer) {
+                    entry.rest_until = rest_until;
+                }
+                self.without_answer(ticket);
+            }
+        }
+        Ok(())
+    }
+
+    /// A question has no answer and will have none.
+    fn without_answer(&mut self, ticket: RequestTicket) {
+        let Some(question) = self.close_question(ticket) else {
+            return;
+        };
+        match question.topic {
+            QuestionTopic::Session(session, about) => self.session_unanswered(question.peer, session, &about),
+            QuestionTopic::Bodies(_) => self.window.release(ticket),
+        }
+    }
+
+    fn take_outcome(&mut self, view: &View, outcome: SyncOutcome) -> Result<(), StoreError> {
+        match outcome {
+            SyncOutcome::Headers(result) => self.headers_done(view, result)?,
+            SyncOutcome::Bodies {
+                ticket,
+                blocks,
+                unmatched,
+            } => self.bodies_compared(ticket, blocks, unmatched),
+            SyncOutcome::Blocks { stored, refusal } => self.blocks_done(stored, refusal),
+            SyncOutcome::Forgotten => {}
+        }
+        Ok(())
+    }
+
+    /// Makes new plans: which headers, which bodies, which import.
+    fn go_on(&mut self, view: &View) -> Result<(), StoreError> {
+        if self.is_stale {
+            self.read_chain(view)?;
+            self.is_stale = false;
+        }
+        self.go_on_with_headers(view)?;
+        self.go_on_with_bodies(view);
+        self.update_progress();
+        Ok(())
+    }
+
+    fn read_chain(&mut self, view: &View) -> Result<(), StoreError> {
+        let best = view.best_header()?;
+        let weight = view.known_header(&best.hash)?;
+        self.chain = ChainState {
+            head: view.head_number(),
+            best: BestHeader {
+                number: best.number,
+                total_difficulty: weight.map_or(U256::ZERO, |header| header.total_difficulty),
+            },
+        };
+        self.follow_window(view)
+    }
+
+    fn update_progress(&mut self) {
+        let ChainState { head, best } = self.chain;
+        let missing = self.window.front().map_or(0, |front| {
+            best.number.saturating_add(1).saturating_sub(front.number)
+        });
+        let target = self.session.as_ref().and_then(HeaderSession::target_number);
+        let highest = best.number.max(target.unwrap_or(0)).max(head);
+        let gap = missing.max(highest - head.min(highest));
+        let is_busy = self.session.is_some() || missing > 0;
+        // A heavier chain of unknown length may be a long one.
+        let is_unknown = self.session.is_some() && target.is_none();
+        let started_at = match self.progress.started_at {
+            None if is_unknown || gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
+            Some(at) if is_busy => Some(at),
+            _ => None,
+        };
+        // Work comes back when little is missing, and not already at the bound.
+        let bound = if self.progress.far_behind {
+            SHORT_GAP_BLOCKS
+        } else {
+            FAR_BEHIND_BLOCKS
+        };
+        self.progress = SyncState {
+            started_at,
+            head,
+            best_header: best.number,
+            highest,
+            missing,
+            far_behind: missing > bound,
+        };
+    }
+
+    const fn next_ticket(&mut self) -> RequestTicket {
+        self.tickets += 1;
+        RequestTicket(self.tickets)
+    }
+
+    fn ask(&mut self, ticket: RequestTicket, peer: PeerId, request: PeerRequest, topic: QuestionTopic) {
+        if let Some(entry) = self.roster.get(peer) {
+            match topic {
+                QuestionTopic::Session(..) => entry.header_questions += 1,
+                QuestionTopic::Bodies(_) => entry.body_questions += 1,
+            }
+        }
+        self.questions.insert(ticket, OpenQuestion { peer, topic });
+        self.actions.orders.push(PeerOrder::Ask {
+            peer,
+            ticket,
+            request,
+        });
+    }
+
+    fn close_question(&mut self, ticket: RequestTicket) -> Option<OpenQuestion> {
+        let question = self.questions.remove(&ticket)?;
+        if let Some(entry) = self.roster.get(question.peer) {
+            match question.topic {
+                QuestionTopic::Session(..) => entry.header_questions -= 1,
+                QuestionTopic::Bodies(_) => entry.body_questions -= 1,
+            }
+        }
+        Some(question)
+    }
+
+    /// A peer loses its place.
+    fn drop_peer(&mut self, peer: PeerId, fault: PeerFault) {
+        if !self.roster.remove(peer) {
+            return;
+        }
+        tracing::debug!(peer = peer.0, fault = %fault.text, "a peer loses its place");
+        self.actions.orders.push(PeerOrder::Drop { peer, fault });
+        self.forget_peer(peer);
+    }
+
+    /// A peer has lied.
+    fn drop_liar(&mut self, peer: PeerId, text: String) {
+        self.drop_peer(peer, lies(text));
+    }
+
+    /// A peer is gone: nothing is expected of it.
+    fn forget_peer(&mut self, peer: PeerId) {
+        self.roster.remove(peer);
+        let gone =
+            |(ticket, question): (&RequestTicket, &OpenQuestion)| (question.peer == peer).then_some(*ticket);
+        let tickets: Vec<_> = self.questions.iter().filter_map(gone).collect();
+        for ticket in tickets {
+            self.questions.remove(&ticket);
+            self.window.release(ticket);
+        }
+        self.session_peer_left(peer);
+    }
+}

@@ -1,0 +1,78 @@
+//! The peer-to-peer network as part of the node. It is started from the options here; what
+//! JSON-RPC asks of it is in [`registry`].
+
+mod registry;
+
+use std::path::Path;
+
+use chain::Chain;
+use chain::spec::ChainFamily;
+use network::messages::WireFamily;
+use network::service::{NetworkService, NetworkSettings, NetworkStartError};
+use primitives::SecretKey;
+
+use crate::options::PeerOptions;
+use crate::version::client_version;
+
+pub use registry::NetworkError;
+pub(crate) use registry::PeerRegistry;
+
+/// What the network needs beside the options.
+pub(crate) struct NetworkParts<'a> {
+    pub(crate) key: &'a SecretKey,
+    pub(crate) chain: &'a Chain,
+    pub(crate) folder: &'a Path,
+    pub(crate) registry: &'a PeerRegistry,
+    /// The network is the development network.
+    pub(crate) is_dev: bool,
+}
+
+/// Starts to listen and to look for peers.
+///
+/// # Errors
+/// [`NetworkStartError`] if the node cannot listen.
+pub(crate) async fn start(
+    options: &PeerOptions,
+    parts: NetworkParts<'_>,
+) -> Result<NetworkService, NetworkStartError> {
+    let NetworkParts {
+        key,
+        chain,
+        folder,
+        registry,
+        is_dev,
+    } = parts;
+    let spec = chain.spec();
+    let mut addresses = options.listen_addresses(is_dev).into_iter().peekable();
+    loop {
+        let listen = addresses.next().expect("there is at least one address");
+        let settings = NetworkSettings {
+            key: key.clone(),
+            client: client_version(),
+            family: match spec.family {
+                ChainFamily::Ethereum => WireFamily::Eth,
+                ChainFamily::Moac => WireFamily::Mc,
+            },
+            network_id: spec.network_id,
+            listen,
+            has_discovery: options.has_discovery(is_dev),
+            boot_nodes: options.boot_nodes(spec.network_id),
+            nat: options.nat(is_dev),
+            ranges: options.netrestrict.clone(),
+            peers_max: options.maxpeers,
+            folder: folder.to_owned(),
+            static_nodes: registry.static_contacts(),
+            trusted_nodes: registry.trusted_ids(),
+        };
+        match NetworkService::start(settings, chain.clone()).await {
+            Ok(service) => {
+                registry.connect(service.handle().clone());
+                return Ok(service);
+            }
+            Err(error @ NetworkStartError::Listen { .. }) if addresses.peek().is_some() => {
+                tracing::warn!(%error, "another port is used; --port chooses one");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

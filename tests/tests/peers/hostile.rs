@@ -1,0 +1,224 @@
+//! Peers that lie, flood, or do nothing. The node goes on, within its bounds.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use e2e::vnode::Vnode;
+use e2e::wait::wait_for;
+use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage};
+use primitives::{Address, B256, Block, TxForm, U256, UnsignedTransaction};
+use serde_json::json;
+
+use crate::support::{
+    PlayedPeer, connect, genesis, genesis_difficulty, key, peer_count, runtime, start_idle,
+};
+
+/// Connections that say nothing.
+const HALF_OPEN: usize = 200;
+/// Transactions of accounts without money.
+const UNPAID: u64 = 500;
+
+fn is_alive(node: &Vnode) {
+    assert_eq!(node.head(), 0);
+    let other = start_idle();
+    connect(&other, node);
+}
+
+#[test]
+fn peers_of_other_chains_are_told_why_and_remembered() {
+    let node = start_idle();
+    runtime().block_on(async {
+        for (byte, is_network) in [(1, true), (2, false)] {
+            let mut peer = PlayedPeer::dial(&node, byte).await.expect("a handshake");
+            peer.greet(|status| {
+                if is_network {
+                    status.network_id += 1;
+                } else {
+                    status.genesis = B256::repeat_byte(7);
+                }
+            })
+            .await;
+            assert!(peer.wait_for_end().await.contains("subprotocol"), "reason 16");
+            let mut again = PlayedPeer::dial(&node, byte).await.expect("a handshake");
+            assert!(again.wait_for_end().await.contains("too many peers"));
+        }
+    });
+    is_alive(&node);
+}
+
+#[test]
+fn a_block_with_a_wrong_seal_costs_the_place() {
+    let node = start_idle();
+    runtime().block_on(async {
+        let mut peer = PlayedPeer::dial(&node, 3).await.expect("a handshake");
+        peer.greet(|_| {}).await;
+        let request = HeadersRequest {
+            start: HeadersStart::Number(0),
+            amount: 1,
+            skip: 0,
+            reverse: false,
+        };
+        peer.send(&PeerMessage::GetBlockHeaders(1, request));
+        let parent = peer
+            .wait_for(|message| match message {
+                PeerMessage::BlockHeaders(_, headers) => Some(headers[0].clone()),
+                _ => None,
+            })
+            .await;
+        let mut header = parent.clone();
+        header.parent_hash = genesis(&node);
+        header.number = 1;
+        header.timestamp += 100;
+        header.mix_hash = B256::repeat_byte(9);
+        let block = Block {
+            header,
+            ..Block::default()
+        };
+        peer.send(&PeerMessage::NewBlock(
+            Box::new(block),
+            genesis_difficulty() * U256::from(2),
+        ));
+        assert!(peer.wait_for_end().await.contains("subprotocol"));
+    });
+    is_alive(&node);
+}
+
+#[test]
+fn announced_blocks_that_never_come_cost_the_place() {
+    let node = start_idle();
+    runtime().block_on(async {
+        let mut peer = PlayedPeer::dial(&node, 4).await.expect("a handshake");
+        peer.greet(|_| {}).await;
+        let block = |mark: u64| AnnouncedBlock {
+            hash: B256::left_padding_from(&mark.to_be_bytes()),
+            number: mark % 30,
+        };
+        for part in 0..10 {
+            let blocks = (part * 1000..part * 1000 + 1000).map(block).collect();
+            peer.send(&PeerMessage::NewBlockHashes(blocks));
+        }
+        let mut asked = 0;
+        let end = loop {
+            match peer.next().await {
+                // Every request is answered with nothing.
+                Ok(PeerMessage::GetBlockHeaders(id, _)) => {
+                    asked += 1;
+                    peer.send(&PeerMessage::BlockHeaders(id, Vec::new()));
+                }
+                Ok(_) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!((1..=256).contains(&asked), "{asked}");
+        // The socket may fail before the reason is read.
+        assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
+    });
+    is_alive(&node);
+}
+
+#[test]
+fn transactions_that_never_pay_stay_outside() {
+    let node = start_idle();
+    runtime().block_on(async {
+        let mut peer = PlayedPeer::dial(&node, 5).await.expect("a handshake");
+        peer.greet(|_| {}).await;
+        let transaction = |tx_nonce| {
+            let unsigned = UnsignedTransaction {
+                tx_nonce,
+                gas_price: U256::from(1_000_000_000u64),
+                gas: 21_000,
+                to: Some(Address::repeat_byte(7)),
+                value: U256::from(1),
+                ..UnsignedTransaction::default()
+            };
+            unsigned.sign(&key(99), 100, TxForm::Native)
+        };
+        let all: Vec<_> = (0..UNPAID).map(transaction).collect();
+        for part in all.chunks(50) {
+            peer.send(&PeerMessage::Transactions(part.to_vec()));
+        }
+        // The peer is still served.
+        peer.send(&PeerMessage::GetBlockBodies(2, vec![genesis(&node)]));
+        peer.wait_for(|message| matches!(message, PeerMessage::BlockBodies(..)).then_some(()))
+            .await;
+    });
+    let status = node.rpc("txpool_status", json!([]));
+    assert_eq!(
+        (&status["pending"], &status["queued"]),
+        (&json!("0x0"), &json!("0x0"))
+    );
+    is_alive(&node);
+}
+
+#[test]
+fn answers_have_bounds() {
+    let node = start_idle();
+    node.rpc("miner_start", json!([1]));
+    node.wait_for_head(3);
+    node.rpc("miner_stop", json!([]));
+    let head = node.head() as usize;
+    runtime().block_on(async {
+        let mut peer = PlayedPeer::dial(&node, 6).await.expect("a handshake");
+        peer.greet(|_| {}).await;
+        for (start, skip, reverse, expected) in [
+            (0, 0, false, head + 1),
+            (0, u64::MAX, false, 1),
+            (1, u64::MAX - 1, true, 1),
+            (1, 0, true, 2),
+            (1, 1, false, head.div_ceil(2)),
+            (10_000, 0, false, 0),
+        ] {
+            let request = HeadersRequest {
+                start: HeadersStart::Number(start),
+                amount: u64::MAX,
+                skip,
+                reverse,
+            };
+            peer.send(&PeerMessage::GetBlockHeaders(7, request));
+            let count = peer
+                .wait_for(|message| match message {
+                    PeerMessage::BlockHeaders(_, headers) => Some(headers.len()),
+                    _ => None,
+                })
+                .await;
+            assert_eq!(count, expected, "{request:?}");
+        }
+        // Unknown hashes are left out, and the list is not read to its end.
+        let unknown = vec![B256::repeat_byte(7); 16_000];
+        peer.send(&PeerMessage::GetBlockBodies(8, unknown));
+        let bodies = peer
+            .wait_for(|message| match message {
+                PeerMessage::BlockBodies(_, bodies) => Some(bodies.len()),
+                _ => None,
+            })
+            .await;
+        assert_eq!(bodies, 0);
+    });
+}
+
+#[test]
+fn half_open_connections_do_not_keep_others_out() {
+    let node = start_idle();
+    let address = crate::support::enode(&node);
+    let open = || TcpStream::connect(("127.0.0.1", address.port));
+    let silent: Vec<_> = (0..HALF_OPEN).filter_map(|_| open().ok()).collect();
+    assert!(!silent.is_empty());
+    let runtime = runtime();
+    // After five seconds their handshakes have failed.
+    let mut peer = wait_for("a place for a handshake", || {
+        let dialled = runtime.block_on(PlayedPeer::dial(&node, 7));
+        if dialled.is_err() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        dialled.ok()
+    });
+    runtime.block_on(peer.greet(|_| {}));
+    // The played peer counts only while somebody reads for it.
+    let joined = async {
+        peer.send(&PeerMessage::GetBlockBodies(1, vec![genesis(&node)]));
+        peer.wait_for(|message| matches!(message, PeerMessage::BlockBodies(..)).then_some(()))
+            .await;
+    };
+    runtime.block_on(joined);
+    assert_eq!(peer_count(&node), 1);
+}

@@ -1,0 +1,171 @@
+//! Nodes that know each other, and a peer that the test itself plays.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use e2e::vnode::{Launch, Vnode};
+use e2e::wait::wait_for;
+use network::NodeContact;
+use network::entropy::Entropy;
+use network::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
+use network::rlpx::{ConnectionError, PeerConnection, RlpxSettings};
+use network::sockets::dial;
+use primitives::{B256, Enode, SecretKey, U256, hex};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long the played peer waits for a message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A node of the development network, with these options beside those for peers.
+pub(crate) fn start(options: &[&str]) -> Vnode {
+    let mut all = vec!["--rpcapi", "mc,net,admin,miner,txpool,personal"];
+    all.extend(options);
+    Launch::dev(all).start()
+}
+
+/// A node that can mine, but does not yet.
+pub(crate) fn start_idle() -> Vnode {
+    start(&["--minerthreads", "1"])
+}
+
+pub(crate) fn enode(node: &Vnode) -> Enode {
+    let info = node.rpc("admin_nodeInfo", json!([]));
+    let url = info["enode"].as_str().expect("a URL");
+    url.parse().expect("an enode")
+}
+
+/// The enode URL as other programs take it.
+pub(crate) fn plain_enode(node: &Vnode) -> String {
+    let mut enode = enode(node);
+    enode.query.clear();
+    enode.to_string()
+}
+
+pub(crate) fn peer_count(node: &Vnode) -> usize {
+    let count = node.rpc("net_peerCount", json!([]));
+    let peers = node.rpc("admin_peers", json!([]));
+    let peers = peers.as_array().expect("a list").len();
+    // One may have come or gone in between.
+    let _ = count;
+    peers
+}
+
+/// Lets `from` dial `to`, and waits until both are peers.
+pub(crate) fn connect(from: &Vnode, to: &Vnode) {
+    let before = (peer_count(from), peer_count(to));
+    assert_eq!(from.rpc("admin_addPeer", json!([plain_enode(to)])), true);
+    wait_for("two peers", || {
+        (peer_count(from) > before.0 && peer_count(to) > before.1).then_some(())
+    });
+}
+
+pub(crate) fn head(node: &Vnode) -> Value {
+    node.rpc("mc_getBlockByNumber", json!(["latest", false]))["hash"].clone()
+}
+
+/// Waits until all nodes have the same head, which is at least block `number`.
+pub(crate) fn wait_for_agreement(nodes: &[&Vnode], number: u128) {
+    wait_for("the same head everywhere", || {
+        let heads: Vec<_> = nodes.iter().map(|node| head(node)).collect();
+        let is_high = nodes.iter().all(|node| node.head() >= number);
+        (is_high && heads.iter().all(|head| *head == heads[0])).then_some(())
+    });
+}
+
+pub(crate) fn key(byte: u8) -> SecretKey {
+    SecretKey::from_bytes(&[byte; 32]).expect("in range")
+}
+
+/// A peer that the test plays.
+pub(crate) struct PlayedPeer {
+    pub(crate) connection: PeerConnection<TcpStream>,
+    pub(crate) protocol: WireProtocol,
+}
+
+impl PlayedPeer {
+    /// Dials a node of the public network's family.
+    pub(crate) async fn dial(node: &Vnode, byte: u8) -> Result<Self, ConnectionError> {
+        let contact = NodeContact::from_enode(&enode(node)).expect("an address");
+        let settings = RlpxSettings {
+            version: 5,
+            client: "played/1".to_owned(),
+            capabilities: WireFamily::Mc.offers(),
+            port: 0,
+            message_bytes_max: WireFamily::Mc.message_bytes_max(),
+        };
+        let connection = dial(&contact, key(byte), settings, Entropy::from_seed([byte; 32])).await?;
+        Ok(Self {
+            connection,
+            protocol: WireFamily::Mc.protocol(63).expect("known"),
+        })
+    }
+
+    pub(crate) fn send(&mut self, message: &PeerMessage) {
+        let (code, rlp) = message.encode(self.protocol);
+        self.connection.send(0, code, &rlp).expect("there is room");
+    }
+
+    /// The next message, or the end of the connection.
+    pub(crate) async fn next(&mut self) -> Result<PeerMessage, ConnectionError> {
+        let message = timeout(MESSAGE_TIMEOUT, self.connection.next()).await;
+        let message = message.expect("something happens in time")?;
+        let decoded = PeerMessage::decode(self.protocol, message.code, &message.payload);
+        Ok(decoded.expect("the node sends good messages"))
+    }
+
+    /// Waits for a message for which `choose` gives a value.
+    pub(crate) async fn wait_for<T>(&mut self, choose: impl Fn(&PeerMessage) -> Option<T>) -> T {
+        loop {
+            let message = self.next().await.expect("the connection goes on");
+            if let Some(value) = choose(&message) {
+                return value;
+            }
+        }
+    }
+
+    /// Exchanges Status with what the node says of itself, changed by `change`.
+    pub(crate) async fn greet(&mut self, change: impl Fn(&mut PeerStatus)) -> PeerStatus {
+        let PeerMessage::Status(theirs) = self.next().await.expect("a Status") else {
+            panic!("the first message is a Status");
+        };
+        let mut own = theirs.clone();
+        change(&mut own);
+        self.send(&PeerMessage::Status(own));
+        theirs
+    }
+
+    /// Waits until the node ends the connection. Returns why.
+    pub(crate) async fn wait_for_end(&mut self) -> String {
+        loop {
+            if let Err(error) = self.next().await {
+                return error.to_string();
+            }
+        }
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Runtime::new().expect("a runtime")
+}
+
+pub(crate) fn genesis(node: &Vnode) -> B256 {
+    let hash = node.block(0)["hash"].clone();
+    hash.as_str().expect("a hash").parse().expect("32 bytes")
+}
+
+/// The total difficulty of block 0 of the development network.
+pub(crate) fn genesis_difficulty() -> U256 {
+    U256::from(512)
+}
+
+/// An address where nobody listens.
+pub(crate) fn free_address() -> SocketAddr {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    socket.local_addr().expect("an address")
+}
+
+pub(crate) fn hex_text(bytes: impl AsRef<[u8]>) -> String {
+    format!("0x{}", hex::encode(bytes))
+}
