@@ -127,8 +127,9 @@ pub struct Deposit {
 /// The deposits from a position on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DepositList {
-    /// The position of the first entry. [`MemberEngine::deposits_from`](crate::MemberEngine::deposits_from)
-    /// says from where the engine wants them.
+    /// The position of the first entry.
+    /// [`MemberEngine::deposits_from`](crate::MemberEngine::deposits_from) says from where the
+    /// engine wants them.
     pub from: u64,
     /// All deposits from there on, oldest first.
     pub entries: Vec<Deposit>,
@@ -152,7 +153,7 @@ pub struct ContractState {
     pub role: ContractRole,
     /// Open, closing or closed.
     pub status: ContractStatus,
-    /// `getVnodeInfo`: members[0].
+    /// `getVnodeInfo`: `members[0]`.
     pub members_min: u64,
     /// `nodeList`, cut to `nodeCount`.
     pub members: Vec<Address>,
@@ -170,13 +171,13 @@ pub struct ContractState {
     pub proposal_expiration: u64,
     /// `getEstFlushBlock` of each place below `nodeCount`.
     pub turns: Vec<u64>,
-    /// `getVnodeInfo`: redeems[0], `dappRedeemPos`.
+    /// `getVnodeInfo`: `redeems[0]`, `dappRedeemPos`.
     pub redeem_position: u64,
-    /// redeems[1]: entries of one upload, 160.
+    /// `redeems[1]`: entries of one upload, 160.
     pub upload_max: u64,
-    /// redeems[2]: entries of one payout, 130 or 110.
+    /// `redeems[2]`: entries of one payout, 130 or 110.
     pub payout_max: u64,
-    /// redeems[3]: entries of one flush, 500.
+    /// `redeems[3]`: entries of one flush, 500.
     pub redemptions_max: u64,
     /// `getProposal(1)`: in progress, maybe expired.
     pub current: Proposal,

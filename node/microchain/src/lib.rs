@@ -39,6 +39,6 @@ pub mod reader;
 pub mod records;
 
 pub use contract::{BaseCall, ContractState};
-pub use engine::{EngineError, MemberEngine as Engine, TransactionRefusal};
-pub use event::{Action, EngineOptions, Event, MemberMessage as PeerMessage, MicroChainSetup};
+pub use engine::{EngineError, MemberEngine, TransactionRefusal};
+pub use event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
 pub use reader::Reader;

@@ -48,7 +48,7 @@ const STATE_TEXT: &[u8] = b"\x19MicroChain state";
 
 /// The head of a member, as it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerState {
+pub struct MemberState {
     /// Seconds of a slot.
     pub period_secs: u64,
     /// Number of the head.
@@ -61,7 +61,7 @@ pub struct PeerState {
     pub slot: u64,
 }
 
-impl PeerState {
+impl MemberState {
     fn rlp(&self) -> Vec<u8> {
         encode_fields_to_vec(&[
             &self.period_secs,
@@ -78,7 +78,7 @@ impl PeerState {
 pub(crate) enum PeerContent {
     Block(Box<Block>),
     State {
-        state: PeerState,
+        state: MemberState,
         signature: [u8; SIGNATURE_BYTES],
     },
     Transactions(Vec<Transaction>),
@@ -121,7 +121,7 @@ impl PeerContent {
         let content = match status {
             BLOCK => Self::Block(Box::new(decode_block(fields.raw("message.block")?)?)),
             STATE => Self::State {
-                state: PeerState {
+                state: MemberState {
                     period_secs: fields.u64("state.period")?,
                     number: fields.u64("state.number")?,
                     head: fields.fixed("state.head")?,
@@ -216,7 +216,7 @@ fn decode_block(rlp: &[u8]) -> Result<Block, DecodeError> {
 }
 
 /// A signed state, as a message content.
-pub(crate) fn signed_state(state: PeerState, chain: &Address, key: &SecretKey) -> PeerContent {
+pub(crate) fn signed_state(state: MemberState, chain: &Address, key: &SecretKey) -> PeerContent {
     let signature = sign(key, &signed_digest(STATE_TEXT, chain, &state.rlp()));
     PeerContent::State { state, signature }
 }
@@ -226,7 +226,7 @@ pub(crate) fn signed_state(state: PeerState, chain: &Address, key: &SecretKey) -
 /// # Errors
 /// [`HeaderRefusal`] if nobody did.
 pub(crate) fn state_signer(
-    state: &PeerState,
+    state: &MemberState,
     signature: &[u8; SIGNATURE_BYTES],
     chain: &Address,
 ) -> Result<Address, HeaderRefusal> {
@@ -262,7 +262,7 @@ mod tests {
             transactions: vec![transaction.clone()],
             uncles: Vec::new(),
         };
-        let state = PeerState {
+        let state = MemberState {
             period_secs: 10,
             number: 3,
             head: B256::repeat_byte(1),
@@ -311,7 +311,7 @@ mod tests {
         let PeerContent::State { mut state, signature } = all().remove(1) else {
             panic!("the second one is a state");
         };
-        let signed = |state: &PeerState| state_signer(state, &signature, &Address::ZERO);
+        let signed = |state: &MemberState| state_signer(state, &signature, &Address::ZERO);
         assert_eq!(signed(&state), Ok(key.address()));
         state.number += 1;
         assert_ne!(signed(&state), Ok(key.address()));

@@ -7,7 +7,6 @@
 use alloy_eip2124::{ForkFilter, ForkFilterKey, Head};
 use chain::ChainSpec;
 use chain::spec::ChainFamily;
-use ethash::Schedule;
 use primitives::B256;
 
 /// Judges the fork ids of others, for a node at block `head`. It also has the node's own. `None`
@@ -16,7 +15,7 @@ pub fn fork_filter(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<Fo
     if spec.family != ChainFamily::Ethereum {
         return None;
     }
-    let keys = fork_blocks(spec).into_iter().map(ForkFilterKey::Block);
+    let keys = spec.fork_blocks().into_iter().map(ForkFilterKey::Block);
     let head = fork_head(head);
     Some(ForkFilter::new(head, genesis_hash, spec.genesis.timestamp, keys))
 }
@@ -27,19 +26,6 @@ pub fn fork_head(number: u64) -> Head {
         number,
         ..Head::default()
     }
-}
-
-/// The blocks at which rules begin. The DAO fork counts even on a chain that does not make it, and
-/// the new schedule of Etchash counts, too.
-fn fork_blocks(spec: &ChainSpec) -> Vec<u64> {
-    let schedule = match spec.schedule {
-        Schedule::Ethash => None,
-        Schedule::Etchash { fork_block } => Some(fork_block),
-    };
-    let dao = spec.dao.map(|dao| dao.block);
-    let next = spec.unsupported.as_ref().map(|(_, first)| *first);
-    let others = [schedule, dao, next].into_iter().flatten();
-    spec.rules.blocks().into_iter().chain(others).collect()
 }
 
 #[cfg(test)]

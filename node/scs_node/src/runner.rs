@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use microchain::contract::ContractRole;
 use microchain::event::CACHE_BYTES_DEFAULT;
-use microchain::{Action, Engine, EngineOptions, Event, MicroChainSetup, PeerMessage};
+use microchain::{Action, EngineOptions, Event, MemberEngine, MemberMessage, MicroChainSetup};
 use primitives::{Address, SecretKey, Transaction, TxRules, U256, hex};
 use scs_service::client::{ClientTls, ScsClient, ScsClientConfig, ScsEvent};
 use scs_service::message::BroadcastStatus;
@@ -375,7 +375,7 @@ impl Runner {
         if sender.address == self.id || !self.follow(chain.address) {
             return;
         }
-        let message = PeerMessage {
+        let message = MemberMessage {
             status: status.number(),
             sender: sender.address,
             receiver: message.receiver.map(|receiver| receiver.address),
@@ -512,7 +512,7 @@ impl Runner {
             key: self.config.key.clone(),
             cache_bytes: CACHE_BYTES_DEFAULT,
         };
-        let engine = Engine::open(setup, &options).map_err(|error| text(&error))?;
+        let engine = MemberEngine::open(setup, &options).map_err(|error| text(&error))?;
         let handle = EngineHandle::start(engine, self.actions.clone()).map_err(|error| text(&error))?;
         self.served.add(chain, handle.reader().clone());
         Ok(handle)
@@ -601,7 +601,7 @@ impl Runner {
         }
     }
 
-    fn broadcast(&self, chain: Address, message: PeerMessage) {
+    fn broadcast(&self, chain: Address, message: MemberMessage) {
         let id = ScsId(self.id);
         let mut random = [0; 8];
         if let Err(error) = getrandom::fill(&mut random) {

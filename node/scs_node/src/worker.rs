@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use microchain::{Action, Engine, EngineError, Event, Reader};
+use microchain::{Action, EngineError, Event, MemberEngine, Reader};
 use primitives::Address;
 use tokio::sync::mpsc;
 
@@ -45,7 +45,7 @@ impl EngineHandle {
     ///
     /// # Errors
     /// The error of the system if there is no thread.
-    pub fn start(engine: Engine, actions: mpsc::Sender<EngineActions>) -> std::io::Result<Self> {
+    pub fn start(engine: MemberEngine, actions: mpsc::Sender<EngineActions>) -> std::io::Result<Self> {
         let (events, waiting) = sync_channel(EVENTS_MAX);
         let handle = Self {
             events,
@@ -99,7 +99,7 @@ pub(crate) fn event_len(event: &Event) -> usize {
 }
 
 struct Worker {
-    engine: Engine,
+    engine: MemberEngine,
     waiting: Receiver<Event>,
     bytes: Arc<AtomicUsize>,
     deposits_from: Arc<AtomicU64>,

@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 12] = [
+const PACKAGES: [Knowledge; 13] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",

@@ -1,10 +1,10 @@
 //! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
 //! Ethereum's rules are revm's own, except for Constantinople's SSTORE. revm bundles rules as
-//! Ethereum's forks do ([`spec_id`]); where another network's bundle differs, gas and opcodes are
-//! changed here. The public network's rules: docs/base-chain.md, 4. Its fork Fuxi has the opcodes of
-//! Petersburg without EXTCODEHASH and with the older SSTORE, and CHAINID, SELFBALANCE, subroutines
-//! and a cheaper CREATE2.
+//! Ethereum's forks do (`spec_id`); where another network's bundle differs, gas and opcodes are
+//! changed here. The public network's rules: docs/base-chain.md, 4. Its fork Fuxi has the opcodes
+//! of Petersburg without EXTCODEHASH and with the older SSTORE, and CHAINID, SELFBALANCE,
+//! subroutines and a cheaper CREATE2.
 //!
 //! | question | module |
 //! |---|---|

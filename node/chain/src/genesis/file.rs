@@ -1,8 +1,8 @@
 //! Makes a [`ChainSpec`] from a genesis file, which is JSON in the form of geth or of core-geth.
 //!
-//! What the file says about rules is read by [`super::file_rules`]. Numbers are hex with or without leading zeros, decimal strings,
-//! or JSON numbers; addresses may begin with 0x. Unknown keys are ignored and returned, so that the
-//! caller can warn.
+//! What the file says about rules is read by `file_rules`. Numbers are hex with or without leading
+//! zeros, decimal strings, or JSON numbers; addresses may begin with 0x. Unknown keys are ignored
+//! and returned, so that the caller can warn.
 //!
 //! This module and [`record`](crate::genesis::record) are the only ones of this package that know
 //! JSON. They are here because the store keeps the text of the genesis file, and a node reads its

@@ -119,7 +119,7 @@ pub(super) struct FileRules {
 }
 
 impl FileRules {
-    fn new(family: ChainFamily, table: RuleTable) -> Self {
+    const fn new(family: ChainFamily, table: RuleTable) -> Self {
         Self {
             family,
             table,

@@ -145,8 +145,8 @@ impl Importer {
         Self { limits, ..self }
     }
 
-    /// The same importer for a chain on which not the difficulty decides: of the imported blocks only
-    /// children of the head become the head. Others are side blocks until
+    /// The same importer for a chain on which not the difficulty decides: of the imported blocks
+    /// only children of the head become the head. Others are side blocks until
     /// [`Self::choose_head`](Importer::choose_head) is called.
     #[must_use]
     pub const fn with_chosen_head(mut self) -> Self {

@@ -192,6 +192,19 @@ impl ChainSpec {
         self.dao.is_some_and(|dao| dao.support && dao.block == number)
     }
 
+    /// The blocks that count in the fork id (EIP-2124): those at which rules begin. The DAO fork
+    /// counts even on a chain that does not make it, and the new schedule of Etchash counts, too.
+    pub fn fork_blocks(&self) -> Vec<u64> {
+        let schedule = match self.schedule {
+            Schedule::Ethash => None,
+            Schedule::Etchash { fork_block } => Some(fork_block),
+        };
+        let dao = self.dao.map(|dao| dao.block);
+        let next = self.unsupported.as_ref().map(|(_, first)| *first);
+        let others = [schedule, dao, next].into_iter().flatten();
+        self.rules.blocks().into_iter().chain(others).collect()
+    }
+
     /// Which forms of transactions blocks contain.
     pub const fn tx_rules(&self) -> TxRules {
         match self.family {

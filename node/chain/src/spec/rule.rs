@@ -144,8 +144,8 @@ impl Rule {
     }
 }
 
-/// Rules of Ethereum's family that the EVM can only follow together. A bundle begins no earlier than
-/// the one before it.
+/// Rules of Ethereum's family that the EVM can only follow together. A bundle begins no earlier
+/// than the one before it.
 const BUNDLES: [&[Rule]; 10] = [
     &[Rule::Eip7, Rule::Eip2],
     &[Rule::Eip150],
@@ -304,11 +304,11 @@ impl RuleTable {
 
     /// The first block for which two tables have different rules; `None` if there is none.
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
-        let pairs = self.first.into_iter().zip(other.first);
-        let different = pairs.filter(|(ours, theirs)| ours != theirs);
+        let different = Rule::ALL
+            .into_iter()
+            .filter(|rule| self.first(*rule) != other.first(*rule));
         different
-            .flat_map(|(ours, theirs)| [ours, theirs])
-            .flatten()
+            .flat_map(|rule| self.first(rule).into_iter().chain(other.first(rule)))
             .min()
     }
 }

@@ -300,7 +300,8 @@ fn ethereums_family_has_none_of_the_networks_own_contracts() {
         run.gas = 10_000_000;
         run.input = vec![0; 4];
         let public_network = run.run();
-        run.spec.family = ethereum.family.clone();
+        run.spec.family = ethereum.family;
+        run.spec.rules = ethereum.rules.clone();
         let ethereum_family = run.run();
         assert!(public_network.success && ethereum_family.success);
         assert_eq!(ethereum_family.slots[0], U256::ZERO, "{low:#x}");

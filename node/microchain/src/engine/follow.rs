@@ -28,12 +28,12 @@ const LIST_BASE_SLACK: u64 = 8;
 /// Blocks that cannot be judged yet.
 #[derive(Debug, Default)]
 pub(super) struct WaitingBlocks {
-    blocks: Vec<WaitingBlock>,
+    blocks: Vec<HeldBlock>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct WaitingBlock {
+struct HeldBlock {
     block: Block,
     hash: B256,
     from: Option<Address>,
@@ -49,7 +49,7 @@ impl WaitingBlocks {
             return;
         }
         self.bytes += bytes;
-        self.blocks.push(WaitingBlock {
+        self.blocks.push(HeldBlock {
             block,
             hash,
             from,
@@ -62,7 +62,7 @@ impl WaitingBlocks {
         }
     }
 
-    fn take_all(&mut self) -> Vec<WaitingBlock> {
+    fn take_all(&mut self) -> Vec<HeldBlock> {
         self.bytes = 0;
         std::mem::take(&mut self.blocks)
     }
@@ -199,8 +199,8 @@ impl MemberEngine {
         self.store_block(&block)
     }
 
-    /// Executes a block whose header was checked, or keeps it as a side block. Returns whether it is
-    /// stored.
+    /// Executes a block whose header was checked, or keeps it as a side block. Returns whether it
+    /// is stored.
     pub(super) fn store_block(&mut self, block: &Block) -> Result<bool, EngineError> {
         let mut invalid = false;
         let (chain, hash, number) = (self.setup.address, block.hash(), block.header.number);

@@ -42,7 +42,7 @@ use crate::reader::Reader;
 use flush::KnownFlush;
 use follow::{SlotHeaders, WaitingBlocks};
 use proposal::OwnProposal;
-use sync::SyncState;
+use sync::CatchUpState;
 
 /// Transactions are dropped after so many slots.
 const TRANSACTION_SLOTS_MAX: u64 = 2000;
@@ -71,7 +71,7 @@ pub struct MemberEngine {
     asked: HashMap<BaseCall, u64>,
     waiting: WaitingBlocks,
     slots: SlotHeaders,
-    sync: SyncState,
+    sync: CatchUpState,
     /// The slot that was handled last.
     last_slot: u64,
     /// Slots in a row in which a backup was near the head.
@@ -128,7 +128,7 @@ impl MemberEngine {
             asked: HashMap::new(),
             waiting: WaitingBlocks::default(),
             slots: SlotHeaders::default(),
-            sync: SyncState::default(),
+            sync: CatchUpState::default(),
             last_slot: 0,
             near_slots: 0,
             now_ms: 0,
@@ -185,8 +185,8 @@ impl MemberEngine {
         early.map_or(slot, |time| time.min(slot))
     }
 
-    /// From which position on [`ContractState::deposits`] are wanted: from the deposits that are not
-    /// under a flush yet.
+    /// From which position on [`ContractState::deposits`] are wanted: from the deposits that are
+    /// not under a flush yet.
     pub fn deposits_from(&self) -> u64 {
         self.flush.as_ref().map_or(0, |flush| flush.enter_position)
     }

@@ -228,7 +228,8 @@ impl MemberEngine {
         places
     }
 
-    /// Compares a proposal with the own chain. Returns the hash of its last block, or what is wrong.
+    /// Compares a proposal with the own chain. Returns the hash of its last block, or what is
+    /// wrong.
     pub(super) fn check_proposal(
         &self,
         view: &View,

@@ -9,7 +9,7 @@ use super::{EngineError, MemberEngine};
 use crate::block::owner_of_slot;
 use crate::contract::{BaseCall, ContractRole};
 use crate::message::{
-    ANSWER_BLOCKS_MAX, ANSWER_BYTES_FILL, PeerContent, PeerState, REQUEST_HASHES_MAX, signed_state,
+    ANSWER_BLOCKS_MAX, ANSWER_BYTES_FILL, MemberState, PeerContent, REQUEST_HASHES_MAX, signed_state,
     state_signer,
 };
 
@@ -26,8 +26,8 @@ const NEAR_SLOTS: u64 = 3;
 
 /// What is known of the other members, and which request is open.
 #[derive(Debug, Default)]
-pub(super) struct SyncState {
-    heard: HashMap<Address, PeerState>,
+pub(super) struct CatchUpState {
+    heard: HashMap<Address, MemberState>,
     /// To whom the open request went, and when.
     request: Option<(Address, u64)>,
     /// The last block of the answer before, if it is not canonical.
@@ -63,7 +63,7 @@ impl MemberEngine {
 
     fn send_state(&mut self) -> Result<(), EngineError> {
         let head = self.head()?;
-        let state = PeerState {
+        let state = MemberState {
             period_secs: self.setup.period_secs,
             number: head.number,
             head: head.hash,
@@ -101,7 +101,7 @@ impl MemberEngine {
     /// Takes the state of another member.
     pub(super) fn take_state(
         &mut self,
-        state: &PeerState,
+        state: &MemberState,
         signature: &[u8; SIGNATURE_BYTES],
     ) -> Result<(), EngineError> {
         let Some(contract) = self.contract.as_ref() else {
@@ -140,7 +140,7 @@ impl MemberEngine {
     }
 
     /// The states of present members that came in the last 2·n slots.
-    fn heard_lately(&self) -> impl Iterator<Item = (&Address, &PeerState)> {
+    fn heard_lately(&self) -> impl Iterator<Item = (&Address, &MemberState)> {
         let members: &[Address] = self.contract.as_ref().map_or(&[], |contract| &contract.members);
         let oldest = self.slot().saturating_sub(2 * members.len() as u64);
         self.sync

@@ -40,7 +40,7 @@ pub(super) fn call(signature: &str, arguments: CallData) -> Bytes {
 }
 
 /// One SCS: its engine, if it is running, and its disk.
-pub(super) struct Scs {
+pub(super) struct SimulatedScs {
     pub(super) key: SecretKey,
     pub(super) store: Store,
     pub(super) engine: Option<MemberEngine>,
@@ -55,7 +55,7 @@ pub(super) type BusFilter = Box<dyn FnMut(usize, &mut MemberMessage) -> bool>;
 
 pub(super) struct World {
     pub(super) setup: MicroChainSetup,
-    pub(super) scs: Vec<Scs>,
+    pub(super) scs: Vec<SimulatedScs>,
     pub(super) base: BaseChain,
     pub(super) now_ms: u64,
     steps: u64,
@@ -78,8 +78,8 @@ impl World {
             period_secs: PERIOD,
             chain_id: 100,
         };
-        let scs: Vec<Scs> = (0..members + others)
-            .map(|place| Scs {
+        let scs: Vec<SimulatedScs> = (0..members + others)
+            .map(|place| SimulatedScs {
                 key: key(place as u8 + 1),
                 store: Store::in_memory().unwrap(),
                 engine: None,

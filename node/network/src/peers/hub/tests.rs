@@ -423,7 +423,7 @@ fn transactions_go_whole_or_as_hashes() {
     let pooled = transaction(1, 0);
     let actions = scene.receive(new[0], PeerMessage::Transactions(vec![pooled.clone()]));
     assert!(matches!(&actions[..], [PeerAction::Submit { .. }]));
-    let told = sent(&scene.hub.pool_has(&[pooled.clone()]));
+    let told = sent(&scene.hub.pool_has(std::slice::from_ref(&pooled)));
     let (mut whole, mut hashes) = (Vec::new(), Vec::new());
     for (to, message) in told {
         match message {

@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    fn import(&mut self, index: usize, block: Block) -> ImportResult {
+    fn import(&self, index: usize, block: Block) -> ImportResult {
         ChainAccess::import(self.chain(index), block)
     }
 
@@ -446,7 +446,7 @@ impl World {
             let block = Block {
                 header: block.record.header.clone(),
                 transactions: block.body.transactions.clone(),
-                uncles: block.body.uncles.clone(),
+                uncles: block.body.uncles,
             };
             self.with_hub(index, |hub, _| hub.announce(&block, head.total_difficulty));
         }
