@@ -3,7 +3,8 @@
 //!
 //! This library knows the binaries `vnode`, `scs` and `miner`, their options and output, and the
 //! JSON-RPC interface. Of the workspace it uses only the package `ethash`, to search for solutions.
-//! The tests are in `tests/vnode` and `tests/miner`; the scripts for client libraries are in `clients`.
+//! The tests are in `tests/vnode` and `tests/miner`; the scripts for client libraries are in
+//! `clients`.
 //!
 //! A helper that cannot go on panics; the message says what it got and what it expected.
 

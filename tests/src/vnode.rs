@@ -16,6 +16,11 @@ use crate::http;
 use crate::process::{ChildProcess, EndSignal, EndedProcess};
 use crate::wait::{PATIENCE, wait_for};
 
+/// Commands that start no node.
+const COMMANDS: [&str; 10] = [
+    "init", "import", "export", "db", "dump", "account", "attach", "rpc", "testvec", "version",
+];
+
 /// A node that has not been started yet.
 #[derive(Debug)]
 pub struct Launch {
@@ -81,7 +86,9 @@ impl Launch {
     /// that another test uses. What the test says itself stays.
     fn quiet_options(&self) -> Vec<&'static str> {
         let has = |name: &str| self.arguments.iter().any(|argument| argument.starts_with(name));
-        if !self.command.is_empty() || has("--help") || has("--version") {
+        let is_command = |argument: &String| COMMANDS.contains(&argument.as_str());
+        let has_command = !self.command.is_empty() || self.arguments.iter().any(is_command);
+        if has_command || has("--help") || has("--version") {
             return Vec::new();
         }
         let mut options = Vec::new();

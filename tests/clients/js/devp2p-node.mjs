@@ -81,6 +81,8 @@ async function connect() {
     eth.events.on('status', (got) => (status = got));
     const next = receiver(eth);
     const genesisHash = hexToBytes(argument.genesis);
+    // The node is to end the connection, not the package.
+    if (argument.mode === 'refused') eth._handleStatus = () => {};
     eth.sendStatus({ td: intToBytes(17), bestHash: genesisHash, genesisHash });
     if (argument.mode === 'refused') {
         await waitFor('the end', () => end);

@@ -122,8 +122,13 @@ export class Contract {
 
     /** Reads with `mc_call`. One value comes alone, several as a list; integers are BigInt. */
     async read(method, ...args) {
+        return this.readAt('latest', method, ...args);
+    }
+
+    /** What a function returns on the state after a block. */
+    async readAt(block, method, ...args) {
         const call = { to: this.address, data: this.data(method, args), gas: 50_000_000 };
-        const answer = await promisify(this.rig.chain3.mc.call)(call);
+        const answer = await promisify(this.rig.chain3.mc.call)(call, block);
         const values = this.decoder.decodeFunctionResult(method, answer).map(plain);
         return values.length === 1 ? values[0] : values;
     }
@@ -195,5 +200,5 @@ const named = (names, values) => {
     return Object.fromEntries(names.map((name, index) => [name, values[index]]));
 };
 
-export const vnodeInfo = async (chain) => named(INFO, await chain.read('getVnodeInfo'));
+export const vnodeInfo = async (chain, block = 'latest') => named(INFO, await chain.readAt(block, 'getVnodeInfo'));
 export const proposal = async (chain, types) => named(PROPOSAL, await chain.read('getProposal', types));

@@ -47,6 +47,7 @@ impl ChainSpec {
                 .with(13_189_133, MAGNETO)
                 .with(14_525_000, MYSTIQUE)
                 .with(19_250_000, SPIRAL),
+            unsupported: Some(("Magneto".to_owned(), 13_189_133)),
             bomb_pause_blocks: 2_000_000,
             era_blocks: 5_000_000,
             schedule: Schedule::Etchash {
@@ -95,6 +96,7 @@ impl ChainSpec {
                 .with(3_985_893, MAGNETO)
                 .with(5_520_000, MYSTIQUE)
                 .with(9_957_000, SPIRAL),
+            unsupported: Some(("Magneto".to_owned(), 3_985_893)),
             era_blocks: 2_000_000,
             schedule: Schedule::Etchash {
                 fork_block: 2_520_000,

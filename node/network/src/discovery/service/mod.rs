@@ -301,7 +301,11 @@ impl Discovery {
             return Ok(Vec::new());
         }
         let read = DiscoveryPacket::open(bytes, self.settings.dialect)?;
-        let is_expired = read.expiry.is_some_and(|expiry| expiry < now.unix.as_secs());
+        // Others read the time as a signed number, so the highest values are long ago.
+        let seconds = |expiry: u64| u64::try_from(expiry.cast_signed()).unwrap_or(0);
+        let is_expired = read
+            .expiry
+            .is_some_and(|expiry| seconds(expiry) < now.unix.as_secs());
         let is_alien = self.bonds.kind(&read.id) == ContactKind::Alien;
         if !is_expired && !is_alien && read.id != self.id {
             self.take(read, from, now);
