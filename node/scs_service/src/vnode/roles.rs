@@ -2,9 +2,9 @@
 //!
 //! The role of a member is read again after 20 blocks, and after a notice that may have changed it.
 //! Any other role is read again at each head: an SCS becomes a member without a notice, and from
-//! then on gets the transactions of the MicroChain. If a contract
-//! fails to answer, the SCS has no role in that MicroChain for the life of the process, as in the
-//! published node: else a contract could make every message cost a call.
+//! then on gets the transactions of the MicroChain. If a contract fails to answer, the SCS has no
+//! role in that MicroChain for the life of the process, as in the published node: else a contract
+//! could make every message cost a call.
 
 use std::collections::HashMap;
 

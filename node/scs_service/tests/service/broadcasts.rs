@@ -167,22 +167,28 @@ async fn roles_are_read_again_after_twenty_blocks() {
             .await;
         (pushed, setup.host.0.lock().role_reads)
     };
-    assert_eq!(push(1).await, (Ok(0), 1));
     setup.set_role(CHAIN, id(1), ScsRole::Consensus);
+    assert_eq!(push(1).await, (Ok(1), 1));
+    assert_eq!(scs.message().await.payload, Bytes::from_static(b"content 1"));
+    setup.set_role(CHAIN, id(1), ScsRole::None);
     setup.heads.send_replace(19);
-    assert_eq!(push(2).await, (Ok(0), 1), "the role is remembered");
+    assert_eq!(push(2).await, (Ok(1), 1), "the role of a member is remembered");
+    assert_eq!(scs.message().await.payload, Bytes::from_static(b"content 2"));
     setup.heads.send_replace(20);
-    assert_eq!(push(3).await, (Ok(1), 2));
-    assert_eq!(scs.message().await.payload, Bytes::from_static(b"content 3"));
+    assert_eq!(push(3).await, (Ok(0), 2));
+    setup.set_role(CHAIN, id(1), ScsRole::Consensus);
+    setup.heads.send_replace(21);
+    assert_eq!(push(4).await, (Ok(1), 3), "any other role is read at each head");
+    assert_eq!(scs.message().await.payload, Bytes::from_static(b"content 4"));
     let failing = (CHAIN, id(2));
     setup.host.0.lock().roles.insert(failing, RoleAnswer::CallFailed);
     let _locked = setup.scs(id(2)).await;
-    assert_eq!(push(4).await, (Ok(1), 3));
+    assert_eq!(push(5).await, (Ok(1), 4));
     setup.set_role(CHAIN, id(2), ScsRole::Consensus);
     setup.heads.send_replace(1000);
     assert_eq!(
-        push(5).await,
-        (Ok(1), 4),
+        push(6).await,
+        (Ok(1), 5),
         "a contract that failed is not asked again"
     );
 }

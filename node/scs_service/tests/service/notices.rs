@@ -48,20 +48,21 @@ async fn a_notice_comes_with_the_next_block() {
 #[tokio::test]
 async fn a_notice_that_changes_roles_makes_them_read_again() {
     let setup = Setup::start().await;
-    let mut scs = setup.scs(id(1)).await;
-    setup.add_block(10, &[(CHAIN, 9)]);
-    setup.add_block(20, &[]);
-    assert!(scs.is_quiet().await, "it has no role");
-    assert_eq!(setup.host.0.lock().role_reads, 1);
     setup.set_role(CHAIN, id(1), ScsRole::Consensus);
+    let mut scs = setup.scs(id(1)).await;
+    setup.add_block(10, &[(CHAIN, 8)]);
+    setup.add_block(20, &[]);
+    assert_eq!(notice(&mut scs).await.1, (CHAIN, 8));
+    assert_eq!(setup.host.0.lock().role_reads, 1);
+    setup.set_role(CHAIN, id(1), ScsRole::None);
     setup.add_block(30, &[(CHAIN, 9), (CHAIN, 1), (CHAIN, 8)]);
     setup.add_block(40, &[]);
     assert_eq!(
         notice(&mut scs).await.1,
-        (CHAIN, 1),
+        (CHAIN, 9),
         "the first is judged by the old role"
     );
-    assert_eq!(notice(&mut scs).await.1, (CHAIN, 8));
+    assert!(scs.is_quiet().await, "it has no role any more");
     assert_eq!(setup.host.0.lock().role_reads, 2);
 }
 
