@@ -125,6 +125,9 @@ pub(crate) fn rlp(bytes: &[u8]) {
         if let Ok(receipt) = Receipt::decode(bytes, form) {
             assert_eq!(receipt.encode(form), bytes);
         }
+        if let Ok(receipt) = Receipt::decode_item(bytes, form) {
+            assert_eq!(receipt.encode_item(form), bytes);
+        }
     }
     for rules in [TxRules::Moac, TxRules::Ethereum] {
         if let Ok(block) = Block::decode(bytes, rules) {

@@ -1,13 +1,14 @@
-// Dataset generation. Each invocation computes one 64-byte node, which is half an item,
-// from the light cache. It writes the node into a page of the dataset.
+// What both ways of dataset generation share. Each invocation computes one 64-byte node, which
+// is half an item, from the light cache. It writes the node into a page of the dataset. The next
+// file decides in which order rows are read: generate_whole.wgsl or generate_sliced.wgsl.
 //
-// Entry point: generate_dataset. Bindings:
+// Entry point: none. Bindings:
 //   group 0, binding 0: uniform params, 16 bytes
 //   group 0, binding 1: uniform round_constants, 384 bytes (keccak.wgsl)
 //   group 0, binding 2: storage page, 64 bytes per node, read and write
 //   group 1: storage pages of the light cache, 64 bytes per row (rendered)
-// Must precede this file: the rendered constants (DATASET_PARENTS), keccak.wgsl, fnv.wgsl
-// and the rendered pages of the light cache (cache_row).
+// Must precede this file: the rendered constants (DATASET_PARENTS), keccak.wgsl and what must
+// precede it, fnv.wgsl, and the rendered pages of the light cache (cache_row).
 // Rust twin: `ethash::LightCache::dataset_item`. The parameters are
 // `GenerateParams` in miner/src/gpu/params.rs.
 
@@ -31,63 +32,44 @@ override WORKGROUP_SIZE: u32 = 64u;
 /// Keccak-512 of 64 bytes, in place.
 fn keccak512_of_64(words: ptr<function, Words16>) {
     var a: Lanes;
-    a[0] = (*words).w0.xy;
-    a[1] = (*words).w0.zw;
-    a[2] = (*words).w1.xy;
-    a[3] = (*words).w1.zw;
-    a[4] = (*words).w2.xy;
-    a[5] = (*words).w2.zw;
-    a[6] = (*words).w3.xy;
-    a[7] = (*words).w3.zw;
+    a[0] = lane_of((*words).w0.xy);
+    a[1] = lane_of((*words).w0.zw);
+    a[2] = lane_of((*words).w1.xy);
+    a[3] = lane_of((*words).w1.zw);
+    a[4] = lane_of((*words).w2.xy);
+    a[5] = lane_of((*words).w2.zw);
+    a[6] = lane_of((*words).w3.xy);
+    a[7] = lane_of((*words).w3.zw);
     // The rate has nine lanes. The padding begins and ends in the last of them.
-    a[8] = vec2(0x00000001u, 0x80000000u);
+    a[8] = lane_of(vec2(0x00000001u, 0x80000000u));
     *words = keccak_words16(&a);
 }
 
-/// Folds one parent into the mix. The parent is the cache row that `selector` and `word`,
-/// a word of the mix, select.
-fn absorb_parent(mix: ptr<function, Words16>, selector: u32, word: u32) {
-    let row = cache_row(fnv(selector, word) % CACHE_ROWS);
+/// Folds a row of the light cache into the mix.
+fn absorb_row(mix: ptr<function, Words16>, row_number: u32) {
+    let row = cache_row(row_number);
     (*mix).w0 = fnv4((*mix).w0, row.w0);
     (*mix).w1 = fnv4((*mix).w1, row.w1);
     (*mix).w2 = fnv4((*mix).w2, row.w2);
     (*mix).w3 = fnv4((*mix).w3, row.w3);
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn generate_dataset(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let offset = (group.y * groups.x + group.x) * WORKGROUP_SIZE + local;
-    if offset >= params.node_count {
-        return;
-    }
-    let node = params.first_node + offset;
+/// Returns the row of the parent that `selector` and `word`, a word of the mix, select.
+fn parent_row(selector: u32, word: u32) -> u32 {
+    return fnv(selector, word) % CACHE_ROWS;
+}
+
+/// Returns the first mix of a node.
+fn first_mix(node: u32) -> Words16 {
     var mix = cache_row(node % CACHE_ROWS);
     mix.w0.x ^= node;
     keccak512_of_64(&mix);
-    // Each iteration folds in sixteen parents. Each parent is selected by another word of
-    // the mix, and the index of that word must be a constant.
-    for (var p = 0u; p < DATASET_PARENTS; p += 16u) {
-        absorb_parent(&mix, node ^ p, mix.w0.x);
-        absorb_parent(&mix, node ^ (p + 1u), mix.w0.y);
-        absorb_parent(&mix, node ^ (p + 2u), mix.w0.z);
-        absorb_parent(&mix, node ^ (p + 3u), mix.w0.w);
-        absorb_parent(&mix, node ^ (p + 4u), mix.w1.x);
-        absorb_parent(&mix, node ^ (p + 5u), mix.w1.y);
-        absorb_parent(&mix, node ^ (p + 6u), mix.w1.z);
-        absorb_parent(&mix, node ^ (p + 7u), mix.w1.w);
-        absorb_parent(&mix, node ^ (p + 8u), mix.w2.x);
-        absorb_parent(&mix, node ^ (p + 9u), mix.w2.y);
-        absorb_parent(&mix, node ^ (p + 10u), mix.w2.z);
-        absorb_parent(&mix, node ^ (p + 11u), mix.w2.w);
-        absorb_parent(&mix, node ^ (p + 12u), mix.w3.x);
-        absorb_parent(&mix, node ^ (p + 13u), mix.w3.y);
-        absorb_parent(&mix, node ^ (p + 14u), mix.w3.z);
-        absorb_parent(&mix, node ^ (p + 15u), mix.w3.w);
-    }
+    return mix;
+}
+
+/// Writes a node whose mix has all its parents.
+fn finish_node(node: u32, last_mix: Words16) {
+    var mix = last_mix;
     keccak512_of_64(&mix);
     let at = (node - params.page_first_node) * 4u;
     page[at] = mix.w0;

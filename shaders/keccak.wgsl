@@ -1,16 +1,17 @@
 // Keccak-f[1600], the permutation of Keccak-256 and Keccak-512. Ethash uses both hashes.
 //
-// A 64-bit lane is a vec2<u32> with the low word in x, because 64-bit integers are an
-// optional feature of adapters. Lane (x, y) has index x + 5y. All indices are constants,
-// so that compilers keep the lanes in registers.
+// The file before this one says what a 64-bit lane is: lane_pairs.wgsl or lane_words.wgsl.
+// Lane (x, y) has index x + 5y. All indices are constants, so that compilers keep the lanes
+// in registers.
 //
 // Entry point: none. Bindings:
 //   group 0, binding 1: uniform round_constants, 24 x 16 bytes (the lane in x and y).
-// Must precede this file: the rendered constants (ROUNDS).
+// Must precede this file: the rendered constants (ROUNDS), and lane_pairs.wgsl or
+// lane_words.wgsl.
 // Rust twin: `ethash::keccak512` and `ethash::keccak256`. The round constants come from
 // `ethash::KECCAK_ROUND_CONSTANTS`.
 
-alias Lanes = array<vec2<u32>, 25>;
+alias Lanes = array<Lane, 25>;
 
 /// The first eight lanes as 16 words. They are the whole output of a 512-bit hash.
 struct Words16 {
@@ -22,23 +23,18 @@ struct Words16 {
 
 @group(0) @binding(1) var<uniform> round_constants: array<vec4<u32>, ROUNDS>;
 
-/// Rotates a lane left by n bits, 0 < n < 32.
-fn rotl(v: vec2<u32>, n: u32) -> vec2<u32> {
-    return (v << vec2(n)) | (v.yx >> vec2(32u - n));
-}
-
-/// Rotates a lane left by 32 + n bits, 0 < n < 32.
-fn rotl_swapped(v: vec2<u32>, n: u32) -> vec2<u32> {
-    return rotl(v.yx, n);
+/// The constant of a round.
+fn round_constant(round: u32) -> Lane {
+    return lane_of(round_constants[round].xy);
 }
 
 /// The value that step theta adds to each of the five columns.
 struct Theta {
-    d0: vec2<u32>,
-    d1: vec2<u32>,
-    d2: vec2<u32>,
-    d3: vec2<u32>,
-    d4: vec2<u32>,
+    d0: Lane,
+    d1: Lane,
+    d2: Lane,
+    d3: Lane,
+    d4: Lane,
 }
 
 fn keccak_theta(a: ptr<function, Lanes>) -> Theta {
@@ -84,7 +80,7 @@ fn keccak_round(a: ptr<function, Lanes>, round: u32) {
     let b22 = rotl_swapped((*a)[14] ^ t.d4, 7u);
     let b23 = rotl_swapped((*a)[15] ^ t.d0, 9u);
     let b24 = rotl((*a)[21] ^ t.d1, 2u);
-    (*a)[0] = b0 ^ (~b1 & b2) ^ round_constants[round].xy;
+    (*a)[0] = b0 ^ (~b1 & b2) ^ round_constant(round);
     (*a)[1] = b1 ^ (~b2 & b3);
     (*a)[2] = b2 ^ (~b3 & b4);
     (*a)[3] = b3 ^ (~b4 & b0);
@@ -134,19 +130,19 @@ fn keccak_words16(a: ptr<function, Lanes>) -> Words16 {
     let b8 = rotl_swapped((*a)[16] ^ t.d1, 13u);
     let b9 = rotl_swapped((*a)[22] ^ t.d2, 29u);
     return Words16(
-        vec4<u32>(b0 ^ (~b1 & b2) ^ round_constants[ROUNDS - 1u].xy, b1 ^ (~b2 & b3)),
-        vec4<u32>(b2 ^ (~b3 & b4), b3 ^ (~b4 & b0)),
-        vec4<u32>(b4 ^ (~b0 & b1), b5 ^ (~b6 & b7)),
-        vec4<u32>(b6 ^ (~b7 & b8), b7 ^ (~b8 & b9)),
+        vec4<u32>(words_of(b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u)), words_of(b1 ^ (~b2 & b3))),
+        vec4<u32>(words_of(b2 ^ (~b3 & b4)), words_of(b3 ^ (~b4 & b0))),
+        vec4<u32>(words_of(b4 ^ (~b0 & b1)), words_of(b5 ^ (~b6 & b7))),
+        vec4<u32>(words_of(b6 ^ (~b7 & b8)), words_of(b7 ^ (~b8 & b9))),
     );
 }
 
-/// The permutation. Only its first lane is computed.
+/// The permutation. Only its first lane is computed, and returned as its two words.
 fn keccak_lane0(a: ptr<function, Lanes>) -> vec2<u32> {
     keccak_but_last(a);
     let t = keccak_theta(a);
     let b0 = (*a)[0] ^ t.d0;
     let b1 = rotl_swapped((*a)[6] ^ t.d1, 12u);
     let b2 = rotl_swapped((*a)[12] ^ t.d2, 11u);
-    return b0 ^ (~b1 & b2) ^ round_constants[ROUNDS - 1u].xy;
+    return words_of(b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u));
 }

@@ -3,8 +3,8 @@
 // 128-byte item at once. Each invocation computes the Keccak steps for a hash of its own, so
 // a group has eight hashes.
 //
-// The next file decides how many of these hashes are mixed at a time: mix_four.wgsl or
-// mix_eight.wgsl. The file after that exchanges values between invocations:
+// The next file decides how many of these hashes are mixed at a time: mix_two.wgsl,
+// mix_four.wgsl or mix_eight.wgsl. The file after that exchanges values between invocations:
 // exchange_subgroup.wgsl or exchange_workgroup.wgsl. Each invocation calls `publish` with a
 // value of its own, and then `value_of` for the value of any other. Consecutive calls of
 // `publish` must alternate between parity 0 and parity 1.
@@ -138,10 +138,9 @@ struct MixHash {
     high: vec4<u32>,
 }
 
-/// Returns the compressed mix of hash `which` of the four. Each lane of the group that begins
-/// at invocation `base` holds one of its words.
-fn gather_mix_hash(mixes: FourMixes, which: u32, invocation: u32, base: u32, parity: u32) -> MixHash {
-    let own = vec4(fnv_fold(mixes.mix0), fnv_fold(mixes.mix1), fnv_fold(mixes.mix2), fnv_fold(mixes.mix3));
+/// Returns the compressed mix of hash `which`. Each lane of the group that begins at invocation
+/// `base` holds one of its words: component `which` of its `own`.
+fn gather_words(own: vec4<u32>, which: u32, invocation: u32, base: u32, parity: u32) -> MixHash {
     publish(own, invocation, parity);
     return MixHash(
         vec4(
@@ -157,6 +156,12 @@ fn gather_mix_hash(mixes: FourMixes, which: u32, invocation: u32, base: u32, par
             component(value_of(own, base + 7u, parity), which),
         ),
     );
+}
+
+/// Returns the compressed mix of hash `which` of the four.
+fn gather_mix_hash(mixes: FourMixes, which: u32, invocation: u32, base: u32, parity: u32) -> MixHash {
+    let own = vec4(fnv_fold(mixes.mix0), fnv_fold(mixes.mix1), fnv_fold(mixes.mix2), fnv_fold(mixes.mix3));
+    return gather_words(own, which, invocation, base, parity);
 }
 
 /// Tries nonce number `offset` of the batch. `invocation` is the number of this invocation

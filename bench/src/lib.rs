@@ -3,6 +3,8 @@
 //! All seeds are fixed, so that every run has the same accounts. Knows the package `chain`; what is
 //! measured and how, the programs know.
 
+pub mod network_node;
+
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::rules::body::transactions_root;

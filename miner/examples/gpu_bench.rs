@@ -8,17 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use ethash::{B256, Epoch, LightCache, U256, boundary, meets_boundary};
-use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
-
-#[derive(Clone, Copy, ValueEnum)]
-enum KernelArg {
-    Lane,
-    Shuffle,
-    Shuffle8,
-    Group,
-}
+use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelRequest, list_adapters};
 
 /// Measures an adapter.
 #[derive(Parser)]
@@ -36,15 +28,12 @@ struct Args {
     /// Length of the search in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Form of the search kernel.
-    #[arg(long, value_enum, default_value = "lane")]
-    kernel: KernelArg,
+    /// Search kernel, as for `miner`, but not auto.
+    #[arg(long, default_value = "lane:64")]
+    kernel: KernelRequest,
     /// Difficulty of the work. Its solutions are checked.
     #[arg(long, default_value_t = 100_000)]
     difficulty: u64,
-    /// Invocations in a workgroup.
-    #[arg(long, default_value_t = 64)]
-    workgroup: u32,
     /// Target time of the batches in flight, in milliseconds.
     #[arg(long, default_value_t = 100)]
     target_ms: u64,
@@ -71,19 +60,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     println!("light cache: {:.2?}, {} rows", start.elapsed(), cache.rows());
 
-    let options = GpuOptions {
-        kernel: match args.kernel {
-            KernelArg::Lane => KernelForm::Lane,
-            KernelArg::Shuffle => KernelForm::Shuffle,
-            KernelArg::Shuffle8 => KernelForm::Shuffle8,
-            KernelArg::Group => KernelForm::Group,
-        },
-        workgroup_size: args.workgroup,
+    let options = args.kernel.apply(GpuOptions {
         target_batch: Duration::from_millis(args.target_ms),
         max_page_items: args.page_items,
         runtime_checks: args.runtime_checks,
         ..GpuOptions::default()
-    };
+    });
     let mut searcher = GpuSearcher::new(args.adapter, options)?;
     let start = Instant::now();
     let (mut shown, mut generated) = (start, start);

@@ -116,7 +116,7 @@ fn the_kernel_is_measured_once_and_stored() {
     let written = std::fs::metadata(&file)
         .and_then(|file| file.modified())
         .expect("a time");
-    assert!(stored.contains("\"form\""), "{stored}");
+    assert!(stored.contains("\"kernel\": \""), "{stored}");
     solve(GpuOptions::default(), policy.clone());
     let again = std::fs::metadata(&file)
         .and_then(|file| file.modified())
@@ -125,7 +125,7 @@ fn the_kernel_is_measured_once_and_stored() {
     std::fs::write(&file, "{").expect("damaged");
     solve(GpuOptions::default(), policy);
     let stored_again = std::fs::read_to_string(&file).expect("the choice is stored again");
-    assert!(stored_again.contains("\"form\""), "{stored_again}");
+    assert!(stored_again.contains("\"kernel\": \""), "{stored_again}");
 }
 
 /// Lets the CPU and the first adapter search for shares of one task until the first `wanted`

@@ -84,20 +84,20 @@ pub(crate) fn read_text(
 }
 
 /// Calls `read` with the key, in lower case, and the value of each member. It returns whether it
-/// knows the key. A warning names each unknown key.
+/// knows the key. Returns the unknown keys as they are written, for [`warn_of_unknown_keys`].
 pub(crate) fn read_members(
     path: &Path,
     text: &str,
     mut read: impl FnMut(&str, &ConfigEntry<'_>) -> Result<bool, ConfigError>,
-) -> Result<(), ConfigError> {
+) -> Result<Vec<String>, ConfigError> {
     let file = ConfigFile { path, text };
     let OrderedMembers(members) = serde_json::from_str(text).map_err(|error| file.json_error(&error))?;
-    let mut known: Vec<String> = Vec::new();
+    let (mut known, mut unknown): (Vec<String>, Vec<String>) = Default::default();
     for (key, value) in &members {
         let entry = ConfigEntry { file, key, value };
         let name = key.to_ascii_lowercase();
         if !read(&name, &entry)? {
-            tracing::warn!(key, file = %path.display(), "unknown key ignored");
+            unknown.push(key.clone());
             continue;
         }
         if known.contains(&name) {
@@ -105,7 +105,15 @@ pub(crate) fn read_members(
         }
         known.push(name);
     }
-    Ok(())
+    Ok(unknown)
+}
+
+/// Writes a warning for each key that nothing reads. The programs of others ignore such keys, so a
+/// file that works there works here.
+pub(crate) fn warn_of_unknown_keys(file: &str, keys: &[String]) {
+    for key in keys {
+        tracing::warn!(%key, file, "unknown key ignored");
+    }
 }
 
 /// The text of the file and its path, for errors.

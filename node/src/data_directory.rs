@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use chain::ChainSpec;
 use chain::genesis::record::{RecordError, SpecRecord};
-use chain::genesis::{GenesisError, checked_genesis_header, genesis_header, initialise, read_record};
+use chain::genesis::{
+    GenesisError, checked_genesis_header, classic_with_accounts, genesis_header, initialise, read_record,
+};
 use primitives::B256;
 use store::{BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId, meta_key};
 
@@ -30,7 +32,7 @@ pub enum DataDirectoryError {
     Options(#[from] OptionsError),
     /// The directory has no chain, and no option names a network that could be started.
     #[error(
-        "no chain in {}: `vnode init FILE` starts the network that a genesis file describes, --dev starts the development network", path.display()
+        "no chain in {}: `vnode init FILE` starts the network that a genesis file describes, --dev starts the development network, --network classic or mordor a public one", path.display()
     )]
     NoChain {
         /// The directory.
@@ -361,15 +363,15 @@ fn network_with_genesis(
         let (record, spec) = (record.clone(), spec.clone());
         return Ok(Some(ChainNetwork { record, spec }));
     }
-    for spec in [ChainSpec::dev(), ChainSpec::main(), ChainSpec::test()] {
+    for spec in [
+        ChainSpec::dev(),
+        ChainSpec::main(),
+        ChainSpec::test(),
+        ChainSpec::classic(),
+        ChainSpec::mordor(),
+    ] {
         if genesis_hash(&spec) == genesis {
-            let record = SpecRecord::Network {
-                name: spec.name,
-                genesis_file: None,
-                file_hash: None,
-                create2_per_word_block: None,
-            };
-            return Ok(Some(recorded_network(record)?));
+            return Ok(Some(recorded_network(SpecRecord::built_in(&spec.name))?));
         }
     }
     Ok(None)
@@ -417,12 +419,30 @@ fn genesis_hash(spec: &ChainSpec) -> B256 {
 fn requested_network(options: &VnodeOptions) -> Result<Option<RequestedNetwork>, DataDirectoryError> {
     match (options.network()?, &options.genesis) {
         (None, None) => Ok(None),
-        (Some(network), None) => Ok(Some(RequestedNetwork {
-            option: format!("--network {}", network.name()),
-            record: (network == Network::Dev).then(SpecRecord::dev),
-            spec: ChainSpec::built_in(network.name()).expect("each network of the command line is built in"),
-        })),
+        (Some(network), None) => Ok(Some(built_in_network(network))),
         (network, Some(file)) => read_genesis(network, file).map(Some),
+    }
+}
+
+/// A built-in network. The records of those whose block 0 is built in are complete.
+fn built_in_network(network: Network) -> RequestedNetwork {
+    let name = network.name();
+    let spec = match network {
+        Network::Main => ChainSpec::main(),
+        Network::Test => ChainSpec::test(),
+        Network::Dev => ChainSpec::dev(),
+        Network::Classic => classic_with_accounts(),
+        Network::Mordor => ChainSpec::mordor(),
+    };
+    let record = match network {
+        Network::Main | Network::Test => None,
+        Network::Dev => Some(SpecRecord::dev()),
+        Network::Classic | Network::Mordor => Some(SpecRecord::built_in(name)),
+    };
+    RequestedNetwork {
+        option: format!("--network {name}"),
+        record,
+        spec,
     }
 }
 
@@ -472,7 +492,12 @@ pub(crate) fn read_genesis(
 /// Warns if the block 0 is that of a public network and the rules are not.
 fn public_network_of(spec: &ChainSpec, path: &Path) -> Option<ChainSpec> {
     let hash = genesis_header(spec).hash();
-    for public in [ChainSpec::main(), ChainSpec::test()] {
+    for public in [
+        ChainSpec::main(),
+        ChainSpec::test(),
+        ChainSpec::classic(),
+        ChainSpec::mordor(),
+    ] {
         if public.genesis_hash != Some(hash) {
             continue;
         }

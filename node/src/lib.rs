@@ -12,18 +12,23 @@ mod data_directory;
 mod exposure;
 mod files;
 mod listener;
+mod log_file;
 mod logging;
 mod mining;
+mod node_metrics;
 mod nodekey;
 mod options;
 mod output;
+pub mod package;
 mod passwords;
 mod peers;
 mod scs;
 mod scs_demo;
 pub mod scs_program;
 mod servers;
+mod service_manager;
 pub mod stratum;
+mod sync_row;
 pub mod system;
 pub mod testvec;
 mod version;
@@ -32,11 +37,13 @@ mod vnodeconfig;
 
 pub use config_file::ConfigError;
 pub use data_directory::DataDirectoryError;
+pub use logging::LogStartError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccountCommand, AccountRef, BootNodes, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
-    NodeEndpoint, NodeEndpointError, OptionsError, PeerOptions, ScsOptions, Seconds, TxPoolOptions,
-    VnodeCommand, VnodeOptions,
+    AccountCommand, AccountRef, BootNodes, DbCommand, DevSeal, DnsLists, HeightRef, LimitOptions, LogOptions,
+    MinerDatasetOption, Network, NodeEndpoint, NodeEndpointError, NodeProgram, OptionsError,
+    OptionsFileError, PeerOptions, ScsOptions, Seconds, TxPoolOptions, VnodeCommand, VnodeOptions,
+    parse_options, write_options,
 };
 pub use passwords::PasswordError;
 pub use peers::NetworkError;

@@ -1,30 +1,60 @@
-//! The HTTP listener. `--rpc` opens it at the start; `admin_startRPC` and `admin_stopRPC` open and
-//! close it while the node runs.
+//! The HTTP and the WebSocket listener. `--rpc` and `--ws` open them at the start; methods of the
+//! module `admin` open and close them while the node runs.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
-use rpc::server::http::HttpOptions;
-use rpc::server::{ServeError, TcpServer};
+use rpc::server::http::{self, HttpOptions, SharedWs};
+use rpc::server::ws::{self, WsOptions};
+use rpc::server::{Cors, Hosts, ServeError, TcpServer};
 use rpc::{ControlFuture, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
 use crate::exposure::warn_if_exposed;
 
-/// The HTTP listener of the node, open or closed. At most one is open at a time.
-#[derive(Default)]
-pub(crate) struct HttpListener {
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerKind {
+    Http,
+    WebSocket,
+}
+
+impl ListenerKind {
+    /// The name in the log.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::WebSocket => "WebSocket",
+        }
+    }
+}
+
+/// A listener of the node, open or closed. At most one of each kind is open at a time.
+pub(crate) struct RpcListener {
+    kind: ListenerKind,
     /// The methods to serve. The reference is weak because the methods hold this listener.
     rpc: OnceLock<Weak<Rpc<Node>>>,
-    /// Options that a request does not name.
-    base: HttpOptions,
+    /// Host names that requests may use.
+    hosts: Hosts,
     open: Mutex<Option<OpenListener>>,
+    /// Whether it is open on an address that other machines can reach.
+    exposed: AtomicBool,
 }
 
 struct OpenListener {
     server: TcpServer,
     /// The requested host and the real port.
     address: String,
+}
+
+/// WebSockets on the port of the HTTP listener.
+#[derive(Clone, Debug)]
+pub(crate) struct WsOnHttp {
+    /// Browser origins that may connect.
+    pub(crate) origins: Cors,
+    /// The modules to serve.
+    pub(crate) modules: Modules,
 }
 
 /// Why the listener did not open.
@@ -36,12 +66,15 @@ pub(crate) enum ListenerOpenError {
     Serve(#[from] ServeError),
 }
 
-impl HttpListener {
-    /// Creates a closed listener. `base` has the options that a request does not name.
-    pub(crate) fn new(base: HttpOptions) -> Self {
+impl RpcListener {
+    /// A closed listener.
+    pub(crate) fn new(kind: ListenerKind, hosts: Hosts) -> Self {
         Self {
-            base,
-            ..Self::default()
+            kind,
+            rpc: OnceLock::new(),
+            hosts,
+            open: Mutex::default(),
+            exposed: AtomicBool::new(false),
         }
     }
 
@@ -51,26 +84,71 @@ impl HttpListener {
         let _ = self.rpc.set(Arc::downgrade(rpc));
     }
 
-    /// Opens the listener. Returns its addresses with their real ports.
+    /// Opens the listener, an HTTP listener perhaps with WebSockets on the same port. Returns its
+    /// addresses with their real ports.
     pub(crate) async fn open(
         &self,
-        options: HttpOptions,
-        modules: &Modules,
+        request: ListenerRequest,
+        ws_on_http: Option<WsOnHttp>,
     ) -> Result<Vec<SocketAddr>, ListenerOpenError> {
         let mut open = self.open.lock().await;
         if let Some(listener) = &*open {
-            return Err(ListenerError::Running(listener.address.clone()).into());
+            return Err(self.running(&listener.address).into());
         }
         let rpc = self.rpc.get().and_then(Weak::upgrade);
         let rpc = rpc.ok_or_else(|| ListenerError::Bind("the node is stopping".to_owned()))?;
-        let server = rpc::server::http::start(Arc::new(rpc.dispatcher(modules)), &options).await?;
+        let ListenerRequest {
+            host,
+            port,
+            cors,
+            modules,
+        } = request;
+        let dispatcher = Arc::new(rpc.dispatcher(&modules));
+        let server = match self.kind {
+            ListenerKind::Http => {
+                let shared = ws_on_http.as_ref().map(|ws| SharedWs {
+                    dispatcher: Arc::new(rpc.dispatcher(&ws.modules)),
+                    origins: ws.origins.clone(),
+                });
+                let options = HttpOptions {
+                    host: host.clone(),
+                    port,
+                    cors,
+                    hosts: self.hosts.clone(),
+                };
+                http::start_with_ws(dispatcher, &options, shared).await?
+            }
+            ListenerKind::WebSocket => {
+                let options = WsOptions {
+                    host: host.clone(),
+                    port,
+                    origins: cors,
+                    hosts: self.hosts.clone(),
+                };
+                ws::start(dispatcher, &options).await?
+            }
+        };
         let addresses = server.addresses().to_vec();
-        warn_if_exposed("HTTP", &addresses, modules, &rpc);
-        let port = addresses.first().map_or(options.port, SocketAddr::port);
-        let address = format!("{}:{port}", options.host);
-        tracing::info!(%address, "HTTP listener opened");
+        let is_exposed = addresses.iter().any(|address| !address.ip().is_loopback());
+        self.exposed.store(is_exposed, Relaxed);
+        warn_if_exposed(self.kind.name(), &addresses, &modules, &rpc);
+        if let Some(ws) = &ws_on_http {
+            warn_if_exposed(ListenerKind::WebSocket.name(), &addresses, &ws.modules, &rpc);
+        }
+        let port = addresses.first().map_or(port, SocketAddr::port);
+        let address = format!("{host}:{port}");
+        tracing::info!(%address, "{} listener opened", self.kind.name());
         *open = Some(OpenListener { server, address });
         Ok(addresses)
+    }
+
+    fn running(&self, address: &str) -> ListenerError {
+        match self.kind {
+            ListenerKind::Http => ListenerError::Running(address.to_owned()),
+            ListenerKind::WebSocket => {
+                ListenerError::Bind(format!("WebSocket listener already running on {address}"))
+            }
+        }
     }
 
     /// Closes the listener and waits until its connections have ended.
@@ -79,22 +157,23 @@ impl HttpListener {
         if let Some(listener) = open {
             listener.server.stop().await;
         }
+        self.exposed.store(false, Relaxed);
     }
 }
 
-impl ListenerControl for HttpListener {
+impl ListenerControl for RpcListener {
     fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>> {
         Box::pin(async move {
-            let mut options = self.base.clone();
-            options.host = request.host;
-            options.port = request.port;
-            options.cors = request.cors;
-            match self.open(options, &request.modules).await {
+            match self.open(request, None).await {
                 Ok(_) => Ok(()),
                 Err(ListenerOpenError::Listener(error)) => Err(error),
                 Err(ListenerOpenError::Serve(error)) => Err(ListenerError::Bind(error.to_string())),
             }
         })
+    }
+
+    fn is_exposed(&self) -> bool {
+        self.exposed.load(Relaxed)
     }
 
     fn stop(&self) -> ControlFuture<'_, bool> {
@@ -105,7 +184,8 @@ impl ListenerControl for HttpListener {
             // The end of the connections is not waited for, because the request to stop may have
             // come over one of them.
             listener.server.close().await;
-            tracing::info!(address = %listener.address, "HTTP listener closed");
+            self.exposed.store(false, Relaxed);
+            tracing::info!(address = %listener.address, "{} listener closed", self.kind.name());
             true
         })
     }

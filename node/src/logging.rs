@@ -1,18 +1,39 @@
-//! The log: written to standard error, as text or as JSON.
+//! The log: written to standard error and, if asked for, to a file, as text or as JSON.
 
-use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Mutex;
 
-use tracing_subscriber::EnvFilter;
+use miner::display::Screen;
+use tracing_subscriber::fmt::{Layer, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
-use crate::options::VnodeOptions;
+use crate::log_file::LogFile;
+use crate::options::LogOptions;
 
-/// Starts the log at `--verbosity`. Crates outside this workspace log one level less.
-pub(crate) fn start(options: &VnodeOptions) {
-    start_at(options.verbosity, options.log_json);
+/// Why the log did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogStartError {
+    /// The log file cannot be opened.
+    #[error("--log.file {}: {source}", .path.display())]
+    File {
+        /// The path.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
 }
 
-/// Starts the log at this verbosity, 0 to 5.
-pub(crate) fn start_at(verbosity: u8, json: bool) {
+/// Starts the log at this verbosity, 0 to 5. Crates outside this workspace log one level less.
+/// Returns the screen that has the log; it may show rows below the log, unless the log is JSON or
+/// off.
+///
+/// # Errors
+/// [`LogStartError`] if the log file cannot be opened.
+pub(crate) fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogStartError> {
+    let screen = Screen::choose(options.json || verbosity == 0);
     store::quiet_contained_panics();
     let (own, others) = match verbosity {
         0 => ("off", "off"),
@@ -41,15 +62,39 @@ pub(crate) fn start_at(verbosity: u8, json: bool) {
     let directives = own_crates
         .iter()
         .fold(others.to_owned(), |all, name| format!("{all},{name}={own}"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(directives))
-        .with_writer(std::io::stderr)
-        .with_target(false);
+    let file = options.file.as_deref().map(|path| {
+        let opened = LogFile::open(path, options.max_size << 20, options.max_backups);
+        opened.map_err(|source| LogStartError::File {
+            path: path.to_owned(),
+            source,
+        })
+    });
+    let file = file.transpose()?;
+    let file = file.map(|file| layer(options.json, false, Mutex::new(file)));
     // In tests a second start in the same process fails; the first log stays.
-    let _ = if json {
-        builder.json().flatten_event(true).try_init()
-    } else {
-        let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        builder.with_ansi(colours).try_init()
-    };
+    let _ = tracing_subscriber::registry()
+        .with(EnvFilter::new(directives))
+        .with(layer(options.json, screen.colours(), screen.clone()))
+        .with(file)
+        .try_init();
+    Ok(screen)
+}
+
+/// The part of the log that writes to one place.
+fn layer<S>(
+    json: bool,
+    colours: bool,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Box<dyn tracing_subscriber::Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
+    let layer = Layer::default()
+        .with_target(false)
+        .with_ansi(colours)
+        .with_writer(writer);
+    match json {
+        true => layer.json().flatten_event(true).boxed(),
+        false => layer.boxed(),
+    }
 }

@@ -1,7 +1,7 @@
 //! The servers of a node: HTTP, WebSockets, the local socket, Stratum.
 //!
-//! They are opened in this order at the start and closed when the node stops. The HTTP listener can
-//! also be opened and closed in between; see the module `listener`.
+//! They are opened in this order at the start and closed when the node stops. The HTTP and the
+//! WebSocket listener can also be opened and closed in between; see the module `listener`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,14 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ethash::LightCaches;
-use rpc::server::http::HttpOptions;
+use rpc::server::ServeError;
 use rpc::server::ipc::IpcServer;
-use rpc::server::ws::WsOptions;
-use rpc::server::{ServeError, TcpServer};
-use rpc::{Modules, Node, Rpc};
+use rpc::{ListenerRequest, Modules, Node, Rpc};
 
-use crate::exposure::warn_if_exposed;
-use crate::listener::{HttpListener, ListenerOpenError};
+use crate::listener::{ListenerOpenError, RpcListener, WsOnHttp};
 use crate::options::VnodeOptions;
 use crate::stratum::{self, StratumServer};
 use crate::version::client_version;
@@ -44,12 +41,20 @@ impl From<ListenerOpenError> for ServersError {
     }
 }
 
+/// The listeners that can also be opened and closed while the node runs.
+#[derive(Clone)]
+pub(crate) struct Listeners {
+    pub(crate) http: Arc<RpcListener>,
+    pub(crate) ws: Arc<RpcListener>,
+}
+
 /// The running servers.
 pub(crate) struct Servers {
-    listener: Arc<HttpListener>,
+    listeners: Listeners,
     /// Addresses of the HTTP listener that was opened at the start.
     http: Vec<SocketAddr>,
-    ws: Option<TcpServer>,
+    /// Addresses at which WebSockets were opened at the start.
+    ws: Vec<SocketAddr>,
     ipc: Option<IpcServer>,
     stratum: Option<StratumServer>,
 }
@@ -59,33 +64,37 @@ impl Servers {
     pub(crate) async fn start(
         options: &VnodeOptions,
         rpc: &Arc<Rpc<Node>>,
-        listener: Arc<HttpListener>,
+        listeners: Listeners,
         caches: &LightCaches,
         directory: &Path,
     ) -> Result<Self, ServersError> {
         let http = if options.rpc {
-            let http = HttpOptions {
+            let http = ListenerRequest {
                 host: options.rpcaddr.clone(),
                 port: options.rpcport,
                 cors: options.rpccorsdomain.clone(),
-                hosts: options.rpcvhosts.clone(),
+                modules: options.rpcapi.clone(),
             };
-            listener.open(http, &options.rpcapi).await?
+            let ws = options.ws_on_http().then(|| WsOnHttp {
+                origins: options.wsorigins.clone(),
+                modules: options.wsapi.clone(),
+            });
+            listeners.http.open(http, ws).await?
         } else {
             Vec::new()
         };
-        let ws = if options.ws {
-            let ws = WsOptions {
+        let ws = if options.ws_on_http() {
+            http.clone()
+        } else if options.ws {
+            let ws = ListenerRequest {
                 host: options.wsaddr.clone(),
                 port: options.wsport,
-                origins: options.wsorigins.clone(),
-                hosts: options.rpcvhosts.clone(),
+                cors: options.wsorigins.clone(),
+                modules: options.wsapi.clone(),
             };
-            let server = rpc::server::ws::start(Arc::new(rpc.dispatcher(&options.wsapi)), &ws).await?;
-            warn_if_exposed("WebSocket", server.addresses(), &options.wsapi, rpc);
-            Some(server)
+            listeners.ws.open(ws, None).await?
         } else {
-            None
+            Vec::new()
         };
         let ipc = if options.ipcdisable {
             None
@@ -113,7 +122,7 @@ impl Servers {
             None
         };
         Ok(Self {
-            listener,
+            listeners,
             http,
             ws,
             ipc,
@@ -123,13 +132,12 @@ impl Servers {
 
     /// Where clients reach the servers, as text for the banner.
     pub(crate) fn endpoints(&self) -> Vec<String> {
-        let ws = self.ws.as_ref().map(TcpServer::addresses).unwrap_or_default();
         let mut all: Vec<_> = self
             .http
             .iter()
             .map(|address| format!("http://{address}"))
             .collect();
-        all.extend(ws.iter().map(|address| format!("ws://{address}")));
+        all.extend(self.ws.iter().map(|address| format!("ws://{address}")));
         all.extend(
             self.ipc
                 .iter()
@@ -145,10 +153,8 @@ impl Servers {
 
     /// Stops the servers and waits until their connections have ended.
     pub(crate) async fn stop(self) {
-        self.listener.close_and_wait().await;
-        if let Some(ws) = self.ws {
-            ws.stop().await;
-        }
+        self.listeners.http.close_and_wait().await;
+        self.listeners.ws.close_and_wait().await;
         if let Some(ipc) = self.ipc {
             ipc.stop().await;
         }

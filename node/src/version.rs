@@ -1,5 +1,7 @@
 //! The version that the node reports to clients, miners and users.
 
+use serde_json::{Value, json};
+
 /// Name, version, platform and toolchain, separated by slashes.
 pub fn client_version() -> String {
     version_of("vnode")
@@ -13,4 +15,16 @@ pub(crate) fn version_of(name: &str) -> String {
         env!("CARGO_PKG_VERSION"),
         env!("CARGO_PKG_RUST_VERSION")
     )
+}
+
+/// The same as an object, for scripts.
+pub(crate) fn version_json() -> Value {
+    json!({
+        "name": "vnode",
+        "version": env!("CARGO_PKG_VERSION"),
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+        "rust": env!("CARGO_PKG_RUST_VERSION"),
+        "clientVersion": client_version(),
+    })
 }

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use chain::chain::ChainOpenError;
 use chain::rules::seal::SealCheck;
-use chain::spec::DEV_ACCOUNTS;
+use chain::spec::{ChainFamily, DEV_ACCOUNTS};
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
 use keystore::AccountManager;
 use miner::StopSignal;
-use miner::display::rate_text;
+use miner::display::{Screen, rate_text};
+use network::known_rules;
 use network::service::{NetworkHandle, NetworkStartError};
 use primitives::{Address, SecretKey};
-use rpc::server::http::HttpOptions;
 use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
 use rpc::{NetworkControl, NodeFacts, SyncStatus};
 use store::{Store, StoreError};
@@ -29,15 +29,20 @@ use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::config_file::ConfigError;
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
-use crate::listener::HttpListener;
-use crate::logging;
+use crate::listener::{ListenerKind, RpcListener};
+use crate::logging::{self, LogStartError};
 use crate::mining::LocalMiner;
+use crate::node_metrics::{
+    self, MetricsError, MetricsServer, chain_collector, mining_collector, peer_collector, process_collector,
+};
 use crate::nodekey::{self, NodeKeyError};
-use crate::options::{Network, OptionsError, VnodeOptions};
+use crate::options::{DevSeal, Network, OptionsError, VnodeOptions};
 use crate::peers::{self, NetworkError, NetworkParts, PeerRegistry};
 use crate::scs::{self, NodeScsService, ScsStartError};
 use crate::scs_demo::{self, DemoOptions, DemoStage, ScsDemoError};
-use crate::servers::{Servers, ServersError};
+use crate::servers::{Listeners, Servers, ServersError};
+use crate::service_manager::{self, ServiceNotice};
+use crate::sync_row;
 use crate::system;
 use crate::version::client_version;
 use crate::vnodeconfig::VnodeConfig;
@@ -60,6 +65,9 @@ pub enum StartError {
     /// The options contradict each other.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// The log cannot be started.
+    #[error(transparent)]
+    Log(#[from] LogStartError),
     /// `vnodeconfig.json` cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -99,6 +107,9 @@ pub enum StartError {
     /// The peer-to-peer network cannot start.
     #[error(transparent)]
     Peers(#[from] NetworkStartError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// The chain can accept no more blocks.
     #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
@@ -185,20 +196,21 @@ pub fn run_demo(
 
 fn run_node(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), StartError> {
     options.check()?;
-    logging::start(options);
+    let screen = logging::start(options.verbosity, &options.log)?;
     system::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(system("cannot start the network threads"))?;
-    let result = runtime.block_on(serve(options, demo));
+    let result = runtime.block_on(serve(options, demo, &screen));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
 
-async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), StartError> {
+async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Screen) -> Result<(), StartError> {
     let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
+    let recorded = options.metrics.map(|_| node_metrics::record()).transpose()?;
     let config = match demo {
         None => VnodeConfig::load(options.vnodeconfig.as_deref())?,
         Some(_) => VnodeConfig {
@@ -209,7 +221,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         },
     };
     let caches = LightCaches::new();
-    if options.network()? == Some(Network::Dev) {
+    if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash {
         // Building the light cache takes longest at a first start. Here its epoch is known already.
         caches.prepare(ChainSpec::dev().schedule.epoch(0));
     }
@@ -225,6 +237,9 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         dev,
         ..options.clone()
     };
+    if options.dev_seal == DevSeal::Instant && !dev {
+        return Err(OptionsError::SealNetwork.into());
+    }
     let (accounts, warnings) = accounts::open(options, &directory)?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -253,6 +268,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         folder: &directory,
         registry: &registry,
         is_dev: dev,
+        has_progress_lines: !screen.is_live(),
     };
     let network = peers::start(&options.peers, parts).await?;
     scs::connect(network.handle(), &chain, scs.as_ref());
@@ -261,10 +277,11 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         network_id: spec.network_id,
         network: network.handle().clone(),
     };
-    let listener = Arc::new(HttpListener::new(HttpOptions {
-        hosts: options.rpcvhosts.clone(),
-        ..HttpOptions::default()
-    }));
+    let listener = |kind| Arc::new(RpcListener::new(kind, options.rpcvhosts.clone()));
+    let listeners = Listeners {
+        http: listener(ListenerKind::Http),
+        ws: listener(ListenerKind::WebSocket),
+    };
     let node = rpc::Node::new(
         chain.clone(),
         accounts.clone(),
@@ -272,9 +289,14 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         Arc::new(miner.clone()),
     )?
     .with_filter_limits(options.limits.filters())
-    .with_settings(settings(options, &config, &directory))
-    .with_listener(listener.clone())
+    .with_settings(settings(options, &config, &directory, spec.family))
+    .with_listener(listeners.http.clone())
+    .with_ws_listener(listeners.ws.clone())
     .with_network(registry.clone());
+    let node = match options.dev_seal {
+        DevSeal::Instant => node.with_automine(),
+        DevSeal::Ethash => node,
+    };
     let node = match &scs {
         Some(scs) => node.with_scs_service(scs.control(&chain)),
         None => node,
@@ -285,12 +307,31 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
     };
     let rpc = Rpc::new(Arc::new(node), methods(options), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
-    listener.set_methods(&rpc);
-    let servers = Servers::start(options, &rpc, listener, &caches, &directory).await?;
+    listeners.http.set_methods(&rpc);
+    listeners.ws.set_methods(&rpc);
+    let servers = Servers::start(options, &rpc, listeners, &caches, &directory).await?;
+    let metrics = match options.metrics.zip(recorded) {
+        Some((address, recorded)) => {
+            let collectors = vec![
+                chain_collector(chain.clone(), directory.clone()),
+                mining_collector(miner.clone(), chain.clone()),
+                peer_collector(network.handle().clone()),
+                process_collector(),
+            ];
+            let hosts = options.rpcvhosts.clone();
+            Some(MetricsServer::start(address, hosts, recorded, collectors).await?)
+        }
+        None => None,
+    };
     let mut endpoints = servers.endpoints();
+    endpoints.extend(metrics.as_ref().map(MetricsServer::endpoint));
     endpoints.extend(scs.as_ref().map(NodeScsService::endpoint));
     let view = chain.view()?;
     let enode = registry.enode().to_string();
+    let genesis = view.canonical_hash(0)?.unwrap_or_default();
+    if let Some(rules) = known_rules(&spec, genesis, view.head_number()) {
+        tracing::info!(rules, network = spec.name, "rules");
+    }
     let banner = Banner {
         version: &client_version(),
         spec: &spec,
@@ -305,6 +346,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
     // The node also runs if standard output is closed.
     let _ = std::io::stdout().write_all(banner.text().as_bytes());
     drop(view);
+    service_manager::tell(ServiceNotice::Ready);
 
     let stage = demo.zip(scs.as_ref()).map(|(demo, scs)| {
         let stage = DemoStage {
@@ -322,9 +364,14 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), 
         reason = chain_failure(&chain) => Some(StartError::Failed(reason)),
         error = play(stage) => Some(error.into()),
         () = log_hashrate(&miner) => None,
+        () = sync_row::show(screen, network.handle()) => None,
         () = expire_accounts(&accounts) => None,
+        never = service_manager::tell_alive(&chain) => match never {},
     };
+    screen.clear();
     tracing::info!("stopping");
+    service_manager::tell(ServiceNotice::Stopping);
+    drop(metrics);
     let miner_and_chain = stop_both(move || miner.stop(), move || chain.stop());
     let stop_scs = async {
         if let Some(scs) = scs {
@@ -413,7 +460,10 @@ fn open_chain(
         store,
         ChainConfig {
             spec: spec.clone(),
-            seals: SealCheck::Ethash(caches.clone()),
+            seals: match options.dev_seal {
+                DevSeal::Ethash => SealCheck::Ethash(caches.clone()),
+                DevSeal::Instant => SealCheck::Off,
+            },
             forks: options.fork_limits(),
             pool: options
                 .txpool
@@ -424,7 +474,9 @@ fn open_chain(
         },
     )?;
     let next = chain.view()?.head_number() + 1;
-    caches.prepare(spec.schedule.epoch(next));
+    if options.dev_seal == DevSeal::Ethash {
+        caches.prepare(spec.schedule.epoch(next));
+    }
     chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);
     Ok(chain)
 }
@@ -440,12 +492,23 @@ fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
 }
 
 /// The settings that methods read.
-fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> NodeSettings {
+fn settings(
+    options: &VnodeOptions,
+    config: &VnodeConfig,
+    directory: &Path,
+    family: ChainFamily,
+) -> NodeSettings {
     NodeSettings {
         data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
-        pending_number: options.rpc_pendingnumber,
+        // Pool software of Ethereum's family needs the number.
+        pending_number: options
+            .rpc_pendingnumber
+            .unwrap_or(family == ChainFamily::Ethereum),
         log_limits: options.limits.logs(),
         logs_timeout: options.limits.logs_time.0,
+        insecure_unlock: options.allow_insecure_unlock,
+        call_gas_max: options.limits.call_gas_max(),
+        call_timeout: options.limits.call_time.0,
         trace_timeout_max: options.limits.trace_time.0,
         response_len_max: options.limits.response,
         vnode: VnodeSettings {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use primitives::Address;
 
-use crate::config_file::{ConfigError, read_members, read_text};
+use crate::config_file::{ConfigError, read_members, read_text, warn_of_unknown_keys};
 
 /// Name of the file in the working directory that is read if `--vnodeconfig` is not given.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";
@@ -67,7 +67,7 @@ impl VnodeConfig {
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         let mut vnode_ip = None;
-        read_members(path, text, |key, entry| {
+        let unknown = read_members(path, text, |key, entry| {
             match key {
                 "scsservice" => config.scs_service = entry.read("true or false")?,
                 "showtopublic" => config.show_to_public = entry.read("true or false")?,
@@ -83,6 +83,7 @@ impl VnodeConfig {
             }
             Ok(true)
         })?;
+        warn_of_unknown_keys(&path.display().to_string(), &unknown);
         if let Some(ip) = vnode_ip
             && config.ip.is_empty()
         {

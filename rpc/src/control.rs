@@ -15,6 +15,8 @@ use crate::modules::Modules;
 pub const HOST: &str = "localhost";
 /// Default port of the HTTP listener of the base-chain node.
 pub const PORT: u16 = 8545;
+/// Default port of the WebSocket listener.
+pub const PORT_WS: u16 = 8546;
 /// Default port of the HTTP listener of the application-chain node.
 pub const PORT_SCS: u16 = 8548;
 
@@ -34,7 +36,7 @@ pub trait MinerControl: Send + Sync {
     fn stop(&self);
 }
 
-/// The HTTP listener that is to be opened.
+/// The listener that is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerRequest {
     /// The address or the name to listen on.
@@ -61,10 +63,13 @@ pub enum ListenerError {
 /// A future that a control returns.
 pub type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The HTTP listener, opened and closed at run time.
+/// The HTTP or the WebSocket listener, opened and closed at run time.
 pub trait ListenerControl: Send + Sync {
     /// Opens the listener.
     fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>>;
+
+    /// Whether the listener is open on an address that other machines can reach.
+    fn is_exposed(&self) -> bool;
 
     /// Closes the listener. Returns whether one was open. Requests that are running are still
     /// answered, also the one that closes the listener.
@@ -122,7 +127,7 @@ pub struct Subnet {
     pub block_start: u64,
     /// The first block at which it is no longer part of it. `u64::MAX` if there is no end.
     pub block_end: u64,
-    /// The connected peers, as text.
+    /// How many peers are connected in it, as text.
     pub peers: String,
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
+use crate::types::{BlockRef, Count, Data, Integer, ParamError, Percentile, Quantity};
 use crate::wire_type::WireType;
 
 /// Most fields of an object within parameters.
@@ -68,9 +68,12 @@ string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 impl FromParam for BlockRef {
     const TYPE: WireType = WireType::Named("BLOCKREF");
 
-    /// Reads a number or a tag. The number may also be a plain JSON number, because its meaning is
-    /// clear.
+    /// Reads a number, a tag, or an object as in EIP-1898. The number may also be a plain JSON
+    /// number, because its meaning is clear.
     fn from_json(json: &str) -> Result<Self, ParamError> {
+        if json.starts_with('{') {
+            return block_object(json);
+        }
         match Integer::from_json(json) {
             Ok(Integer(number)) => Ok(Self::Number(number)),
             Err(ParamError::Integer) => Err(ParamError::BlockRef(Box::new(ParamError::Integer))),
@@ -80,6 +83,25 @@ impl FromParam for BlockRef {
 
     fn absent() -> Option<Self> {
         Some(Self::default())
+    }
+}
+
+/// A block as an object with its number or its hash (EIP-1898).
+fn block_object(json: &str) -> Result<BlockRef, ParamError> {
+    let fields = ParamFields::read(json)?;
+    let number: Option<Count> = fields.get("blockNumber")?;
+    let hash: Option<B256> = fields.get("blockHash")?;
+    let require_canonical: Option<bool> = fields.get("requireCanonical")?;
+    match (number, hash) {
+        (Some(Count(number)), None) => Ok(BlockRef::Number(number)),
+        (None, Some(hash)) => Ok(BlockRef::Hash {
+            hash,
+            require_canonical: require_canonical.unwrap_or_default(),
+        }),
+        (number, _) => Err(ParamError::Rule(format!(
+            "got {} of blockNumber and blockHash, expected one of them",
+            if number.is_some() { "both" } else { "none" }
+        ))),
     }
 }
 
@@ -121,6 +143,20 @@ impl FromParam for Count {
         } else {
             Integer::from_json(json).map(|number| Self(number.0))
         }
+    }
+}
+
+impl FromParam for Percentile {
+    const TYPE: WireType = WireType::Named("Percentile");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let got = match json.as_bytes().first() {
+            Some(b'-' | b'0'..=b'9') => json.parse().ok(),
+            _ => None,
+        };
+        got.filter(|number: &f64| (0.0..=100.0).contains(number))
+            .map(Self)
+            .ok_or_else(|| ParamError::Rule("expected a number from 0 to 100".to_owned()))
     }
 }
 
@@ -226,6 +262,17 @@ impl<'a> ParamFields<'a> {
     /// # Errors
     /// If `json` is not an object, if a field appears twice, or if there are too many fields.
     pub fn read(json: &'a str) -> Result<Self, ParamError> {
+        let fields = Self::read_members(json, FIELDS_MAX)?;
+        for (position, (name, _)) in fields.0.iter().enumerate() {
+            if fields.0[..position].iter().any(|(earlier, _)| earlier == name) {
+                return Err(ParamError::RepeatedField(name.clone().into_owned()));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Reads the members of an object that has at most `max`.
+    fn read_members(json: &'a str, max: usize) -> Result<Self, ParamError> {
         if !json.starts_with('{') {
             return Err(ParamError::Type {
                 expected: "an object",
@@ -233,16 +280,11 @@ impl<'a> ParamFields<'a> {
             });
         }
         let fields: Self = serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))?;
-        if fields.0.len() > FIELDS_MAX {
+        if fields.0.len() > max {
             return Err(ParamError::TooMany {
                 got: fields.0.len(),
-                max: FIELDS_MAX,
+                max,
             });
-        }
-        for (position, (name, _)) in fields.0.iter().enumerate() {
-            if fields.0[..position].iter().any(|(earlier, _)| earlier == name) {
-                return Err(ParamError::RepeatedField(name.clone().into_owned()));
-            }
         }
         Ok(fields)
     }
@@ -289,8 +331,8 @@ impl<'de> Deserialize<'de> for ParamFields<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::new();
                 while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &RawValue>()? {
-                    // One field more than allowed is kept, so that `read` refuses the object.
-                    if fields.len() <= FIELDS_MAX {
+                    // One member more than allowed is kept, so that the object is refused.
+                    if fields.len() <= ELEMENTS_MAX {
                         fields.push((name, value));
                     }
                 }
@@ -299,6 +341,21 @@ impl<'de> Deserialize<'de> for ParamFields<'de> {
         }
         deserializer.deserialize_map(FieldsVisitor)
     }
+}
+
+/// Reads an object whose members have no fixed names. `member` gets the name and the JSON text of
+/// each.
+///
+/// # Errors
+/// If `json` is not an object, if it has more than [`ELEMENTS_MAX`] members, and any error of
+/// `member`.
+pub(crate) fn read_map<T>(
+    json: &str,
+    member: impl FnMut((&str, &str)) -> Result<T, ParamError>,
+) -> Result<Vec<T>, ParamError> {
+    let members = ParamFields::read_members(json, ELEMENTS_MAX)?;
+    let named = members.0.iter().map(|(name, value)| (name.as_ref(), value.get()));
+    named.map(member).collect()
 }
 
 /// The text of a JSON string.
@@ -342,13 +399,15 @@ mod tests {
     /// docs/differences.md, 3.
     #[test]
     fn block_references() {
-        use BlockRef::{Earliest, Latest, Number, Pending};
+        use BlockRef::{Earliest, Finalized, Latest, Number, Pending, Safe};
         let most = u64::MAX;
         let padded = format!("\"0x{:064x}\"", 5);
         for (json, expected) in [
             ("\"earliest\"", Earliest),
             ("\"latest\"", Latest),
             ("\"pending\"", Pending),
+            ("\"safe\"", Safe),
+            ("\"finalized\"", Finalized),
             ("\"0x0\"", Number(0)),
             ("\"0x10\"", Number(16)),
             ("\"0xffffffffffffffff\"", Number(most)),
@@ -366,7 +425,7 @@ mod tests {
             assert_eq!(BlockRef::from_json(json), Ok(expected), "{json}");
         }
         assert_eq!(BlockRef::absent(), Some(Latest));
-        let listed = "expected a block number or one of earliest, latest, pending";
+        let listed = "expected a block number or one of earliest, latest, pending, safe, finalized";
         for (json, reason) in [
             ("\"\"", "missing 0x prefix"),
             ("\"5\"", "missing 0x prefix"),
@@ -388,17 +447,65 @@ mod tests {
             let got = BlockRef::from_json(json).expect_err("refused").to_string();
             assert_eq!(got, format!("{listed}: {reason}"), "{json}");
         }
-        for tag in ["safe", "finalized"] {
-            let got = BlockRef::from_json(&format!("\"{tag}\"")).expect_err("refused");
-            let expected = format!("{tag} block not found: proof of work makes no block {tag}, {listed}");
-            assert_eq!(got.to_string(), expected);
-        }
-        for (json, got) in [("true", "a Boolean"), ("{}", "an object"), ("[]", "an array")] {
+        for (json, got) in [("true", "a Boolean"), ("[]", "an array")] {
             let expected = format!("got {got}, expected a block number or tag");
             assert_eq!(
                 BlockRef::from_json(json).expect_err("refused").to_string(),
                 expected
             );
         }
+    }
+
+    #[test]
+    fn blocks_as_objects() {
+        let hash = B256::repeat_byte(7);
+        let of_hash = |require_canonical| {
+            Ok(BlockRef::Hash {
+                hash,
+                require_canonical,
+            })
+        };
+        let check = |json: &str, expected: Result<BlockRef, &str>| {
+            let got = BlockRef::from_json(json).map_err(|error| error.to_string());
+            assert_eq!(got, expected.map_err(str::to_owned), "{json}");
+        };
+        check(r#"{"blockNumber":"0x10"}"#, Ok(BlockRef::Number(16)));
+        check(r#"{"blockNumber":7,"blockHash":null}"#, Ok(BlockRef::Number(7)));
+        check(&format!(r#"{{"blockHash":"{hash}"}}"#), of_hash(false));
+        check(
+            &format!(r#"{{"blockHash":"{hash}","requireCanonical":true}}"#),
+            of_hash(true),
+        );
+        check(&format!("\"{hash}\""), of_hash(false));
+        check(
+            "{}",
+            Err("got none of blockNumber and blockHash, expected one of them"),
+        );
+        check(
+            &format!(r#"{{"blockHash":"{hash}","blockNumber":"0x1"}}"#),
+            Err("got both of blockNumber and blockHash, expected one of them"),
+        );
+        check(
+            r#"{"blockHash":"0x12"}"#,
+            Err("field blockHash: got 1 byte, expected 32 bytes"),
+        );
+        check(
+            r#"{"blockNumber":"latest"}"#,
+            Err("field blockNumber: missing 0x prefix"),
+        );
+        check(
+            r#"{"blockNumber":"0x1","requireCanonical":1}"#,
+            Err("field requireCanonical: got a number, expected a Boolean"),
+        );
+    }
+
+    #[test]
+    fn tags_below_the_head() {
+        use crate::types::{FINALIZED_DEPTH, SAFE_DEPTH};
+        assert_eq!(BlockRef::Safe.number(1000), Some(1000 - SAFE_DEPTH));
+        assert_eq!(BlockRef::Finalized.number(1000), Some(1000 - FINALIZED_DEPTH));
+        assert_eq!(BlockRef::Safe.number(5), Some(0));
+        assert_eq!(BlockRef::Finalized.number(5), Some(0));
+        assert_eq!(BlockRef::Pending.number(5), None);
     }
 }

@@ -1,4 +1,7 @@
-//! The state of the node for monitoring tools: `GET /health`.
+//! The state of the node for monitoring tools, `GET /health`, and whether it should get requests,
+//! `GET /ready`.
+
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -17,9 +20,48 @@ pub struct Health {
     pub syncing: bool,
 }
 
+/// Whether a balancer should send requests to this node, and why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Readiness {
+    /// Whether it should.
+    pub ready: bool,
+    /// Why it should not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The state of the node.
+    #[serde(flatten)]
+    pub health: Health,
+}
+
 impl Health {
+    /// A node that downloads the chain, or whose head is older than `age_max`, is not ready.
+    pub fn readiness(self, age_max: Duration) -> Readiness {
+        let age_max = age_max.as_secs();
+        let reason = if self.syncing {
+            Some("the node downloads the chain".to_owned())
+        } else {
+            (self.age > age_max).then(|| {
+                format!(
+                    "the head is old: got {} seconds, expected at most {age_max}",
+                    self.age
+                )
+            })
+        };
+        Readiness {
+            ready: reason.is_none(),
+            reason,
+            health: self,
+        }
+    }
+
     pub(crate) fn to_json(self) -> String {
         serde_json::to_string(&self).expect("numbers and a Boolean can always be written")
+    }
+}
+
+impl Readiness {
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts can always be written")
     }
 }
 
@@ -30,4 +72,26 @@ pub trait Healthy {
     /// # Errors
     /// If the chain cannot be read.
     fn health(&self) -> RpcResult<Health>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_behind_is_not_ready() {
+        let health = |age, syncing| Health {
+            head: 7,
+            age,
+            peers: 1,
+            syncing,
+        };
+        let ready = |age, syncing| health(age, syncing).readiness(Duration::from_secs(60));
+        assert_eq!(ready(60, false).reason, None);
+        assert!(ready(60, false).ready && !ready(61, false).ready && !ready(0, true).ready);
+        let json = serde_json::to_value(ready(61, false)).expect("JSON");
+        let reason = "the head is old: got 61 seconds, expected at most 60";
+        let expected = serde_json::json!({"ready": false, "reason": reason, "head": 7, "age": 61, "peers": 1, "syncing": false});
+        assert_eq!(json, expected);
+    }
 }

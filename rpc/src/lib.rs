@@ -17,6 +17,7 @@ mod budget;
 mod caller;
 pub mod control;
 pub mod decode;
+pub mod developer;
 pub mod dispatch;
 pub mod error;
 pub mod facts;
@@ -29,6 +30,7 @@ pub mod json;
 pub mod limits;
 pub mod logs_filter;
 mod message;
+mod meters;
 pub mod methods;
 pub mod micro_chains;
 pub mod modules;
@@ -43,6 +45,7 @@ mod text;
 mod traffic;
 pub mod types;
 pub mod wire_type;
+mod wrong_passwords;
 
 pub use control::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,

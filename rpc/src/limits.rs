@@ -49,6 +49,8 @@ pub const READ_RATE_MIN: usize = 128 * 1024;
 pub const LOGS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of the longest time that a trace may take.
 pub const TRACE_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+/// Default of [`Limits::ready_age_max`]: more than twenty blocks of a usual network.
+pub const READY_AGE_MAX: Duration = Duration::from_secs(300);
 /// Default of [`Limits::stop_grace`].
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -93,6 +95,8 @@ pub struct Limits {
     /// The time that a connection may pass without a byte in either direction. It is longer than
     /// the body and request time-outs together, so that it ends no request that they allow.
     pub idle_timeout: Duration,
+    /// The age of the head up to which a node is ready, see `GET /ready`.
+    pub ready_age_max: Duration,
     /// The time that a client has to read one answer or notification. If it reads at
     /// [`Limits::read_rate_min`], it gets the same time again. A client that is slower is
     /// disconnected.
@@ -130,6 +134,7 @@ impl Default for Limits {
             idle_timeout: IDLE_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
             read_rate_min: READ_RATE_MIN,
+            ready_age_max: READY_AGE_MAX,
             subscriptions_max: SUBSCRIPTIONS_MAX,
             traffic_len_max: TRAFFIC_LEN_MAX,
             stop_grace: STOP_GRACE,

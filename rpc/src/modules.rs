@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Every module that can be enabled. Some have no methods in this node.
-pub const MODULES: [&str; 12] = [
+pub const MODULES: [&str; 18] = [
     "chain3", "mc", "net", "admin", "txpool", "personal", "vnode", "scs", "debug", "miner", "db", "shh",
+    "trace", "ots", "erigon", "evm", "hardhat", "anvil",
 ];
 /// The modules of an HTTP listener by default.
 pub const MODULES_DEFAULT: [&str; 3] = ["chain3", "mc", "net"];

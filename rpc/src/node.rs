@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::Chain;
+use chain::call::{CALL_GAS_DEFAULT, TIMEOUT_DEFAULT};
 use chain::logs::LogLimits;
 use chain::pool::PoolContent;
 use keystore::AccountManager;
@@ -14,12 +15,14 @@ use primitives::{Address, B256, U256};
 use crate::block_cache::BlockCache;
 use crate::budget::reserve_values;
 use crate::control::{ListenerControl, MinerControl, NetworkControl, ScsServiceControl};
+use crate::developer::Developer;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
 use crate::health::{Health, Healthy};
 use crate::limits::{LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+use crate::wrong_passwords::WrongPasswords;
 
 /// Bytes of a transaction in the maps of a pool's content, without the transaction itself, which is
 /// shared with the pool.
@@ -34,6 +37,12 @@ pub struct NodeSettings {
     pub pending_number: bool,
     /// The bounds of a query for logs.
     pub log_limits: LogLimits,
+    /// Whether accounts are unlocked even while other machines can reach a listener.
+    pub insecure_unlock: bool,
+    /// The most gas of a call. A call that asks for more, or names none, gets this much.
+    pub call_gas_max: u64,
+    /// The longest time that a call, or all runs of an estimate, may take.
+    pub call_timeout: Duration,
     /// The longest time that a search for logs may take.
     pub logs_timeout: Duration,
     /// The longest time that a trace may take, whatever time its caller asks for.
@@ -50,6 +59,9 @@ impl Default for NodeSettings {
             data_directory: PathBuf::new(),
             pending_number: false,
             log_limits: LogLimits::default(),
+            insecure_unlock: false,
+            call_gas_max: CALL_GAS_DEFAULT,
+            call_timeout: TIMEOUT_DEFAULT,
             logs_timeout: LOGS_TIMEOUT,
             trace_timeout_max: TRACE_TIMEOUT_MAX,
             response_len_max: RESPONSE_LEN_MAX,
@@ -87,10 +99,16 @@ pub struct Node {
     pub settings: NodeSettings,
     /// The HTTP listener, if methods can open and close it.
     pub(crate) listener: Option<Arc<dyn ListenerControl>>,
+    /// The WebSocket listener, if methods can open and close it.
+    pub(crate) ws_listener: Option<Arc<dyn ListenerControl>>,
+    /// Who tried wrong passwords.
+    pub(crate) wrong_passwords: WrongPasswords,
     /// The peer-to-peer network, if the node has one.
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
     /// The service for the servers of application chains, if it runs.
     pub(crate) scs_service: Option<Arc<dyn ScsServiceControl>>,
+    /// What contract developers have switched on, on the development network.
+    pub(crate) developer: Option<Developer>,
     /// The filters that clients poll.
     pub filters: Filters,
     /// The feeds that filters and subscriptions follow.
@@ -126,13 +144,20 @@ impl Node {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
         let blocks = Arc::new(BlockCache::default());
         let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
+        let developer = chain
+            .spec()
+            .developer
+            .then(|| Developer::new(chain.clone(), false));
         Ok(Self {
             chain,
+            developer,
             accounts,
             facts,
             miner,
             settings: NodeSettings::default(),
             listener: None,
+            ws_listener: None,
+            wrong_passwords: WrongPasswords::default(),
             network: None,
             scs_service: None,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
@@ -157,10 +182,26 @@ impl Node {
         self
     }
 
+    /// The node of a development network whose transactions each get a block at once.
+    #[must_use]
+    pub fn with_automine(self) -> Self {
+        if let Some(developer) = &self.developer {
+            developer.set_automine(true);
+        }
+        self
+    }
+
     /// The node with an HTTP listener that methods can open and close.
     #[must_use]
     pub fn with_listener(mut self, listener: Arc<dyn ListenerControl>) -> Self {
         self.listener = Some(listener);
+        self
+    }
+
+    /// The node with a WebSocket listener that methods can open and close.
+    #[must_use]
+    pub fn with_ws_listener(mut self, listener: Arc<dyn ListenerControl>) -> Self {
+        self.ws_listener = Some(listener);
         self
     }
 

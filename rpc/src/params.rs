@@ -373,7 +373,7 @@ mod tests {
         let wide: Vec<String> = (0..100).map(|index| format!("\"f{index}\":0")).collect();
         check::<(Transfer,)>(
             &format!("[{{{}}}]", wide.join(",")),
-            Err("invalid argument 0: got 65 members, expected at most 64"),
+            Err("invalid argument 0: got 100 members, expected at most 64"),
         );
     }
 }

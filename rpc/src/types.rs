@@ -59,13 +59,8 @@ pub enum ParamError {
         got: usize,
     },
     /// A block reference is neither a number nor a tag.
-    #[error("expected a block number or one of earliest, latest, pending: {0}")]
+    #[error("expected a block number or one of earliest, latest, pending, safe, finalized: {0}")]
     BlockRef(Box<Self>),
-    /// A block reference is a tag that asks for a finality that the chain does not have.
-    #[error(
-        "{0} block not found: proof of work makes no block {0}, expected a block number or one of earliest, latest, pending"
-    )]
-    NoFinality(&'static str),
     /// A plain number is negative, fractional or too large.
     #[error("expected a whole number of at most 64 bits")]
     Integer,
@@ -318,6 +313,12 @@ pub fn data(bytes: impl AsRef<[u8]>) -> String {
     alloy_primitives::hex::encode_prefixed(bytes)
 }
 
+/// The tag `safe` names the block this far below the head.
+pub const SAFE_DEPTH: u64 = 32;
+/// The tag `finalized` names the block this far below the head. From this depth on, old blocks move
+/// into the blocks file.
+pub const FINALIZED_DEPTH: u64 = 256;
+
 /// The block that a parameter names. An absent parameter names the highest block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockRef {
@@ -330,11 +331,35 @@ pub enum BlockRef {
     Latest,
     /// The block that is being built.
     Pending,
+    /// The block [`SAFE_DEPTH`] below the head, or the genesis block.
+    Safe,
+    /// The block [`FINALIZED_DEPTH`] below the head, or the genesis block.
+    Finalized,
+    /// The block of this hash (EIP-1898).
+    Hash {
+        /// The hash.
+        hash: B256,
+        /// Whether the block must be canonical.
+        require_canonical: bool,
+    },
 }
 
 impl BlockRef {
-    /// Reads a number or a tag. Unlike a QUANTITY, the number may have leading zeros, because many
-    /// clients write block 0 as `0x00`, and its meaning is clear.
+    /// The number that the reference stands for while block `head` is the highest one. `None` for
+    /// the pending block and for a hash.
+    pub const fn number(self, head: u64) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Earliest => Some(0),
+            Self::Latest => Some(head),
+            Self::Safe => Some(head.saturating_sub(SAFE_DEPTH)),
+            Self::Finalized => Some(head.saturating_sub(FINALIZED_DEPTH)),
+            Self::Pending | Self::Hash { .. } => None,
+        }
+    }
+
+    /// Reads a number, a tag or a hash. Unlike a QUANTITY, the number may have leading zeros,
+    /// because many clients write block 0 as `0x00`, and its meaning is clear.
     ///
     /// # Errors
     /// The error names the rule that `text` breaks.
@@ -343,11 +368,19 @@ impl BlockRef {
             "earliest" => Ok(Self::Earliest),
             "latest" => Ok(Self::Latest),
             "pending" => Ok(Self::Pending),
-            "safe" => Err(ParamError::NoFinality("safe")),
-            "finalized" => Err(ParamError::NoFinality("finalized")),
-            _ => padded_number(text)
-                .map(Self::Number)
-                .map_err(|reason| ParamError::BlockRef(Box::new(reason))),
+            "safe" => Ok(Self::Safe),
+            "finalized" => Ok(Self::Finalized),
+            _ => match padded_number(text) {
+                Ok(number) => Ok(Self::Number(number)),
+                // `geth` takes 32 bytes for a hash, too. No number of a block has so many digits.
+                Err(ParamError::TooLarge { .. }) if text.len() == "0x".len() + 64 => {
+                    Data::<[u8; 32]>::decode_fixed(text).map(|hash| Self::Hash {
+                        hash: hash.0.into(),
+                        require_canonical: false,
+                    })
+                }
+                Err(reason) => Err(ParamError::BlockRef(Box::new(reason))),
+            },
         }
     }
 }
@@ -388,6 +421,19 @@ impl Serialize for PlainNumber {
         digits.serialize(serializer)
     }
 }
+
+/// A plain JSON number that need not be whole. Only for results.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Fraction(pub f64);
+
+impl Described for Fraction {
+    const TYPE: WireType = WireType::Named("Fraction");
+}
+
+/// A plain JSON number from 0 to 100 that need not be whole. Only for parameters.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Percentile(pub f64);
 
 /// A plain JSON number or a QUANTITY, for methods whose clients write either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,6 +18,8 @@ pub mod contract;
 pub mod http;
 pub mod ipc;
 pub mod ledger;
+pub mod link;
+pub mod microchain;
 pub mod miner;
 pub mod process;
 pub mod quantity;

@@ -24,6 +24,17 @@ pub struct EndedProcess {
     pub took: Duration,
 }
 
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// Resident memory, in bytes.
+    pub memory: usize,
+    /// Processor time.
+    pub processor: Duration,
+    /// Threads at this moment.
+    pub threads: usize,
+}
+
 /// Signals that end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndSignal {
@@ -62,6 +73,39 @@ impl ChildProcess {
             child,
             label,
             started,
+        }
+    }
+
+    /// What the process has used so far.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub(crate) fn usage(&self) -> ProcessUsage {
+        let read = |name: &str| {
+            let path = format!("/proc/{}/{name}", self.id());
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        let status = read("status");
+        let number = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            let word = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+            word.unwrap_or_else(|| panic!("no {key} in {status}"))
+        };
+        let stat = read("stat");
+        // The name of the program stands in brackets and may contain anything.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<u64> = fields
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse().ok())
+            .collect();
+        assert_eq!(ticks.len(), 2, "no times in {stat}");
+        // SAFETY: the call has no conditions.
+        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        ProcessUsage {
+            memory: number("VmRSS:") * 1024,
+            processor: Duration::from_secs_f64(ticks.iter().sum::<u64>() as f64 / per_second as f64),
+            threads: number("Threads:"),
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::binary::scs_path;
 use crate::call::Caller;
-use crate::process::{ChildProcess, EndSignal, EndedProcess};
+use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage};
 use crate::wait::wait_for;
 
 /// A running SCS. Killed when dropped.
@@ -83,18 +83,34 @@ impl Scs {
         command(folder, arguments).wait()
     }
 
-    /// Writes `userconfig.json` for a VNODE at this address, a chain id, and no limits.
+    /// Writes `userconfig.json` for a VNODE at this address, a chain id, and the usual limits.
     ///
     /// # Panics
     /// If the folder cannot be written.
     pub fn configure(folder: &Path, vnode: &str, chain_id: u64) {
+        Self::configure_for(folder, vnode, chain_id, 10);
+    }
+
+    /// The same for an SCS that serves so many MicroChains.
+    ///
+    /// # Panics
+    /// If the folder cannot be written.
+    pub fn configure_for(folder: &Path, vnode: &str, chain_id: u64, chains: usize) {
         std::fs::create_dir_all(folder).expect("a folder");
         let settings = serde_json::json!({
             "VnodeServiceCfg": vnode, "VnodechainId": chain_id, "DataDir": "./scsdata", "LogPath": "./_logs",
-            "Beneficiary": "", "LogLevel": 4, "BondLimit": 1, "ReWardMin": 0.0001, "Capability": 10,
+            "Beneficiary": "", "LogLevel": 4, "BondLimit": 1, "ReWardMin": 0.0001, "Capability": chains,
             "ReconnectInterval": 1,
         });
         std::fs::write(folder.join("userconfig.json"), settings.to_string()).expect("a write");
+    }
+
+    /// What the process has used so far.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub fn usage(&self) -> ProcessUsage {
+        self.process.usage()
     }
 
     /// The id, as it was printed.
@@ -110,6 +126,16 @@ impl Scs {
     /// The HTTP endpoint.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// What `/health` says.
+    ///
+    /// # Panics
+    /// If there is no answer, or it is no JSON.
+    #[track_caller]
+    pub fn health(&self) -> Value {
+        let answer = crate::http::get(self.address, "/health").expect("an answer");
+        serde_json::from_str(&answer.body).expect("JSON")
     }
 
     /// The log so far.

@@ -13,12 +13,22 @@ use tempfile::TempDir;
 use crate::binary::vnode_path;
 use crate::call::Caller;
 use crate::http;
-use crate::process::{ChildProcess, EndSignal, EndedProcess};
+use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage};
 use crate::wait::{PATIENCE, wait_for};
 
 /// Commands that start no node.
-const COMMANDS: [&str; 10] = [
-    "init", "import", "export", "db", "dump", "account", "attach", "rpc", "testvec", "version",
+const COMMANDS: [&str; 11] = [
+    "init",
+    "import",
+    "export",
+    "db",
+    "dump",
+    "dumpconfig",
+    "account",
+    "attach",
+    "rpc",
+    "testvec",
+    "version",
 ];
 
 /// A node that has not been started yet.
@@ -335,16 +345,7 @@ impl Vnode {
     /// # Panics
     /// If the system does not report it.
     pub fn memory(&self) -> usize {
-        let path = format!("/proc/{}/status", self.id());
-        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let kib = status.lines().find_map(|line| {
-            line.strip_prefix("VmRSS:")?
-                .split_whitespace()
-                .next()?
-                .parse::<usize>()
-                .ok()
-        });
-        kib.unwrap_or_else(|| panic!("{path} has no VmRSS")) * 1024
+        self.usage().memory
     }
 
     /// Processor time that the process has used so far.
@@ -352,19 +353,15 @@ impl Vnode {
     /// # Panics
     /// If the system does not report it.
     pub fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.id());
-        let stat = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        // The name of the program stands in brackets and may contain anything.
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let ticks: Vec<u64> = fields
-            .skip(11)
-            .take(2)
-            .filter_map(|ticks| ticks.parse().ok())
-            .collect();
-        assert_eq!(ticks.len(), 2, "{path} has no times: {stat}");
-        // SAFETY: the call has no conditions.
-        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        Duration::from_secs_f64(ticks.iter().sum::<u64>() as f64 / per_second as f64)
+        self.usage().processor
+    }
+
+    /// What the process has used so far.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub fn usage(&self) -> ProcessUsage {
+        self.process.usage()
     }
 
     /// Process id.

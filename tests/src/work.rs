@@ -4,6 +4,7 @@
 //! The independent miner is `clients/python/outside_miner.py`.
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use ethash::{B256, Epoch, LightCache, meets_boundary};
 use serde_json::{Value, json};
@@ -55,21 +56,55 @@ fn light_cache() -> &'static LightCache {
 /// # Panics
 /// If the work is not of epoch 0, the only epoch whose cache is built.
 pub fn search(work: &RpcWork, first_nonce: u64, solves: bool) -> RpcSolution {
-    assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
-    let mut nonce = first_nonce;
+    let mut nonces = SearchNonces::new(work, first_nonce);
     loop {
-        let nonces: [u64; LANES] = std::array::from_fn(|lane| nonce.wrapping_add(lane as u64));
-        let hashes = light_cache().hash_many(&work.header_hash, nonces);
-        for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
-            if meets_boundary(&hash.final_hash, &work.boundary) == solves {
-                return RpcSolution {
-                    header_hash: work.header_hash,
-                    pow_nonce,
-                    mix_hash: hash.mix_hash,
-                };
-            }
+        if let Some(found) = nonces.next_lanes(solves) {
+            return found;
         }
-        nonce = nonce.wrapping_add(LANES as u64);
+    }
+}
+
+/// Searches from `first_nonce` on for a nonce that solves `work`, for at most `time`.
+///
+/// # Panics
+/// If the work is not of epoch 0, the only epoch whose cache is built.
+pub fn search_within(work: &RpcWork, first_nonce: u64, time: Duration) -> Option<RpcSolution> {
+    let mut nonces = SearchNonces::new(work, first_nonce);
+    let started = Instant::now();
+    while started.elapsed() < time {
+        if let Some(found) = nonces.next_lanes(true) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The nonces that a search has left.
+struct SearchNonces<'a> {
+    work: &'a RpcWork,
+    next: u64,
+}
+
+impl<'a> SearchNonces<'a> {
+    fn new(work: &'a RpcWork, next: u64) -> Self {
+        assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
+        Self { work, next }
+    }
+
+    /// Hashes the next nonces. Returns the first that solves the work, or does not.
+    fn next_lanes(&mut self, solves: bool) -> Option<RpcSolution> {
+        let work = self.work;
+        let nonces: [u64; LANES] = std::array::from_fn(|lane| self.next.wrapping_add(lane as u64));
+        self.next = self.next.wrapping_add(LANES as u64);
+        let hashes = light_cache().hash_many(&work.header_hash, nonces);
+        let mut pairs = nonces.into_iter().zip(hashes);
+        pairs
+            .find(|(_, hash)| meets_boundary(&hash.final_hash, &work.boundary) == solves)
+            .map(|(pow_nonce, hash)| RpcSolution {
+                header_hash: work.header_hash,
+                pow_nonce,
+                mix_hash: hash.mix_hash,
+            })
     }
 }
 

@@ -39,10 +39,7 @@ fn fill(
     cache: &Arc<LightCache>,
     adapter: &AdapterInfo,
 ) -> Result<(), GpuError> {
-    let options = GpuOptions {
-        kernel: config.kernel.unwrap_or_default(),
-        ..GpuOptions::default()
-    };
+    let options = config.kernel.apply(GpuOptions::default());
     let mut searcher = GpuSearcher::new(adapter.index, options)?;
     let mut progress = ProgressReporter::new(format!(
         "generating the dataset of epoch {} on {}",
@@ -59,11 +56,11 @@ fn fill(
     loaded?;
     figures.dataset_seconds = Some((generated - start).as_secs_f64());
 
-    if config.kernel.is_none() {
+    if config.kernel.variant.is_none() {
         choose_kernel(&mut searcher, None, &|| true)?;
     }
     let options = searcher.options();
-    figures.kernel = Some(options.kernel.name().to_owned());
+    figures.kernel = Some(options.kernel.to_string());
     figures.workgroup_size = Some(options.workgroup_size);
     figures.hashrate = Some(searcher.measure_hashrate(WARM_UP, config.time)?);
 

@@ -7,6 +7,7 @@
 mod gpu;
 mod memory;
 mod report;
+pub mod thorough;
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -20,10 +21,11 @@ use crate::cpu::LIGHT_WIDTH;
 use crate::dataset::Dataset;
 use crate::engine::{DeviceChoice, DeviceParseError};
 use crate::error::MinerError;
-use crate::gpu::{KernelForm, list_adapters};
+use crate::gpu::{KernelRequest, list_adapters};
 use crate::telemetry::ProgressReporter;
 use crate::threads::run_parallel;
 
+use report::BYTES_PER_HASH;
 pub use report::{BenchFigures, BenchReport, DeviceKind};
 
 /// Longest measurement of a memory figure. These figures are steady, so a short time is enough.
@@ -63,8 +65,8 @@ pub struct BenchConfig {
     pub threads: usize,
     /// Whether the full dataset is left out, and with it the graphics adapters.
     pub light_only: bool,
-    /// The form of the search kernel. With `None` the fastest one is chosen by measurement.
-    pub kernel: Option<KernelForm>,
+    /// The search kernel.
+    pub kernel: KernelRequest,
 }
 
 impl BenchConfig {
@@ -236,7 +238,7 @@ mod tests {
             time: Duration::from_millis(50),
             threads: 2,
             light_only: true,
-            kernel: None,
+            kernel: KernelRequest::default(),
         };
         let report = run(&config).expect("the CPU is always there");
         let json = report.to_json();
@@ -276,7 +278,7 @@ mod tests {
             time: Duration::ZERO,
             threads: 1,
             light_only: true,
-            kernel: None,
+            kernel: KernelRequest::default(),
         };
         assert!(matches!(run(&config("cpu", u32::MAX)), Err(BenchError::Cache(_))));
         let far = run(&config("gpu:4000000", 0));

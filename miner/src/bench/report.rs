@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::display::{Bar, Chart, ChartGroup, byte_rate_text, rate_text};
 
 /// Bytes of the dataset that one hash reads.
-const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
+pub(super) const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
 
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,31 +1,50 @@
-//! `miner bench`: measures devices, and shows the results as text, JSON or a chart.
+//! `miner bench`: measures devices, and shows the results as text, JSON or a chart. With
+//! `--thorough` the figures go to a folder.
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use miner::MinerError;
-use miner::bench::{self, BenchConfig, BenchError};
+use miner::bench::thorough::{
+    self, BenchClock, BenchScale, PeerRate, SteadyNode, ThoroughConfig, ThoroughEnd, ThoroughError,
+};
+use miner::bench::{self, BenchConfig, BenchDevices, BenchError};
+use miner::{DeviceChoice, MinerError, StopSignal};
 
 use super::exit::{CommandOutput, ExitReason};
-use super::options::BenchOptions;
+use super::options::{BenchOptions, ScaleOption};
+
+/// The default time for the measurement of a hashrate.
+const BENCH_SECONDS: f64 = 10.0;
+/// The default time for each figure of a thorough benchmark. There are many.
+const FIGURE_SECONDS: f64 = 3.0;
 
 /// Runs the measurements.
 pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
+    let threads = options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    if let Some(folder) = &options.thorough.report {
+        let text = thorough::write_report(folder).map_err(|error| thorough_failed(&error))?;
+        let exit = ExitReason::Done;
+        return Ok(CommandOutput { text, exit });
+    }
+    if options.thorough.thorough {
+        return run_thorough(options, threads);
+    }
     // Check this before measurements that take minutes.
     if let Some(path) = &options.plot {
         check_writable(path).map_err(|error| write_failed(path, &error))?;
     }
-    let threads = options
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let report = bench::run(&BenchConfig {
         devices: options.device.clone(),
         epoch: options.epoch,
-        time: Duration::from_secs_f64(options.seconds),
+        time: Duration::from_secs_f64(options.seconds.unwrap_or(BENCH_SECONDS)),
         threads,
         light_only: options.light,
-        kernel: options.kernel.0,
+        kernel: options.kernel,
     })
     .map_err(|error| {
         eprintln!("error: {error}");
@@ -56,6 +75,82 @@ pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
         text,
         exit: plotted.err().unwrap_or(measured),
     })
+}
+
+/// Takes the figures of a thorough benchmark.
+fn run_thorough(options: &BenchOptions, threads: usize) -> Result<CommandOutput, ExitReason> {
+    let wanted = &options.thorough;
+    let peers = |rates: &[(String, f64)], published| -> Vec<_> {
+        let rates = rates.iter().cloned();
+        rates
+            .map(|(name, mega)| PeerRate {
+                name,
+                hashrate: mega * 1e6,
+                published,
+            })
+            .collect()
+    };
+    let config = ThoroughConfig {
+        folder: wanted.out.clone().unwrap_or_default(),
+        cards: match &options.device {
+            BenchDevices::All | BenchDevices::ChosenKernel(DeviceChoice::Auto) => None,
+            BenchDevices::ChosenKernel(choice) => Some(choice.clone()),
+        },
+        scale: wanted.scale.map(|scale| match scale {
+            ScaleOption::Full => BenchScale::Full,
+            ScaleOption::Small => BenchScale::Small,
+        }),
+        figure_time: Duration::from_secs_f64(options.seconds.unwrap_or(FIGURE_SECONDS)),
+        threads,
+        node: (wanted.vnode.clone().map(SteadyNode::Program))
+            .or_else(|| wanted.node.clone().map(SteadyNode::Url)),
+        steady_time: wanted.steady,
+        only: wanted.only.clone(),
+        peers: [peers(&wanted.peer, false), peers(&wanted.published, true)].concat(),
+    };
+    let stopped = stop_flag().map_err(|error| {
+        eprintln!("error: cannot listen for signals: {error}");
+        ExitReason::Usage
+    })?;
+    let clock = BenchClock::new(wanted.minutes, stopped);
+    let end = thorough::run(&config, &clock).map_err(|error| thorough_failed(&error))?;
+    let state = match end {
+        ThoroughEnd::Complete => "complete",
+        ThoroughEnd::TimeOver => "the time is over; the same command goes on",
+        ThoroughEnd::Stopped => "stopped; the same command goes on",
+    };
+    let folder = config.folder.display();
+    Ok(CommandOutput {
+        text: format!("{state}\n{folder}/figures.jsonl, {folder}/report.md, {folder}/report.svg"),
+        exit: ExitReason::Done,
+    })
+}
+
+fn thorough_failed(error: &ThoroughError) -> ExitReason {
+    eprintln!("error: {error}");
+    match error {
+        ThoroughError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
+        _ => ExitReason::Usage,
+    }
+}
+
+/// Returns a flag that the first signal to stop sets.
+fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut signal = runtime.block_on(async { StopSignal::listen() })?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            runtime.block_on(signal.wait());
+            set.store(true, Ordering::Relaxed);
+            // The runtime stays, so that the signal has no other effect either.
+            runtime.block_on(std::future::pending::<()>());
+        })?;
+    Ok(flag)
 }
 
 /// Checks that `path` can be written. An existing file is not changed.

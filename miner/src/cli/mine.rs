@@ -100,7 +100,7 @@ fn run(
     let mut config = config;
     config.engine.bars = !screen.is_live();
     match rig::run(config, &screen) {
-        Ok(RigEnd::Stopped) => {
+        Ok(RigEnd::Stopped | RigEnd::TimeOver) => {
             tracing::info!("stopped");
             ExitReason::Done
         }
@@ -134,17 +134,16 @@ fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
     Ok(EngineConfig {
         device: options.device.clone(),
         threads: options.threads.unwrap_or(default.threads),
-        kernels: match options.kernel.0 {
+        kernels: match options.kernel.variant {
             None => KernelPolicy::measured(&dataset),
             Some(_) => KernelPolicy::Fixed,
         },
         dataset,
         schedule: options.schedule.schedule(),
-        gpu: GpuOptions {
+        gpu: options.kernel.apply(GpuOptions {
             target_batch: Duration::from_millis(options.batch),
-            kernel: options.kernel.0.unwrap_or_default(),
             ..default.gpu
-        },
+        }),
         intensity: options.intensity,
         niceness: options.nice,
         ..default

@@ -10,11 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
 use inbound::Hosts;
 use miner::bench::BenchDevices;
-use miner::gpu::KernelForm;
+use miner::gpu::KernelRequest;
 use miner::{DeviceChoice, Intensity};
-
-/// The default time for the measurement of a hashrate.
-const BENCH_SECONDS: f64 = 10.0;
 
 /// Ethash and Etchash mining on CPUs and graphics adapters.
 #[derive(Debug, Parser)]
@@ -136,11 +133,12 @@ pub(crate) struct MiningOptions {
     /// Milliseconds for which batches occupy a card at most before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group. auto
-    /// measures at the first start which form is fastest, and stores the result in gpu-kernels.json
-    /// beside the dataset files or in the user's cache folder.
-    #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
-    pub(crate) kernel: KernelOption,
+    /// Search kernel of graphics adapters: lane, or shuffle2, shuffle, shuffle8, group2, group,
+    /// group8, with +array, +u64, +wide, +slicesN and :WORKGROUP as wanted. auto measures at the
+    /// first start which kernel is fastest, and stores the result in gpu-kernels.json beside the
+    /// dataset files or in the user's cache folder.
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    pub(crate) kernel: KernelRequest,
     /// Where CPU threads have the full dataset [default: memory; disk if --dagdir is given].
     #[arg(long, value_name = "WHERE")]
     pub(crate) dataset: Option<CpuDataset>,
@@ -207,17 +205,16 @@ pub(crate) struct BenchOptions {
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds per measurement of a hashrate. A measurement of the memory takes half of that, and
-    /// at most 2 seconds, for all ways of reading together.
-    #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
-    pub(crate) seconds: f64,
+    /// Seconds per measurement of a hashrate [default: 10]. A measurement of the memory takes half
+    /// of that, and at most 2 seconds, for all ways of reading together.
+    #[arg(long, value_name = "SECONDS", value_parser = bench_seconds)]
+    pub(crate) seconds: Option<f64>,
     /// CPU threads [default: all].
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for
-    /// the fastest.
-    #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
-    pub(crate) kernel: KernelOption,
+    /// Search kernel of graphics adapters, as for mining. auto takes the fastest.
+    #[arg(long, value_name = "KERNEL", default_value = "auto")]
+    pub(crate) kernel: KernelRequest,
     /// Do not measure the full dataset.
     #[arg(long)]
     pub(crate) light: bool,
@@ -227,6 +224,58 @@ pub(crate) struct BenchOptions {
     /// Write a chart of the results to this file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) thorough: ThoroughOptions,
+}
+
+/// Options of `bench` with `--thorough` or `--report`.
+#[derive(Debug, Args)]
+pub(crate) struct ThoroughOptions {
+    /// Measure everything, from the most valuable figure to the least: all hardware cards (without
+    /// any the software adapters, on small datasets), then the processor. Each figure goes to
+    /// figures.jsonl in the folder of --out as it comes; another run goes on after the last one.
+    /// --seconds is the time for each figure [default: 3].
+    #[arg(long, requires = "out")]
+    pub(crate) thorough: bool,
+    /// Folder for the figures and the report.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// End cleanly after this many minutes.
+    #[arg(long, value_name = "N", value_parser = minutes)]
+    pub(crate) minutes: Option<Duration>,
+    /// Only take figures whose key contains this text, such as gpu:0/full/e385.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// Sizes of datasets [default: full, or small if there are only software adapters].
+    #[arg(long, value_name = "SCALE")]
+    pub(crate) scale: Option<ScaleOption>,
+    /// Mine for this node, too, such as <http://localhost:8545>.
+    #[arg(long, value_name = "URL", conflicts_with = "vnode")]
+    pub(crate) node: Option<String>,
+    /// Mine for a new development network, too, with this program as its node.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) vnode: Option<PathBuf>,
+    /// Minutes of mining, at most half of the time that is left.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = minutes)]
+    pub(crate) steady: Duration,
+    /// Rate of another miner in MH/s, measured on the same card, epoch and run.
+    #[arg(long, value_name = "NAME=MHS", value_parser = peer)]
+    pub(crate) peer: Vec<(String, f64)>,
+    /// Rate of another miner in MH/s that was published for such a card.
+    #[arg(long, value_name = "NAME=MHS", value_parser = peer)]
+    pub(crate) published: Vec<(String, f64)>,
+    /// Only write the report of a folder of figures again, and print it.
+    #[arg(long, value_name = "DIR", conflicts_with = "thorough")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// The sizes of datasets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScaleOption {
+    /// Those of real epochs.
+    Full,
+    /// A few MiB.
+    Small,
 }
 
 /// Options of `verify`.
@@ -263,22 +312,6 @@ pub(crate) struct VerifyOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MixHashArgument(pub(crate) Option<B256>);
 
-/// The option for the form of the search kernel; `None`: the fastest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KernelOption(pub(crate) Option<KernelForm>);
-
-/// Reads the form of the search kernel.
-fn kernel(text: &str) -> Result<KernelOption, String> {
-    if text == "auto" {
-        return Ok(KernelOption(None));
-    }
-    let form = KernelForm::from_name(text);
-    form.map(|form| KernelOption(Some(form))).ok_or_else(|| {
-        let names: Vec<_> = KernelForm::ALL.iter().map(|form| form.name()).collect();
-        format!("got {text}, expected auto or one of {}", names.join(", "))
-    })
-}
-
 /// Reads a time in seconds.
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
@@ -307,6 +340,25 @@ fn bench_seconds(text: &str) -> Result<f64, String> {
             "got {text}, expected a number of seconds from 0 to 86400"
         )),
     }
+}
+
+/// Reads a time in minutes.
+fn minutes(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if (0.0..=1e6).contains(&minutes) => Ok(Duration::from_secs_f64(minutes * 60.0)),
+        _ => Err(format!(
+            "got {text}, expected a number of minutes from 0 to 1000000"
+        )),
+    }
+}
+
+/// Reads the rate of another miner.
+fn peer(text: &str) -> Result<(String, f64), String> {
+    let parts = text.rsplit_once('=');
+    let read =
+        parts.and_then(|(name, rate)| Some((name.trim().to_owned(), rate.trim().parse::<f64>().ok()?)));
+    read.filter(|(name, rate)| !name.is_empty() && *rate > 0.0 && rate.is_finite())
+        .ok_or_else(|| format!("got {text}, expected NAME=MHS, such as ethminer=45.2"))
 }
 
 /// Reads a nonce.
@@ -372,7 +424,7 @@ mod tests {
         };
         assert_eq!(options.mining.report_hashrate, Duration::ZERO);
         assert_eq!(options.mining.status.map(|address| address.port()), Some(1));
-        assert_eq!(options.mining.kernel, KernelOption(Some(KernelForm::Group)));
+        assert_eq!(Ok(options.mining.kernel), "group".parse());
     }
 
     #[test]
@@ -385,6 +437,13 @@ mod tests {
             &["getwork", "a", "--device", "tpu"],
             &["getwork", "a", "--kernel", "warp"],
             &["bench", "--kernel", ""],
+            &["bench", "--thorough"],
+            &["bench", "--thorough", "--out", "d", "--report", "d"],
+            &["bench", "--thorough", "--out", "d", "--peer", "x"],
+            &["bench", "--thorough", "--out", "d", "--peer", "=1"],
+            &["bench", "--thorough", "--out", "d", "--peer", "x=-1"],
+            &["bench", "--thorough", "--out", "d", "--minutes", "-1"],
+            &["bench", "--thorough", "--out", "d", "--node", "a", "--vnode", "b"],
             &["getwork", "a", "--work-timeout", "0"],
             &["getwork", "a", "--max-wait", "-1"],
             &["getwork", "a", "--status", "3333"],

@@ -59,7 +59,7 @@ impl Screen {
     }
 
     /// Shows `rows` in place of the previous ones.
-    pub(crate) fn draw(&self, rows: &[String]) {
+    pub fn draw(&self, rows: &[String]) {
         let Some(table) = &self.table else { return };
         let mut drawn = table.drawn.lock();
         while drawn.len() > rows.len() {

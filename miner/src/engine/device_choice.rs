@@ -206,6 +206,8 @@ mod tests {
             max_buffer: 1 << 31,
             max_pages: 31,
             subgroup_size: 8,
+            has_int64: false,
+            page_array_max: 0,
             pci_bus: None,
         }
     }

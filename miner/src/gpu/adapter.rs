@@ -4,11 +4,17 @@
 //! error.
 
 use super::error::GpuError;
+use super::kernel_form::KernelForm;
 use super::page_layout::{page_bytes, pages_max};
 
 /// The largest part of the device memory that this process may use, in percent of what the driver
 /// grants.
 const MEMORY_PERCENT_MAX: u8 = 97;
+
+/// The features for arrays of bindings that each invocation indexes as it likes.
+const PAGE_ARRAYS: wgpu::Features = wgpu::Features::BUFFER_BINDING_ARRAY
+    .union(wgpu::Features::STORAGE_RESOURCE_BINDING_ARRAY)
+    .union(wgpu::Features::SAMPLED_TEXTURE_AND_STORAGE_BUFFER_ARRAY_NON_UNIFORM_INDEXING);
 
 /// The properties of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +38,11 @@ pub struct AdapterInfo {
     /// The smallest number of invocations in a subgroup. 0 if the adapter has no subgroup
     /// operations.
     pub subgroup_size: u32,
+    /// Whether kernels can compute with 64-bit integers.
+    pub has_int64: bool,
+    /// The most buffers in an array of bindings that kernels index with any value. 0 if the adapter
+    /// has no such arrays.
+    pub page_array_max: u32,
     /// The address on the PCI bus, like `0000:01:00.0`. `None` if the driver does not tell it.
     pub pci_bus: Option<String>,
 }
@@ -40,7 +51,9 @@ impl AdapterInfo {
     fn new(index: usize, adapter: &wgpu::Adapter) -> Self {
         let info = adapter.get_info();
         let limits = adapter.limits();
-        let shuffles = adapter.features().contains(wgpu::Features::SUBGROUP);
+        let features = adapter.features();
+        let shuffles = features.contains(wgpu::Features::SUBGROUP);
+        let arrays = features.contains(PAGE_ARRAYS);
         Self {
             index,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
@@ -52,7 +65,22 @@ impl AdapterInfo {
             max_buffer: limits.max_buffer_size,
             max_pages: pages_max(&limits),
             subgroup_size: if shuffles { info.subgroup_min_size } else { 0 },
+            has_int64: features.contains(wgpu::Features::SHADER_INT64),
+            page_array_max: if arrays {
+                limits.max_binding_array_elements_per_shader_stage
+            } else {
+                0
+            },
         }
+    }
+
+    /// The features that the kernels use, as far as the adapter has them.
+    pub(crate) fn kernel_features(&self) -> wgpu::Features {
+        let mut features = wgpu::Features::empty();
+        features.set(wgpu::Features::SUBGROUP, KernelForm::Shuffle.runs_on(self));
+        features.set(wgpu::Features::SHADER_INT64, self.has_int64);
+        features.set(PAGE_ARRAYS, self.page_array_max > 0);
+        features
     }
 
     /// The size in bytes of the largest dataset that the kernels could bind. The memory of the card
@@ -200,6 +228,8 @@ mod tests {
             max_buffer: 1 << 30,
             max_pages: 31,
             subgroup_size: 32,
+            has_int64: true,
+            page_array_max: 1024,
             pci_bus: pci_bus.map(Into::into),
         }
     }

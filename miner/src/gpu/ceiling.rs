@@ -15,6 +15,7 @@ use super::dataset::upload_cache;
 use super::device::GpuDevice;
 use super::dispatch_size::DispatchSizer;
 use super::error::GpuError;
+use super::kernel_form::PageChoice;
 use super::pages::PagedBuffer;
 use super::params::ReadParams;
 use super::pipeline::{KernelPipeline, KernelSource};
@@ -144,9 +145,11 @@ impl RandomReader {
             wgsl: random_reads_module(layout.row_bytes, layout.pages, together),
             constants: &[
                 ("TABLE_ROWS", layout.rows.into()),
-                ("TABLE_PAGE_SHIFT", layout.shift.into()),
+                ("TABLE_PAGE_ROWS", layout.page_rows.into()),
             ],
             workgroup_size: WORKGROUP_SIZE,
+            page_choice: PageChoice::Switch,
+            has_counter: false,
             runtime_checks,
         };
         let mut kernels = vec![KernelPipeline::new(gpu, &source, first)?];
@@ -364,7 +367,8 @@ mod tests {
             let table: Vec<u32> = (0..rows * row_words as u32)
                 .map(|i| i.wrapping_mul(SEED_STEP))
                 .collect();
-            let layout = PageLayout::new(rows, 4 * row_words as u64, &gpu.limits, max_page_rows).unwrap();
+            let layout =
+                PageLayout::new(rows, 4 * row_words as u64, &gpu.limits, max_page_rows, false).unwrap();
             let pages = PagedBuffer::allocate(&gpu, "table", layout).unwrap();
             pages.upload(&gpu, "table", bytemuck::cast_slice(&table)).unwrap();
             let sum_buffer = super::sum_buffer(&gpu).unwrap();

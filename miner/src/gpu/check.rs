@@ -192,7 +192,7 @@ mod tests {
     fn a_kernel_that_is_wrong_in_later_places_of_a_workgroup_is_detected() {
         for workgroup_size in [64, 128] {
             let options = GpuOptions {
-                kernel: KernelForm::Group,
+                kernel: KernelForm::Group.into(),
                 workgroup_size,
                 ..GpuOptions::default()
             };

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | list of adapters | [`list_adapters`] |
 //! | dataset and search | [`GpuSearcher`] |
-//! | form of the kernel | [`KernelForm`] |
+//! | form and variant of the kernel | [`KernelForm`], [`KernelVariant`] |
 //! | choice of the kernel by measurement | [`choose_kernel`], `tuning` |
 //! | what the memory can deliver at best | [`GpuSearcher::measure_ceilings`] |
 //! | allocation, waiting, lost devices | `device` |
@@ -34,6 +34,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kernel_form;
+mod kernel_request;
 mod options;
 mod page_layout;
 mod pages;
@@ -47,9 +48,12 @@ pub(crate) mod worker;
 pub use adapter::{AdapterInfo, list_adapters, quiet_drivers};
 pub use batch::{GpuHit, GpuWork};
 pub use ceiling::Ceilings;
+pub(crate) use check::CheckSample;
 pub use dataset::GenerationProgress;
 pub use error::GpuError;
-pub use kernel_form::{ChosenKernel, KernelForm};
+pub use kernel_form::{ChosenKernel, KeccakLane, KernelForm, KernelVariant, PageChoice};
+pub use kernel_request::{KernelRequest, KernelRequestError};
 pub use options::GpuOptions;
 pub use searcher::{BatchReport, GpuSearcher};
+pub(crate) use shaders::search_fingerprint;
 pub use tuning::{CHOICE_TIME_MAX, KernelPolicy, TuningCache, choose_kernel};

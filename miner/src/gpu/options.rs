@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::kernel_form::KernelForm;
+use super::kernel_form::KernelVariant;
 
 /// How a searcher uses its adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,20 @@ pub struct GpuOptions {
     pub result_slots: u32,
     /// Invocations in a workgroup of the search kernel. It must be a multiple of eight above 0.
     pub workgroup_size: u32,
-    /// The form of the search kernel.
-    pub kernel: KernelForm,
+    /// The search kernel.
+    pub kernel: KernelVariant,
     /// If a dispatch takes longer than this, the device counts as hung.
     pub timeout: Duration,
-    /// Largest number of dataset items in a page. It is rounded down to a power of two. With `None`
-    /// only the limits of the adapter count.
+    /// Largest number of dataset items in a page. With `None` only the limits of the adapter count.
     pub max_page_items: Option<u32>,
     /// Largest number of light cache rows in a page, with the same rules.
     pub max_page_rows: Option<u32>,
+    /// Whether a table that needs several pages has as few as the limits of the adapter allow.
+    /// Otherwise its pages hold a power of two of rows and at most a GiB.
+    pub large_pages: bool,
+    /// Number of slices in which a dataset generation reads the light cache, one slice at a time.
+    /// With 0 and 1 it reads the whole light cache all the time.
+    pub cache_slices: u32,
     /// Whether wgpu adds its own checks of indices and loops to the kernels. They make the kernels
     /// slower. Use them to find bugs only.
     pub runtime_checks: bool,
@@ -38,10 +43,12 @@ impl Default for GpuOptions {
             in_flight: 2,
             result_slots: 16,
             workgroup_size: 64,
-            kernel: KernelForm::default(),
+            kernel: KernelVariant::default(),
             timeout: Duration::from_secs(30),
             max_page_items: None,
             max_page_rows: None,
+            large_pages: false,
+            cache_slices: 1,
             runtime_checks: false,
         }
     }

@@ -2,8 +2,11 @@
 //!
 //! Knows rows and buffers, and nothing of their content.
 
+use core::num::NonZeroU32;
+
 use super::device::GpuDevice;
 use super::error::GpuError;
+use super::kernel_form::PageChoice;
 use super::page_layout::PageLayout;
 
 /// Bytes uploaded at once. The driver keeps a copy until the device has taken them.
@@ -30,7 +33,7 @@ impl PagedBuffer {
 
     /// Writes the whole table. `bytes` holds the rows one after another.
     pub(crate) fn upload(&self, gpu: &GpuDevice, what: &'static str, bytes: &[u8]) -> Result<(), GpuError> {
-        let page_bytes = (self.layout.row_bytes as usize) << self.layout.shift;
+        let page_bytes = self.layout.row_bytes as usize * self.layout.page_rows as usize;
         for (buffer, page) in self.buffers.iter().zip(bytes.chunks(page_bytes)) {
             for (number, chunk) in page.chunks(UPLOAD_BYTES).enumerate() {
                 let offset = (number * UPLOAD_BYTES) as u64;
@@ -46,7 +49,7 @@ impl PagedBuffer {
 
     /// Returns each full page as a table of its own. They use the same buffers.
     pub(crate) fn full_pages(&self) -> Vec<Self> {
-        let rows = 1 << self.layout.shift;
+        let rows = self.layout.page_rows;
         let full = (0..self.layout.pages).filter(|page| self.layout.rows_in(*page) == rows);
         let layout = PageLayout {
             rows,
@@ -61,10 +64,16 @@ impl PagedBuffer {
     }
 
     /// Returns the layout of bind group 1, through which kernels read these pages.
-    pub(crate) fn layout(&self, gpu: &GpuDevice) -> Result<wgpu::BindGroupLayout, GpuError> {
-        let entries: Vec<_> = (0..self.layout.pages)
-            .map(|binding| storage_entry(binding, wgpu::BufferBindingType::Storage { read_only: true }))
-            .collect();
+    pub(crate) fn layout(
+        &self,
+        gpu: &GpuDevice,
+        choice: PageChoice,
+    ) -> Result<wgpu::BindGroupLayout, GpuError> {
+        let entry = |binding| storage_entry(binding, wgpu::BufferBindingType::Storage { read_only: true });
+        let entries: Vec<_> = match self.array_length(choice) {
+            None => (0..self.layout.pages).map(entry).collect(),
+            count => vec![wgpu::BindGroupLayoutEntry { count, ..entry(0) }],
+        };
         gpu.scoped("layout of the pages", 0, || {
             gpu.device
                 .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
@@ -79,8 +88,31 @@ impl PagedBuffer {
         &self,
         gpu: &GpuDevice,
         layout: &wgpu::BindGroupLayout,
+        choice: PageChoice,
     ) -> Result<wgpu::BindGroup, GpuError> {
-        bind(gpu, layout, &self.buffers.iter().collect::<Vec<_>>())
+        if self.array_length(choice).is_none() {
+            return bind(gpu, layout, &self.buffers.iter().collect::<Vec<_>>());
+        }
+        let pages: Vec<_> = (self.buffers.iter())
+            .map(|buffer| buffer.as_entire_buffer_binding())
+            .collect();
+        gpu.scoped("bind group", 0, || {
+            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout,
+                entries: &[wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: wgpu::BindingResource::BufferArray(&pages),
+                }],
+            })
+        })
+    }
+
+    /// The length of the array of bindings. `None` if each page has a binding of its own. A single
+    /// page always has.
+    fn array_length(&self, choice: PageChoice) -> Option<NonZeroU32> {
+        let is_array = choice == PageChoice::Array && self.layout.pages > 1;
+        NonZeroU32::new(self.layout.pages).filter(|_| is_array)
     }
 
     /// Copies rows to the host, one after another. The rows must exist.

@@ -6,9 +6,12 @@
 
 use super::device::GpuDevice;
 use super::error::GpuError;
-use super::kernel_form::KernelForm;
+use super::kernel_form::{KernelForm, PageChoice};
 use super::pages::{PagedBuffer, bind, storage_entry};
 use super::shaders::ROUND_CONSTANTS;
+
+/// Bytes of the counter of a kernel, of which it uses the first four.
+const COUNTER_BYTES: u64 = 16;
 
 /// A compiled kernel and the pages that it reads.
 pub(crate) struct KernelPipeline {
@@ -17,6 +20,9 @@ pub(crate) struct KernelPipeline {
     round_constants: wgpu::Buffer,
     page_layout: wgpu::BindGroupLayout,
     pages: wgpu::BindGroup,
+    page_choice: PageChoice,
+    /// The counter of a kernel that has one.
+    counter: Option<wgpu::Buffer>,
     workgroup_size: u32,
 }
 
@@ -30,6 +36,10 @@ pub(crate) struct KernelSource<'a> {
     pub(crate) constants: &'a [(&'a str, f64)],
     /// Invocations in a workgroup.
     pub(crate) workgroup_size: u32,
+    /// How the kernel finds the pages that it reads.
+    pub(crate) page_choice: PageChoice,
+    /// Whether the kernel has a counter, as binding 3 of group 0.
+    pub(crate) has_counter: bool,
     /// Whether wgpu adds its own checks of indices and loops.
     pub(crate) runtime_checks: bool,
 }
@@ -43,8 +53,10 @@ impl KernelPipeline {
     ) -> Result<Self, GpuError> {
         use wgpu::BufferBindingType::{Storage, Uniform};
         check_workgroup(source.workgroup_size, &gpu.limits)?;
-        let types = [Uniform, Uniform, Storage { read_only: false }];
-        let entries: Vec<_> = (0..)
+        let output = Storage { read_only: false };
+        let types = [Uniform, Uniform, output, output];
+        let bindings = if source.has_counter { 4 } else { 3 };
+        let entries: Vec<_> = (0..bindings)
             .zip(types)
             .map(|(binding, ty)| storage_entry(binding, ty))
             .collect();
@@ -55,7 +67,7 @@ impl KernelPipeline {
                     entries: &entries,
                 })
         })?;
-        let page_layout = pages.layout(gpu)?;
+        let page_layout = pages.layout(gpu, source.page_choice)?;
         let module = gpu.scoped(source.entry, 0, || {
             let descriptor = wgpu::ShaderModuleDescriptor {
                 label: Some(source.entry),
@@ -65,7 +77,8 @@ impl KernelPipeline {
                 return gpu.device.create_shader_module(descriptor);
             }
             // SAFETY: without runtime checks, every index must be valid and every loop must end.
-            // - A page index is a remainder modulo the number of rows (see `PageLayout`).
+            // - A row number is a remainder modulo the number of rows. So its page and its place
+            //   within the page exist (see `PageLayout`).
             // - An output index is below the length of the buffer, which the kernel looks up, or
             //   below a count that the host derives from that length.
             // - An index into workgroup memory is within the eight invocations of a group, and a
@@ -104,8 +117,10 @@ impl KernelPipeline {
             pipeline,
             output_layout,
             round_constants: gpu.uniform("round constants", bytemuck::cast_slice(&ROUND_CONSTANTS))?,
-            pages: pages.bind(gpu, &page_layout)?,
+            pages: pages.bind(gpu, &page_layout, source.page_choice)?,
             page_layout,
+            page_choice: source.page_choice,
+            counter: source.has_counter.then(|| counter_buffer(gpu)).transpose()?,
             workgroup_size: source.workgroup_size,
         })
     }
@@ -118,7 +133,9 @@ impl KernelPipeline {
             output_layout: self.output_layout.clone(),
             round_constants: self.round_constants.clone(),
             page_layout: self.page_layout.clone(),
-            pages: pages.bind(gpu, &self.page_layout)?,
+            pages: pages.bind(gpu, &self.page_layout, self.page_choice)?,
+            page_choice: self.page_choice,
+            counter: self.counter.clone(),
             workgroup_size: self.workgroup_size,
         })
     }
@@ -130,11 +147,9 @@ impl KernelPipeline {
         parameters: &wgpu::Buffer,
         output: &wgpu::Buffer,
     ) -> Result<wgpu::BindGroup, GpuError> {
-        bind(
-            gpu,
-            &self.output_layout,
-            &[parameters, &self.round_constants, output],
-        )
+        let mut buffers = vec![parameters, &self.round_constants, output];
+        buffers.extend(&self.counter);
+        bind(gpu, &self.output_layout, &buffers)
     }
 
     /// Records a dispatch of at least `invocations`.
@@ -155,6 +170,11 @@ impl KernelPipeline {
         pass.set_bind_group(1, &self.pages, &[]);
         pass.dispatch_workgroups(x, y, 1);
     }
+}
+
+/// Allocates the counter of a kernel. It begins at 0.
+fn counter_buffer(gpu: &GpuDevice) -> Result<wgpu::Buffer, GpuError> {
+    gpu.buffer("counter", COUNTER_BYTES, wgpu::BufferUsages::STORAGE)
 }
 
 /// Fails unless a workgroup of `size` invocations consists of whole groups of eight and `limits`

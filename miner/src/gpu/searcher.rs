@@ -20,7 +20,7 @@ use super::dataset::{
 use super::device::GpuDevice;
 use super::dispatch_size::DispatchSizer;
 use super::error::GpuError;
-use super::kernel_form::KernelForm;
+use super::kernel_form::KernelVariant;
 use super::options::GpuOptions;
 use super::params::boundary_top;
 use super::pipeline::check_workgroup;
@@ -236,7 +236,7 @@ impl GpuSearcher {
     ///
     /// # Errors
     /// When the adapter cannot run the kernel. Then the old kernel is kept.
-    pub fn set_kernel(&mut self, kernel: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
+    pub fn set_kernel(&mut self, kernel: KernelVariant, workgroup_size: u32) -> Result<(), GpuError> {
         self.stop()?;
         let options = GpuOptions {
             workgroup_size,
@@ -467,28 +467,23 @@ impl GpuSearcher {
     }
 }
 
-/// Opens the adapter with the features that any form of the kernel needs.
+/// Opens the adapter with all features that kernels use.
 fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<GpuDevice, GpuError> {
     let (_, info) = &adapter;
     runs_on(info, options.kernel)?;
-    let features = if KernelForm::Shuffle.runs_on(info) {
-        wgpu::Features::SUBGROUP
-    } else {
-        wgpu::Features::empty()
-    };
+    let features = info.kernel_features();
     let gpu = GpuDevice::open(adapter, features, options.timeout)?;
     check_workgroup(options.workgroup_size, &gpu.limits)?;
     Ok(gpu)
 }
 
-fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
-    if form.runs_on(info) {
-        return Ok(());
-    }
-    Err(GpuError::AdapterTooSmall {
-        what: "subgroup_min_size",
-        got: info.subgroup_size.into(),
-        needed: KernelForm::LANES_PER_HASH.into(),
+fn runs_on(info: &AdapterInfo, kernel: KernelVariant) -> Result<(), GpuError> {
+    kernel.missing_on(info).map_or(Ok(()), |(what, got, needed)| {
+        Err(GpuError::AdapterTooSmall {
+            what,
+            got: got.into(),
+            needed: needed.into(),
+        })
     })
 }
 

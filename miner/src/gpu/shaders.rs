@@ -2,29 +2,35 @@
 //! that read rows from pages.
 //!
 //! Knows text only. Tunable values and the sizes of an epoch are pipeline constants, so a module
-//! depends only on its form and on its number of pages, which comes from
+//! depends only on its variant and on its number of pages, which comes from
 //! [`page_layout`](super::page_layout).
 
 use std::fmt::Write;
 
 use ethash::{ACCESSES, DATASET_PARENTS, FNV_PRIME, ITEM_BYTES, KECCAK_ROUND_CONSTANTS, ROW_BYTES};
 
-use super::kernel_form::KernelForm;
+use super::kernel_form::{KeccakLane, KernelForm, KernelVariant, PageChoice};
 
 const KECCAK: &str = include_str!("../../../shaders/keccak.wgsl");
 const FNV: &str = include_str!("../../../shaders/fnv.wgsl");
+const LANE_PAIRS: &str = include_str!("../../../shaders/lane_pairs.wgsl");
+const LANE_WORDS: &str = include_str!("../../../shaders/lane_words.wgsl");
 const DATASET: &str = include_str!("../../../shaders/dataset.wgsl");
+const GENERATE_WHOLE: &str = include_str!("../../../shaders/generate_whole.wgsl");
+const GENERATE_SLICED: &str = include_str!("../../../shaders/generate_sliced.wgsl");
 const SEARCH: &str = include_str!("../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../shaders/search_lane.wgsl");
 const SEARCH_COOPERATIVE: &str = include_str!("../../../shaders/search_cooperative.wgsl");
+const MIX_TWO: &str = include_str!("../../../shaders/mix_two.wgsl");
 const MIX_FOUR: &str = include_str!("../../../shaders/mix_four.wgsl");
 const MIX_EIGHT: &str = include_str!("../../../shaders/mix_eight.wgsl");
 const EXCHANGE_SUBGROUP: &str = include_str!("../../../shaders/exchange_subgroup.wgsl");
 const EXCHANGE_WORKGROUP: &str = include_str!("../../../shaders/exchange_workgroup.wgsl");
 const RANDOM_READS: &str = include_str!("../../../shaders/random_reads.wgsl");
 
-/// Entry point of [`dataset_module`].
-pub(crate) const DATASET_ENTRY: &str = "generate_dataset";
+/// Allows arrays of bindings in a module. It must be the first line.
+const ENABLE_ARRAYS: &str = "enable wgpu_binding_array;\n";
+
 /// Entry point of [`random_reads_module`].
 pub(crate) const RANDOM_READS_ENTRY: &str = "random_reads";
 /// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or
@@ -55,35 +61,57 @@ const fn round_constants() -> [[u32; 4]; ROUNDS] {
 pub(crate) const fn search_entry(form: KernelForm) -> &'static str {
     match form {
         KernelForm::Lane => "search_lane",
-        KernelForm::Shuffle | KernelForm::Shuffle8 => "search_shuffle",
-        KernelForm::Group => "search_group",
+        KernelForm::Shuffle2 | KernelForm::Shuffle | KernelForm::Shuffle8 => "search_shuffle",
+        KernelForm::Group2 | KernelForm::Group | KernelForm::Group8 => "search_group",
     }
 }
 
-/// Returns the module that generates dataset pages from a light cache of `cache_pages` pages.
-pub(crate) fn dataset_module(cache_pages: u32) -> String {
-    let cache = PagedTable::new("cache", cache_pages, ROW_BYTES);
+/// Returns the entry point of [`dataset_module`].
+pub(crate) const fn dataset_entry(is_sliced: bool) -> &'static str {
+    if is_sliced {
+        "generate_sliced"
+    } else {
+        "generate_dataset"
+    }
+}
+
+/// Returns the module that generates dataset pages from a light cache of `cache_pages` pages, read
+/// in slices or as a whole.
+pub(crate) fn dataset_module(cache_pages: u32, is_sliced: bool) -> String {
+    let cache = PagedTable::new("cache", cache_pages, ROW_BYTES, PageChoice::Switch);
     let pages = cache.declarations() + &cache.row_function("cache_row", "Words16");
-    [&constants(), KECCAK, FNV, &pages, DATASET].join("\n")
+    let order = if is_sliced {
+        GENERATE_SLICED
+    } else {
+        GENERATE_WHOLE
+    };
+    [&constants(), LANE_PAIRS, KECCAK, FNV, &pages, DATASET, order].join("\n")
 }
 
 /// Returns the module that searches nonces in a dataset of `dataset_pages` pages.
-pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
-    let dataset = PagedTable::new("dataset", dataset_pages, ITEM_BYTES);
-    let read_function = match form {
+pub(crate) fn search_module(kernel: KernelVariant, dataset_pages: u32) -> String {
+    let dataset = PagedTable::new("dataset", dataset_pages, ITEM_BYTES, kernel.pages);
+    let read_function = match kernel.form {
         KernelForm::Lane => item_struct(dataset.parts) + &dataset.row_function("dataset_item", "Item"),
-        KernelForm::Shuffle | KernelForm::Shuffle8 | KernelForm::Group => {
-            dataset.part_function("dataset_part")
-        }
+        _ => dataset.part_function("dataset_part"),
     };
-    let kernel = match form {
-        KernelForm::Lane => vec![SEARCH_LANE],
-        KernelForm::Shuffle => vec![SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_SUBGROUP],
-        KernelForm::Shuffle8 => vec![SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_SUBGROUP],
-        KernelForm::Group => vec![SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_WORKGROUP],
+    let files: &[&str] = match kernel.form {
+        KernelForm::Lane => &[SEARCH_LANE],
+        KernelForm::Shuffle2 => &[SEARCH_COOPERATIVE, MIX_TWO, EXCHANGE_SUBGROUP],
+        KernelForm::Shuffle => &[SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_SUBGROUP],
+        KernelForm::Shuffle8 => &[SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_SUBGROUP],
+        KernelForm::Group2 => &[SEARCH_COOPERATIVE, MIX_TWO, EXCHANGE_WORKGROUP],
+        KernelForm::Group => &[SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_WORKGROUP],
+        KernelForm::Group8 => &[SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_WORKGROUP],
     };
+    let lane = match kernel.keccak {
+        KeccakLane::Pair => LANE_PAIRS,
+        KeccakLane::Word => LANE_WORDS,
+    };
+    let enabled = if dataset.is_array() { ENABLE_ARRAYS } else { "" };
     let pages = dataset.declarations() + &read_function;
-    [&constants(), KECCAK, FNV, &pages, SEARCH, &kernel.join("\n")].join("\n")
+    let head = enabled.to_owned() + &constants();
+    [&head, lane, KECCAK, FNV, &pages, SEARCH, &files.join("\n")].join("\n")
 }
 
 /// Returns the module that reads random rows of `row_bytes` bytes from a table of `table_pages`
@@ -92,7 +120,7 @@ pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
 /// If `together` is set, as many invocations share a row as it has parts. Otherwise each invocation
 /// reads whole rows.
 pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bool) -> String {
-    let table = PagedTable::new("table", table_pages, row_bytes as usize);
+    let table = PagedTable::new("table", table_pages, row_bytes as usize, PageChoice::Switch);
     let (lanes, parts_per_lane) = if together {
         (table.parts, 1)
     } else {
@@ -105,7 +133,7 @@ pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bo
         "let start = table_start(row);"
     };
     let share = table.read_function(head, start, "vec4<u32>", |page| {
-        let read = |part: u32| format!("table_{page}[start + {part}u]");
+        let read = |part: u32| format!("{page}[start + {part}u]");
         (0..parts_per_lane).map(read).collect::<Vec<_>>().join(" ^ ")
     });
     // So each invocation has several reads in flight: the parts of one row, or one part of four
@@ -128,11 +156,14 @@ pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bo
 pub(crate) fn search_fingerprint() -> String {
     let text = [
         &constants(),
+        LANE_PAIRS,
+        LANE_WORDS,
         KECCAK,
         FNV,
         SEARCH,
         SEARCH_LANE,
         SEARCH_COOPERATIVE,
+        MIX_TWO,
         MIX_FOUR,
         MIX_EIGHT,
         EXCHANGE_SUBGROUP,
@@ -153,46 +184,63 @@ fn constants() -> String {
 
 /// A table of rows that is spread over several buffers, as WGSL sees it.
 ///
-/// Its pages are the variables `{name}_0`, `{name}_1`, and so on. A page holds a power of two of
-/// rows, so a shift of the row number gives the page, and a mask gives the place within the page.
-/// Row numbers fit in 32 bits at every epoch. Byte offsets into the whole table do not, and the
-/// kernels never compute them.
+/// Its pages are the variables `{name}_0`, `{name}_1`, and so on, or the elements of the array
+/// `{name}_pages`. All pages but the last have the same number of rows, which is a constant. So the
+/// quotient is the page of a row and the remainder its place, and compilers turn both into shifts
+/// or multiplications. Row numbers fit in 32 bits at every epoch. Byte offsets into the whole table
+/// do not, and the kernels never compute them.
 struct PagedTable {
     name: &'static str,
     pages: u32,
     /// Parts of a row.
     parts: u32,
+    choice: PageChoice,
 }
 
 impl PagedTable {
-    const fn new(name: &'static str, pages: u32, row_bytes: usize) -> Self {
+    const fn new(name: &'static str, pages: u32, row_bytes: usize, choice: PageChoice) -> Self {
         Self {
             name,
             pages,
             parts: (row_bytes / PART_BYTES) as u32,
+            choice,
         }
     }
 
-    /// The pipeline constant by which a row number is shifted.
-    fn shift(&self) -> String {
-        format!("{}_PAGE_SHIFT", self.name.to_uppercase())
+    /// Whether the pages are an array of bindings. A single page never is.
+    fn is_array(&self) -> bool {
+        self.choice == PageChoice::Array && self.pages > 1
+    }
+
+    /// The pipeline constant with the number of rows in a page.
+    fn page_rows(&self) -> String {
+        format!("{}_PAGE_ROWS", self.name.to_uppercase())
     }
 
     /// Declares the pages, and the function `{name}_start`, which returns the index of a row's
     /// first part within its page.
     fn declarations(&self) -> String {
-        let (name, shift) = (self.name, self.shift());
-        let mut text = format!("override {shift}: u32;\n");
-        for page in 0..self.pages {
+        let (name, rows) = (self.name, self.page_rows());
+        let mut text = format!("override {rows}: u32;\n");
+        if self.is_array() {
             let _ = writeln!(
                 text,
-                "@group(1) @binding({page}) var<storage, read> {name}_{page}: array<vec4<u32>>;"
+                "struct {name}_page {{\n    parts: array<vec4<u32>>,\n}}\n\
+                 @group(1) @binding(0) var<storage, read> {name}_pages: binding_array<{name}_page, {}>;",
+                self.pages
             );
+        } else {
+            for page in 0..self.pages {
+                let _ = writeln!(
+                    text,
+                    "@group(1) @binding({page}) var<storage, read> {name}_{page}: array<vec4<u32>>;"
+                );
+            }
         }
         let row_in_page = if self.pages == 1 {
             "row"
         } else {
-            &format!("(row & ((1u << {shift}) - 1u))")
+            &format!("(row % {rows})")
         };
         let _ = writeln!(
             text,
@@ -209,7 +257,7 @@ impl PagedTable {
         let head = format!("fn {function}(row: u32) -> {result} {{");
         let start = format!("let start = {name}_start(row);");
         self.read_function(&head, &start, result, |page| {
-            let parts = (0..self.parts).map(|part| format!("{name}_{page}[start + {part}u]"));
+            let parts = (0..self.parts).map(|part| format!("{page}[start + {part}u]"));
             format!("{result}({})", parts.collect::<Vec<_>>().join(", "))
         })
     }
@@ -219,27 +267,32 @@ impl PagedTable {
         let name = self.name;
         let head = format!("fn {function}(row: u32, part: u32) -> vec4<u32> {{");
         let start = format!("let start = {name}_start(row) + part;");
-        self.read_function(&head, &start, "vec4<u32>", |page| format!("{name}_{page}[start]"))
+        self.read_function(&head, &start, "vec4<u32>", |page| format!("{page}[start]"))
     }
 
     /// Declares a function that chooses the page of `row` and reads from it.
     ///
     /// `head` is the first line of the function, `start` the statement that follows, and `read`
     /// gives the expression that reads from a page.
-    fn read_function(&self, head: &str, start: &str, result: &str, read: impl Fn(u32) -> String) -> String {
+    fn read_function(&self, head: &str, start: &str, result: &str, read: impl Fn(&str) -> String) -> String {
+        let (name, rows) = (self.name, self.page_rows());
         if self.pages == 1 {
-            return format!("{head}\n    {start}\n    return {};\n}}\n", read(0));
+            let value = read(&format!("{name}_0"));
+            return format!("{head}\n    {start}\n    return {value};\n}}\n");
         }
-        let shift = self.shift();
-        let mut text =
-            format!("{head}\n    {start}\n    var value: {result};\n    switch row >> {shift} {{\n");
+        if self.is_array() {
+            let value = read(&format!("{name}_pages[page].parts"));
+            return format!("{head}\n    {start}\n    let page = row / {rows};\n    return {value};\n}}\n");
+        }
+        let mut text = format!("{head}\n    {start}\n    var value: {result};\n    switch row / {rows} {{\n");
         for page in 1..self.pages {
-            let _ = writeln!(text, "        case {page}u: {{ value = {}; }}", read(page));
+            let value = read(&format!("{name}_{page}"));
+            let _ = writeln!(text, "        case {page}u: {{ value = {value}; }}");
         }
+        let value = read(&format!("{name}_0"));
         let _ = writeln!(
             text,
-            "        default: {{ value = {}; }}\n    }}\n    return value;\n}}",
-            read(0)
+            "        default: {{ value = {value}; }}\n    }}\n    return value;\n}}"
         );
         text
     }
@@ -272,16 +325,27 @@ mod tests {
         assert!(info.get_entry_point(0).sampling_set.is_empty());
     }
 
+    /// The capabilities that a search module needs.
+    fn needed(kernel: KernelVariant, pages: u32) -> Capabilities {
+        let mut needed = Capabilities::empty();
+        needed.set(Capabilities::SUBGROUP, kernel.form.has_shuffles());
+        needed.set(Capabilities::SHADER_INT64, kernel.keccak == KeccakLane::Word);
+        let arrays = Capabilities::STORAGE_BUFFER_BINDING_ARRAY
+            | Capabilities::STORAGE_BUFFER_BINDING_ARRAY_NON_UNIFORM_INDEXING;
+        needed.set(arrays, kernel.pages == PageChoice::Array && pages > 1);
+        needed
+    }
+
     #[test]
     fn every_module_is_valid_for_any_page_count() {
         for pages in [1, 3, 16] {
-            check(&dataset_module(pages), DATASET_ENTRY, Capabilities::empty());
-            for form in KernelForm::ALL {
-                let needed = match form {
-                    KernelForm::Shuffle | KernelForm::Shuffle8 => Capabilities::SUBGROUP,
-                    KernelForm::Lane | KernelForm::Group => Capabilities::empty(),
-                };
-                check(&search_module(form, pages), search_entry(form), needed);
+            for is_sliced in [false, true] {
+                let module = dataset_module(pages, is_sliced);
+                check(&module, dataset_entry(is_sliced), Capabilities::empty());
+            }
+            for kernel in KernelVariant::all() {
+                let module = search_module(kernel, pages);
+                check(&module, search_entry(kernel.form), needed(kernel, pages));
             }
             for (row_bytes, together) in [(64, false), (64, true), (128, false), (128, true)] {
                 let reads = random_reads_module(row_bytes, pages, together);
@@ -292,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_page_is_declared_and_read() {
-        let source = search_module(KernelForm::Lane, 16);
+        let source = search_module(KernelForm::Lane.into(), 16);
         for page in 0..16 {
             assert_eq!(
                 source.matches(&format!("dataset_{page}:")).count(),
@@ -305,6 +369,15 @@ mod tests {
                 "page {page}"
             );
         }
+        let array = KernelVariant {
+            pages: PageChoice::Array,
+            ..KernelForm::Lane.into()
+        };
+        let source = search_module(array, 16);
+        assert!(source.starts_with(ENABLE_ARRAYS));
+        assert_eq!(source.matches("binding_array<dataset_page, 16>").count(), 1);
+        assert_eq!(source.matches("dataset_pages[page].parts[").count(), 8);
+        assert_eq!(search_module(array, 1), search_module(KernelForm::Lane.into(), 1));
     }
 
     #[test]

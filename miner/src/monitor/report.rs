@@ -129,6 +129,10 @@ impl DeviceReport {
             "temperature_c": reading.temperature_c,
             "power_w": reading.power_w,
             "fan_percent": reading.fan_percent,
+            "core_mhz": reading.core_mhz,
+            "memory_mhz": reading.memory_mhz,
+            "core_busy_percent": reading.core_busy_percent,
+            "memory_busy_percent": reading.memory_busy_percent,
         })
     }
 }

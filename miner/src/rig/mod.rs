@@ -20,7 +20,7 @@ use crate::client::{self, ClientConfig, ClientEnd, ClientStats, EngineLink, TlsE
 use crate::display::{self, Screen};
 use crate::engine::{Engine, EngineConfig};
 use crate::error::MinerError;
-use crate::monitor::RigMonitor;
+use crate::monitor::{RigMonitor, RigReport};
 use crate::search::FoundSolution;
 use crate::status::{self, StatusSource};
 use crate::stop::StopSignal;
@@ -65,6 +65,8 @@ pub enum RigEnd {
         /// The time without a hash.
         after: Duration,
     },
+    /// Its time was over.
+    TimeOver,
 }
 
 /// Why a rig cannot start.
@@ -103,18 +105,26 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RigError {
 /// # Errors
 /// [`RigError`] if the rig cannot start.
 pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
+    run_for(config, screen, Duration::MAX).map(|(end, _)| end)
+}
+
+/// Runs a rig for at most `time`. Returns why it has ended, and its last report.
+///
+/// # Errors
+/// [`RigError`] if the rig cannot start.
+pub fn run_for(config: RigConfig, screen: &Screen, time: Duration) -> Result<(RigEnd, RigReport), RigError> {
     // One thread is enough: the other processors are for searching.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("cannot start the network thread"))?;
-    let end = runtime.block_on(serve(config, screen));
+    let end = runtime.block_on(serve(config, screen, time));
     // Do not wait for tasks that block, such as a name lookup.
     runtime.shutdown_timeout(Duration::from_millis(100));
     end
 }
 
-async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
+async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(RigEnd, RigReport), RigError> {
     let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
     let (solutions_out, solutions) = bounded::<FoundSolution>(SOLUTIONS_MAX);
@@ -164,6 +174,7 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
             end.map(RigEnd::from).map_err(Into::into)
         }
         () = signal.wait() => Ok(RigEnd::Stopped),
+        () = tokio::time::sleep(time) => Ok(RigEnd::TimeOver),
         after = stall::watch(&monitor, config.stall_timeout) => Ok(RigEnd::Stalled { after }),
         never = display::show(screen, &monitor, config.log_every) => match never {},
     };
@@ -174,9 +185,10 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     }
     drop(status_server);
     screen.clear();
-    display::log_totals(&monitor.report());
+    let report = monitor.report();
+    display::log_totals(&report);
     monitor.stop_engine();
-    end
+    end.map(|end| (end, report))
 }
 
 impl From<ClientEnd> for RigEnd {

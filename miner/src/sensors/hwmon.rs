@@ -13,10 +13,16 @@ const FAN_MAX: f64 = 255.0;
 
 /// The sensors of the card at the PCI address `bus`.
 pub(super) fn card(sysfs: &Path, bus: &str) -> SensorReading {
-    let chips = pci_device(sysfs, bus).map(|device| folders(&device.join("hwmon")));
-    chips
-        .and_then(|chips| chips.first().map(|chip| read_chip(chip)))
-        .unwrap_or_default()
+    let Some(device) = pci_device(sysfs, bus) else {
+        return SensorReading::default();
+    };
+    let chips = folders(&device.join("hwmon"));
+    let reading = chips.first().map(|chip| read_chip(chip)).unwrap_or_default();
+    SensorReading {
+        core_busy_percent: number(&device.join("gpu_busy_percent")),
+        memory_busy_percent: number(&device.join("mem_busy_percent")),
+        ..reading
+    }
 }
 
 /// The memory in bytes of the card at the PCI address `bus`, if its driver shows it. AMD's does.
@@ -50,7 +56,8 @@ pub(super) fn processor(sysfs: &Path) -> SensorReading {
     }
 }
 
-/// Reads the files of a chip. They contain thousandths of a degree and millionths of a watt.
+/// Reads the files of a chip. They contain thousandths of a degree, millionths of a watt, and
+/// hertz.
 fn read_chip(chip: &Path) -> SensorReading {
     SensorReading {
         temperature_c: number(&chip.join("temp1_input")).map(|value| value / 1e3),
@@ -58,6 +65,9 @@ fn read_chip(chip: &Path) -> SensorReading {
             .or_else(|| number(&chip.join("power1_input")))
             .map(|value| value / 1e6),
         fan_percent: number(&chip.join("pwm1")).map(|value| value / FAN_MAX * 100.0),
+        core_mhz: number(&chip.join("freq1_input")).map(|value| value / 1e6),
+        memory_mhz: number(&chip.join("freq2_input")).map(|value| value / 1e6),
+        ..SensorReading::default()
     }
 }
 
@@ -98,16 +108,30 @@ mod tests {
                 ("temp1_input", "61000\n"),
                 ("power1_average", "130500000\n"),
                 ("pwm1", "51\n"),
+                ("freq1_input", "1800000000\n"),
+                ("freq2_input", "875000000\n"),
             ],
+        );
+        let device = sysfs.path().join("bus/pci/devices/0000:03:00.0");
+        chip(
+            &device,
+            &[("gpu_busy_percent", "98\n"), ("mem_busy_percent", "71\n")],
         );
         let reading = card(sysfs.path(), "0000:03:00.0");
         assert_eq!(
             (reading.temperature_c, reading.power_w, reading.fan_percent),
             (Some(61.0), Some(130.5), Some(20.0))
         );
+        assert_eq!(
+            (reading.core_mhz, reading.memory_mhz),
+            (Some(1800.0), Some(875.0))
+        );
+        assert_eq!(
+            (reading.core_busy_percent, reading.memory_busy_percent),
+            (Some(98.0), Some(71.0))
+        );
         assert_eq!(card(sysfs.path(), "0000:04:00.0"), SensorReading::default());
         assert_eq!(card(sysfs.path(), "../../x"), SensorReading::default());
-        let device = sysfs.path().join("bus/pci/devices/0000:03:00.0");
         fs::write(device.join("mem_info_vram_total"), "8573157376\n").expect("a file");
         assert_eq!(memory_bytes(sysfs.path(), "0000:03:00.0"), Some(8_573_157_376));
         assert_eq!(memory_bytes(sysfs.path(), "0000:04:00.0"), None);

@@ -55,10 +55,15 @@ struct SensorDevice {
 }
 
 impl Sensors {
-    /// Starts the thread that reads the sensors.
+    /// Starts the thread that reads the sensors every second.
     pub(crate) fn start() -> Self {
+        Self::start_every(READ_EVERY)
+    }
+
+    /// Starts the thread that reads the sensors in this interval.
+    pub(crate) fn start_every(interval: Duration) -> Self {
         let nvidia = nvidia::NvidiaCards::default();
-        Self::start_with(move |device| match &device.pci_bus {
+        Self::start_with(interval, move |device| match &device.pci_bus {
             Some(bus) => nvidia
                 .read(bus)
                 .unwrap_or_else(|| hwmon::card(Path::new(SYSFS), bus)),
@@ -68,11 +73,16 @@ impl Sensors {
     }
 
     /// Starts the thread with a function that reads the sensors of a device.
-    fn start_with(read: impl FnMut(&SensorDevice) -> SensorReading + Send + 'static) -> Self {
+    fn start_with(
+        interval: Duration,
+        read: impl FnMut(&SensorDevice) -> SensorReading + Send + 'static,
+    ) -> Self {
         let (devices, new_devices) = unbounded();
         let readings = Arc::<LatestReadings>::default();
         let out = Arc::clone(&readings);
-        if let Err(error) = spawn("sensors", move || read_devices(&new_devices, &out, read)) {
+        if let Err(error) = spawn("sensors", move || {
+            read_devices(&new_devices, &out, interval, read)
+        }) {
             tracing::warn!("no sensors are read: {error}");
         }
         Self { readings, devices }
@@ -97,11 +107,12 @@ impl Sensors {
     }
 }
 
-/// Reads all devices every second, and a new device at once. Returns when the sender of new devices
-/// is dropped.
+/// Reads all devices in this interval, and a new device at once. Returns when the sender of new
+/// devices is dropped.
 fn read_devices(
     new_devices: &Receiver<SensorDevice>,
     out: &LatestReadings,
+    interval: Duration,
     mut read: impl FnMut(&SensorDevice) -> SensorReading,
 ) {
     let mut update = |device: &SensorDevice| {
@@ -110,7 +121,7 @@ fn read_devices(
         out.lock().insert(device.name.clone(), entry);
     };
     let mut devices = Vec::new();
-    let mut next = Instant::now() + READ_EVERY;
+    let mut next = Instant::now() + interval;
     loop {
         match new_devices.recv_deadline(next) {
             Ok(device) => {
@@ -119,7 +130,7 @@ fn read_devices(
             }
             Err(RecvTimeoutError::Timeout) => {
                 devices.iter().for_each(&mut update);
-                next = Instant::now() + READ_EVERY;
+                next = Instant::now() + interval;
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -144,13 +155,17 @@ mod tests {
         temperature_c: Some(61.0),
         power_w: None,
         fan_percent: None,
+        core_mhz: None,
+        memory_mhz: None,
+        core_busy_percent: None,
+        memory_busy_percent: None,
     };
 
     #[test]
     fn a_driver_that_hangs_does_not_block_readers() {
         let (answer, answers) = mpsc::channel::<SensorReading>();
         // The driver does not return before the test sends its answer.
-        let sensors = Sensors::start_with(move |_| answers.recv().unwrap_or_default());
+        let sensors = Sensors::start_with(READ_EVERY, move |_| answers.recv().unwrap_or_default());
         let (out, first) = mpsc::channel();
         let sensors = Arc::new(sensors);
         let shared = Arc::clone(&sensors);
@@ -191,7 +206,7 @@ mod tests {
     #[test]
     fn devices_are_read_again_until_the_sensors_are_dropped() {
         let (out, count) = mpsc::channel();
-        let sensors = Sensors::start_with(move |device| {
+        let sensors = Sensors::start_with(READ_EVERY, move |device| {
             let _ = out.send(device.name.clone());
             WARM
         });

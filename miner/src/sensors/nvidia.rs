@@ -5,7 +5,7 @@ use core::fmt;
 use std::sync::OnceLock;
 
 use nvml_wrapper::Nvml;
-use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
 use super::reading::SensorReading;
 
@@ -17,11 +17,16 @@ impl NvidiaCards {
     /// The sensors of the card at the PCI address `bus`. `None` if it is not an NVIDIA card.
     pub(super) fn read(&self, bus: &str) -> Option<SensorReading> {
         let card = self.library()?.device_by_pci_bus_id(bus).ok()?;
+        let busy = card.utilization_rates().ok();
         Some(SensorReading {
             temperature_c: card.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
             // NVML gives milliwatts.
             power_w: card.power_usage().ok().map(|power| f64::from(power) / 1000.0),
             fan_percent: card.fan_speed(0).ok().map(f64::from),
+            core_mhz: card.clock_info(Clock::SM).ok().map(f64::from),
+            memory_mhz: card.clock_info(Clock::Memory).ok().map(f64::from),
+            core_busy_percent: busy.as_ref().map(|busy| f64::from(busy.gpu)),
+            memory_busy_percent: busy.as_ref().map(|busy| f64::from(busy.memory)),
         })
     }
 

@@ -107,10 +107,18 @@ fn small_datasets_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     for case in vectors()["test_dag"]["cases"].as_array().unwrap() {
         let cache = small_cache(case["seed_epoch"].as_u64().unwrap() as u32, 256);
-        for (page_items, page_rows) in [(None, None), (Some(64), Some(4)), (Some(32), None)] {
+        for (page_items, page_rows, cache_slices) in [
+            (None, None, 1),
+            (Some(64), Some(4), 1),
+            (Some(32), None, 1),
+            (None, None, 2),
+            (Some(64), Some(4), 5),
+            (Some(32), None, 1000),
+        ] {
             let options = GpuOptions {
                 max_page_items: page_items,
                 max_page_rows: page_rows,
+                cache_slices,
                 ..GpuOptions::default()
             };
             let searcher = searcher(adapter, &cache, options);
@@ -119,7 +127,7 @@ fn small_datasets_equal_the_published_ones() {
             assert_eq!(
                 keccak_of(&items),
                 b256(&case["dataset_keccak256"]),
-                "pages of {page_items:?}"
+                "pages of {page_items:?}, {cache_slices} slices"
             );
             assert_eq!(searcher.read_items(30, 40).unwrap(), items[30..70]);
         }
@@ -131,13 +139,20 @@ fn parts_of_real_epochs_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     let vectors = vectors();
     // Epoch 385 has the first dataset above 4 GiB, where byte offsets no longer fit in 32 bits.
-    for (index, max_page_rows) in [(0, None), (0, Some(1 << 16)), (385, None)] {
+    for (index, max_page_rows, cache_slices) in [
+        (0, None, 1),
+        (0, Some(1 << 16), 1),
+        (0, None, 4),
+        (385, None, 1),
+        (385, None, 2),
+    ] {
         let epochs = vectors["epochs"].as_array().unwrap();
         let expected = epochs.iter().find(|epoch| epoch["epoch"] == index).unwrap();
         let cache = LightCache::build(Epoch::ethash(index)).unwrap();
         let options = GpuOptions {
             max_page_rows,
             max_page_items: Some(512),
+            cache_slices,
             ..GpuOptions::default()
         };
         let searcher = GpuSearcher::new(adapter, options).unwrap();

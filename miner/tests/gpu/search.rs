@@ -2,9 +2,13 @@
 //! other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ethash::{B256, Epoch, LightCache};
-use miner::gpu::{GpuError, GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
+use miner::gpu::{
+    GpuError, GpuOptions, GpuSearcher, GpuWork, KeccakLane, KernelForm, KernelVariant, PageChoice,
+    list_adapters,
+};
 
 use crate::{
     adapter, check_solutions, continue_always, cpu_hits, easy_work, paged, searcher, small_cache, vectors,
@@ -42,10 +46,10 @@ fn the_published_solutions_are_found_with_runtime_checks() {
 }
 
 #[test]
-fn the_published_solutions_are_found_by_eight_invocations_per_hash() {
+fn the_published_solutions_are_found_by_every_variant() {
     let Some(index) = adapter() else { return };
     let info = &list_adapters()[index];
-    for kernel in [KernelForm::Group, KernelForm::Shuffle, KernelForm::Shuffle8] {
+    for kernel in KernelVariant::all() {
         if !kernel.runs_on(info) {
             let options = GpuOptions {
                 kernel,
@@ -54,17 +58,51 @@ fn the_published_solutions_are_found_by_eight_invocations_per_hash() {
             let refused = GpuSearcher::new(index, options).err();
             assert!(
                 matches!(refused, Some(GpuError::AdapterTooSmall { .. })),
-                "{refused:?}"
+                "{kernel}: {refused:?}"
             );
-            eprintln!("skipped: subgroups of {} on {}", info.subgroup_size, info.name);
+            eprintln!("skipped: {kernel} on {}: {refused:?}", info.name);
             continue;
         }
-        for (page_items, workgroup_size) in [(256, 64), (32, 64), (256, 128), (64, 32)] {
+        // Keccak does not depend on pages and workgroups. A software adapter needs half a minute to
+        // compile some kernels with eight pages.
+        let layouts = match (kernel.keccak, kernel.form) {
+            (KeccakLane::Word, _) => &[(128, 64)][..],
+            (_, KernelForm::Lane | KernelForm::Shuffle2) => &[(256, 64), (32, 64), (256, 128), (64, 32)],
+            _ => &[(256, 64), (128, 128), (64, 32)],
+        };
+        for &(page_items, workgroup_size) in layouts {
             check_published_search(&GpuOptions {
                 kernel,
                 workgroup_size,
+                timeout: Duration::from_secs(300),
                 ..paged(page_items)
             });
+        }
+    }
+}
+
+#[test]
+fn large_pages_need_no_power_of_two() {
+    let Some(index) = adapter() else { return };
+    let cache = small_cache(0, 149);
+    let options = GpuOptions {
+        large_pages: true,
+        max_page_rows: Some(5),
+        ..paged(60)
+    };
+    let mut searcher = searcher(index, &cache, options);
+    assert_eq!(searcher.dataset_pages(), 3);
+    let expected: Vec<_> = (0..149).map(|item| cache.dataset_item(item)).collect();
+    assert_eq!(searcher.read_items(0, 149).unwrap(), expected);
+    let work = easy_work(1, 3, 11);
+    let expected = cpu_hits(&cache, &work, 500);
+    for form in [KernelForm::Lane, KernelForm::Shuffle2, KernelForm::Group] {
+        for pages in [PageChoice::Switch, PageChoice::Array] {
+            let kernel = KernelVariant { pages, ..form.into() };
+            if kernel.runs_on(searcher.adapter()) {
+                searcher.set_kernel(kernel, 64).unwrap();
+                assert_eq!(searcher.search(work, 500).unwrap(), expected, "{kernel}");
+            }
         }
     }
 }
@@ -76,14 +114,14 @@ fn the_kernel_can_be_changed_without_another_dataset() {
     let mut searcher = searcher(index, &cache, paged(64));
     let work = easy_work(1, 3, u64::from(u32::MAX) - 200);
     let expected = cpu_hits(&cache, &work, 999);
-    for form in KernelForm::ALL {
-        if !form.runs_on(searcher.adapter()) {
+    for kernel in KernelVariant::all() {
+        if !kernel.runs_on(searcher.adapter()) {
             continue;
         }
-        searcher.set_kernel(form, 64).unwrap();
-        assert_eq!(searcher.search(work, 999).unwrap(), expected, "{form:?}");
+        searcher.set_kernel(kernel, 64).unwrap();
+        assert_eq!(searcher.search(work, 999).unwrap(), expected, "{kernel}");
     }
-    let too_large = searcher.set_kernel(KernelForm::Lane, 1 << 20);
+    let too_large = searcher.set_kernel(KernelForm::Lane.into(), 1 << 20);
     assert!(
         matches!(
             too_large,
@@ -96,7 +134,7 @@ fn the_kernel_can_be_changed_without_another_dataset() {
     );
     for got in [0, 12] {
         let refused = GpuError::WorkgroupSize { got, multiple_of: 8 };
-        assert_eq!(searcher.set_kernel(KernelForm::Lane, got), Err(refused));
+        assert_eq!(searcher.set_kernel(KernelForm::Lane.into(), got), Err(refused));
     }
     assert_eq!(
         searcher.search(work, 999).unwrap(),
@@ -108,10 +146,10 @@ fn the_kernel_can_be_changed_without_another_dataset() {
 #[test]
 fn a_workgroup_size_that_is_not_a_multiple_of_eight_is_refused() {
     let Some(index) = adapter() else { return };
-    for kernel in [KernelForm::Lane, KernelForm::Group] {
+    for form in [KernelForm::Lane, KernelForm::Group] {
         for got in [0, 4, 12, 63] {
             let options = GpuOptions {
-                kernel,
+                kernel: form.into(),
                 workgroup_size: got,
                 ..GpuOptions::default()
             };
@@ -232,14 +270,14 @@ fn hits_without_a_free_slot_are_counted() {
 fn the_published_solutions_of_real_epochs_are_found() {
     let Some(adapter) = adapter() else { return };
     let vectors = vectors();
-    for kernel in KernelForm::ALL {
-        if !kernel.runs_on(&list_adapters()[adapter]) {
+    for form in KernelForm::ALL {
+        if !form.runs_on(&list_adapters()[adapter]) {
             continue;
         }
         let mut searcher = GpuSearcher::new(
             adapter,
             GpuOptions {
-                kernel,
+                kernel: form.into(),
                 ..GpuOptions::default()
             },
         )

@@ -15,7 +15,9 @@
 //! | what is stored of a height? | [`view`] |
 //! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
+//! | what proves an account of the head? | [`proof`] |
 //! | how does a reader follow the head? | [`path`] |
+//! | what may contract developers change? | [`developer`] |
 //! | what is different on an application chain? | [`application`] |
 //! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
@@ -25,20 +27,24 @@
 //! This package knows no JSON-RPC, no sockets and no GPUs. Only [`genesis::file`] and
 //! [`genesis::record`] know JSON.
 
+mod account_history;
 pub mod application;
 pub mod call;
 pub mod chain;
 pub mod check;
 mod clock;
+pub mod developer;
 pub mod evm;
 pub mod genesis;
 pub mod header_view;
 pub mod import;
 pub mod logs;
+mod measured;
 pub mod mining;
 mod parallel;
 pub mod path;
 pub mod pool;
+pub mod proof;
 pub mod rules;
 pub mod spec;
 pub mod state;

@@ -13,6 +13,11 @@ const WAITING_RESULTS_PER_THREAD: usize = 2;
 static PROCESSORS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
 
+/// Whether a second thread has a processor of its own.
+pub(crate) fn has_processors() -> bool {
+    *PROCESSORS > 1
+}
+
 /// Runs `other` on a thread of its own while `own` runs here, and returns both results. With one
 /// processor, or if the system gives no thread, both run here.
 ///

@@ -73,6 +73,11 @@ impl View {
         Ok(())
     }
 
+    /// The oldest block whose state is kept.
+    pub const fn oldest_state(&self) -> u64 {
+        self.oldest_state
+    }
+
     /// The chain's spec.
     pub const fn spec(&self) -> &Arc<ChainSpec> {
         &self.spec

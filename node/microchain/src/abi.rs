@@ -280,6 +280,9 @@ fn to_address(word: B256) -> Result<Address, AbiError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -301,6 +304,31 @@ mod tests {
             b"text of more than thirty-two bytes"
         );
         assert_eq!(reader.smalls(), Ok(vec![5]));
+    }
+
+    proptest! {
+        /// Results come from contracts that others wrote, through VNODEs that may lie.
+        #[test]
+        fn any_result_is_read_or_refused(
+            words in vec(prop_oneof![0..300_u64, any::<u64>()], 0..40),
+            rest in vec(any::<u8>(), 0..31),
+        ) {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|one| U256::from(*one).to_be_bytes::<32>()).collect();
+            bytes.extend(rest);
+            let mut reader = ResultReader::new(&bytes);
+            for _ in 0..bytes.len() / WORD {
+                let at = || reader;
+                let lengths = [
+                    at().words().map_or(0, |all| all.len()),
+                    at().addresses().map_or(0, |all| all.len()),
+                    at().smalls().map_or(0, |all| all.len()),
+                    at().count().unwrap_or(0),
+                ];
+                prop_assert!(lengths.iter().all(|len| len * WORD <= bytes.len()));
+                let _ = (at().bytes(), at().tail());
+                prop_assert!(reader.word().is_ok());
+            }
+        }
     }
 
     #[test]

@@ -193,6 +193,9 @@ pub struct ContractState {
     pub deposits: DepositList,
     /// The address that the VNODE named in the handshake; it gets the via reward.
     pub via: Address,
+    /// Members with transactions that wait in the VNODE's pool. Read before `current`, and only
+    /// while a proposal with enough votes is in progress; otherwise empty.
+    pub busy: Vec<Address>,
 }
 
 impl ContractState {
@@ -211,6 +214,15 @@ impl ContractState {
     /// The base blocks of a turn.
     pub const fn turn_blocks(&self) -> u64 {
         self.proposal_expiration.saturating_mul(2)
+    }
+
+    /// The base blocks that it takes to act on a proposal, to pay its redemptions and to end it.
+    pub fn action_blocks(&self, redemptions: u64) -> u64 {
+        if redemptions == 0 {
+            return CALL_BLOCKS;
+        }
+        let payouts = redemptions.div_ceil(self.payout_max.max(1));
+        CALL_BLOCKS.saturating_mul(payouts.saturating_add(2))
     }
 
     /// The last base block in which the proposal in progress can be finished; `None` if there is
@@ -296,6 +308,10 @@ pub enum BaseCall {
 /// After this many base blocks a call that has had no effect is asked for again, or the next member
 /// does it.
 pub const RETRY_BLOCKS: u64 = 6;
+
+/// Base blocks for a call that depends on the one before: one until its effect is read, one until
+/// the next call is in a block.
+pub const CALL_BLOCKS: u64 = 2;
 
 impl BaseCall {
     /// The calldata.

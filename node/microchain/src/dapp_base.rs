@@ -3,9 +3,10 @@
 //! Knows its functions. Whether a call is due is decided in [`crate::engine`].
 
 use chain::View;
+use chain::application::{FLAG_CALL, PlainAction};
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::work::WorkLimit;
-use primitives::{Address, Bytes, U256, keccak256};
+use primitives::{Address, Bytes, Transaction, U256, keccak256};
 
 use crate::abi::{AbiError, CallData, ResultReader};
 use crate::contract::Deposit;
@@ -14,6 +15,7 @@ use crate::records::{DappEntry, ExchangeRecord};
 
 /// Gas of a question that reads a list. Nobody pays it; it bounds the time.
 const QUESTION_GAS: u64 = 2_000_000_000;
+const POST_FLUSH: &str = "postFlush(uint256,address[],uint256[],uint256[])";
 
 /// Reads of DappBase on one state.
 pub(crate) struct DappBaseCalls<'a> {
@@ -31,11 +33,10 @@ impl<'a> DappBaseCalls<'a> {
         if self.view.code(&self.address, number)?.is_empty() {
             return Ok(None);
         }
-        let hash = keccak256(function);
         let request = CallRequest {
             to: Some(self.address),
             gas: Some(QUESTION_GAS),
-            input: data.after([hash[0], hash[1], hash[2], hash[3]]),
+            input: data.after(function_selector(function)),
             ..Default::default()
         };
         let limit = WorkLimit::new(TIMEOUT_DEFAULT);
@@ -135,24 +136,55 @@ impl<'a> DappBaseCalls<'a> {
     }
 }
 
+/// A vote for deposits in a block: a call of `postFlush`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreditVote {
+    /// The position of the first deposit.
+    pub(crate) position: u64,
+    /// Users and tokens.
+    pub(crate) entries: Vec<(Address, U256)>,
+}
+
+impl CreditVote {
+    /// The vote that a transaction is; `None` if it is none, or if it cannot be read. As in the
+    /// contract, only the last twenty bytes of an address count.
+    pub(crate) fn of(transaction: &Transaction, dapp_base: &Address) -> Option<Self> {
+        let action = PlainAction::of(transaction)?;
+        let is_call = transaction.sharding_flag == FLAG_CALL && action.to == Some(*dapp_base);
+        let (selector, arguments) = action.data.split_first_chunk()?;
+        if !is_call || *selector != function_selector(POST_FLUSH) {
+            return None;
+        }
+        let mut reader = ResultReader::new(arguments);
+        let position = reader.small().ok()?;
+        let (users, tokens) = (reader.words().ok()?, reader.numbers().ok()?);
+        let users = users.into_iter().map(|word| Address::from_slice(&word[12..]));
+        Some(Self {
+            position,
+            entries: users.zip(tokens).collect(),
+        })
+    }
+}
+
 /// Calldata of `postFlush`: a vote for the deposits from `position` on.
 pub(crate) fn post_flush(position: u64, deposits: &[Deposit]) -> Bytes {
-    let function = keccak256("postFlush(uint256,address[],uint256[],uint256[])");
     CallData::default()
         .small(position)
         .addresses(deposits.iter().map(|one| one.user))
         .numbers(deposits.iter().map(|one| one.tokens))
         .numbers(deposits.iter().map(|one| U256::from(one.bought)))
-        .after([function[0], function[1], function[2], function[3]])
+        .after(function_selector(POST_FLUSH))
 }
 
 /// Calldata of `updateNodeList`.
 pub(crate) fn update_node_list(members: &[Address]) -> Bytes {
-    let function = keccak256("updateNodeList(address[])");
-    CallData::default().addresses(members.iter().copied()).after([
-        function[0],
-        function[1],
-        function[2],
-        function[3],
-    ])
+    CallData::default()
+        .addresses(members.iter().copied())
+        .after(function_selector("updateNodeList(address[])"))
+}
+
+/// The first four bytes of the hash of a function's signature.
+fn function_selector(signature: &str) -> [u8; 4] {
+    let hash = keccak256(signature);
+    [hash[0], hash[1], hash[2], hash[3]]
 }

@@ -13,7 +13,7 @@ use chain::mining::build::{UnsealedBlock, build_on};
 use chain::rules::seal::SealCheck;
 use chain::state::StateError;
 use chain::{ChainSpec, View};
-use primitives::{Address, B256, Block, Header, SecretKey};
+use primitives::{Address, B256, Block, Header, SecretKey, Transaction};
 use store::{HeaderReads, SideBlock, Snapshot, Store, StoreError};
 
 use crate::block::{
@@ -211,18 +211,22 @@ impl Ledger {
         };
         let timestamp = parent.timestamp + self.setup.period_secs;
         let header = draft_header(&parent, key.address(), timestamp, &extra);
-        let built = build_on(
-            &self.spec,
-            view.snapshot(),
-            view.head(),
-            header,
-            Vec::new(),
-            |executor| {
-                run(executor)?;
-                Ok((Vec::new(), Vec::new()))
-            },
-        )?;
-        Ok(built)
+        self.execute(view, header, |executor| {
+            run(executor)?;
+            Ok((Vec::new(), Vec::new()))
+        })
+    }
+
+    /// Executes a block with this header after the head. `fill` returns its transactions with their
+    /// senders.
+    fn execute(
+        &self,
+        view: &View,
+        header: Header,
+        fill: impl FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
+    ) -> Result<UnsealedBlock, EngineError> {
+        let (spec, snapshot) = (&self.spec, view.snapshot());
+        Ok(build_on(spec, snapshot, view.head(), header, Vec::new(), fill)?)
     }
 
     /// Builds and signs the block after the head. What cannot be in a block any more is dropped by
@@ -238,40 +242,33 @@ impl Ledger {
     ) -> Result<Block, EngineError> {
         let header = draft_header(parent, key.address(), timestamp, extra);
         let mut bytes = 0;
-        let built = build_on(
-            &self.spec,
-            view.snapshot(),
-            view.head(),
-            header,
-            Vec::new(),
-            |executor| {
-                let (mut transactions, mut senders) = (Vec::new(), Vec::new());
-                while bytes <= BLOCK_BYTES_FILL {
-                    let Some((sender, waiting)) = ready.next() else {
-                        break;
-                    };
-                    let transaction = &waiting.transaction;
-                    match executor.transaction(transaction, sender) {
-                        Ok(_) => {
-                            bytes += waiting.bytes;
-                            transactions.push((**transaction).clone());
-                            senders.push(sender);
-                            ready.included(sender);
-                        }
-                        Err(TransactionError::State(error)) => return Err(error),
-                        Err(TransactionError::BlockGas { .. }) => break,
-                        Err(error) => {
-                            let hash = transaction.hash();
-                            tracing::debug!(%hash, %error, "a transaction is left out of the block");
-                            if never_valid(&error) {
-                                drop_invalid(sender, transaction.tx_nonce);
-                            }
+        let built = self.execute(view, header, |executor| {
+            let (mut transactions, mut senders) = (Vec::new(), Vec::new());
+            while bytes <= BLOCK_BYTES_FILL {
+                let Some((sender, waiting)) = ready.next() else {
+                    break;
+                };
+                let transaction = &waiting.transaction;
+                match executor.transaction(transaction, sender) {
+                    Ok(_) => {
+                        bytes += waiting.bytes;
+                        transactions.push((**transaction).clone());
+                        senders.push(sender);
+                        ready.included(sender);
+                    }
+                    Err(TransactionError::State(error)) => return Err(error),
+                    Err(TransactionError::BlockGas { .. }) => break,
+                    Err(error) => {
+                        let hash = transaction.hash();
+                        tracing::debug!(%hash, %error, "a transaction is left out of the block");
+                        if never_valid(&error) {
+                            drop_invalid(sender, transaction.tx_nonce);
                         }
                     }
                 }
-                Ok((transactions, senders))
-            },
-        )?;
+            }
+            Ok((transactions, senders))
+        })?;
         let mut block = built.block;
         sign_header(&mut block.header, &self.setup.address, key)
             .map_err(|error| EngineError::Setup(error.to_string()))?;

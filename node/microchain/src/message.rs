@@ -241,6 +241,9 @@ pub(crate) fn relayed(transactions: &[Arc<Transaction>]) -> PeerContent {
 #[cfg(test)]
 mod tests {
     use primitives::{TxForm, U256, UnsignedTransaction};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
 
@@ -303,6 +306,40 @@ mod tests {
         assert_eq!(PeerContent::decode(BLOCK, b"\xc4other"), Ok(None));
         assert_eq!(PeerContent::decode(99, &all()[0].encode()), Ok(None));
         assert_eq!(PeerContent::decode(STATE, &[0xc0; 600]), Ok(None));
+    }
+
+    /// A status, one of those that are read more often than others.
+    fn any_status() -> impl Strategy<Value = i32> {
+        prop_oneof![9 => select(&STATUSES[..]), 1 => any::<i32>()]
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(status in any_status(), bytes in vec(any::<u8>(), 0..600)) {
+            let marked = [&b"\xf8\x80\x83mc1"[..], &bytes].concat();
+            for payload in [&bytes, &marked] {
+                let _ = PeerContent::decode(status, payload);
+            }
+        }
+
+        #[test]
+        fn changed_messages_are_other_messages_or_none(
+            which in 0..6_usize,
+            changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let message = all().remove(which).message(Address::ZERO, None);
+            let mut payload = message.payload.to_vec();
+            for (index, byte) in changes {
+                let at = index.index(payload.len());
+                payload[at] ^= byte;
+            }
+            if let Ok(Some(content)) = PeerContent::decode(message.status, &payload) {
+                // What is taken has one form only.
+                let again = content.message(Address::ZERO, None);
+                let read = PeerContent::decode(again.status, &again.payload);
+                prop_assert_eq!(read, Ok(Some(content)));
+            }
+        }
     }
 
     #[test]

@@ -333,7 +333,7 @@ mod tests {
             gas,
             ..Default::default()
         };
-        unsigned.with_form(TxForm::Native)
+        unsigned.with_form(TxForm::Native, 0)
     }
 
     fn order(pool: &Pool) -> Vec<(Address, u64)> {
@@ -391,7 +391,7 @@ mod tests {
             input: vec![0; TRANSACTION_BYTES_MAX].into(),
             ..Default::default()
         };
-        let large = large.with_form(TxForm::Native);
+        let large = large.with_form(TxForm::Native, 0);
         assert!(matches!(
             pool.add(large, TWO, 0, 0),
             Err(PoolRefusal::Full { .. })

@@ -6,8 +6,32 @@ use primitives::{B512, hex};
 
 use crate::contact::NodeContact;
 
-/// The port of all of them, for UDP and TCP.
+/// The port of the public network's, for UDP and TCP.
 const PORT: u16 = 30333;
+/// The port of those of Ethereum's family.
+const ETHEREUM_PORT: u16 = 30303;
+
+/// Of Ethereum Classic. Source: docs/etc.md, 2.
+const CLASSIC: [(&str, &str); 3] = [
+    (
+        "134.209.30.110",
+        "37b20dc1ca0ba428dc07f4bf87c548aa57b53e6883c607a041c88cc0f72c27ef3487b0e94f50e787fff8af5e2baf029cd6105461aa8ec250ccae93d6972107a9",
+    ),
+    (
+        "157.245.77.211",
+        "6b6ea53a498f0895c10269a3a74b777286bd467de6425c3b512740fcc7fbc8cd281dca4ab041dd97d62b38f3d0b5b05e71f48d28a3a2f4b5de40fe1f6bf05531",
+    ),
+    (
+        "64.225.0.245",
+        "16264d48df59c3492972d96bf8a39dd38bab165809a3a4bb161859a337de38b2959cc98efea94355c7a7177cd020867c683aed934dbd6bc937d9e6b61d94d8d9",
+    ),
+];
+
+/// Of Mordor. Source: docs/etc.md, 2.
+const MORDOR: [(&str, &str); 1] = [(
+    "24.199.107.164",
+    "4539a067ae1f6a7ffac509603ba37baf772fc832880ddc67c53f292b6199fb048267f0311c820bc90bfd39ec663bc6b5256bdf787ec38425c82bde6bc2bcfe3c",
+)];
 
 /// Of the main network.
 const MAIN: [(&str, &str); 13] = [
@@ -103,10 +127,12 @@ const TEST: [(&str, &str); 8] = [
 
 /// The boot nodes of the network with this id. None are known of most networks.
 pub fn boot_nodes(network_id: u64) -> Vec<NodeContact> {
-    let rows = match network_id {
-        99 => &MAIN[..],
-        101 => &TEST,
-        _ => &[],
+    let (rows, port) = match network_id {
+        99 => (&MAIN[..], PORT),
+        101 => (&TEST[..], PORT),
+        1 => (&CLASSIC[..], ETHEREUM_PORT),
+        7 => (&MORDOR[..], ETHEREUM_PORT),
+        _ => (&[][..], PORT),
     };
     let contact = |(ip, id): &(&str, &str)| {
         let mut bytes = [0; 64];
@@ -114,8 +140,8 @@ pub fn boot_nodes(network_id: u64) -> Vec<NodeContact> {
         Some(NodeContact {
             id: B512::from(bytes),
             ip: ip.parse().ok()?,
-            udp: PORT,
-            tcp: PORT,
+            udp: port,
+            tcp: port,
         })
     };
     rows.iter().filter_map(contact).collect()
@@ -129,7 +155,13 @@ mod tests {
 
     #[test]
     fn all_rows_are_nodes() {
-        for (network_id, count) in [(99, MAIN.len()), (101, TEST.len()), (100, 0)] {
+        for (network_id, count) in [
+            (99, MAIN.len()),
+            (101, TEST.len()),
+            (1, CLASSIC.len()),
+            (7, MORDOR.len()),
+            (100, 0),
+        ] {
             let nodes = boot_nodes(network_id);
             assert_eq!(nodes.len(), count);
             // An id with a wrong digit is hardly ever on the curve.

@@ -100,6 +100,11 @@ impl Dialer {
         }
     }
 
+    /// The id of this node.
+    pub const fn own_id(&self) -> B512 {
+        self.settings.id
+    }
+
     /// How many peers may be nodes that were dialled: a third, and at least one.
     pub const fn dialled_max(&self) -> usize {
         let third = self.settings.peers_max / DIAL_RATIO;

@@ -96,6 +96,20 @@ fn content(sequence: u64, pairs: &BTreeMap<Bytes, Bytes>, signature: Option<&[u8
     encode_fields_to_vec(&fields)
 }
 
+/// Whether `signature` (r and s, big-endian) of `digest` is that of `id`. Both recovery ids are
+/// tried.
+pub(crate) fn is_signed_by(digest: &B256, signature: &[u8; 64], id: &B512) -> bool {
+    let (r, s) = signature.split_at(32);
+    [0, 1].into_iter().any(|recovery_id| {
+        let signature = EcdsaSignature {
+            r: U256::from_be_slice(r),
+            s: U256::from_be_slice(s),
+            recovery_id,
+        };
+        recover_public_key(digest, &signature) == Ok(*id)
+    })
+}
+
 impl NodeRecord {
     /// Makes and signs a record.
     pub fn sign(key: &SecretKey, sequence: u64, claims: &NodeClaims) -> Self {
@@ -175,19 +189,9 @@ impl NodeRecord {
         Ok(record)
     }
 
-    /// A signature in a record has no recovery id, so both are tried.
     fn check_signature(&self) -> Result<(), NodeRecordError> {
         let digest = keccak256(content(self.sequence, &self.pairs, None));
-        let (r, s) = self.signature.split_at(32);
-        let is_signer = |recovery_id: u8| {
-            let signature = EcdsaSignature {
-                r: U256::from_be_slice(r),
-                s: U256::from_be_slice(s),
-                recovery_id,
-            };
-            recover_public_key(&digest, &signature) == Ok(self.id)
-        };
-        if is_signer(0) || is_signer(1) {
+        if is_signed_by(&digest, &self.signature, &self.id) {
             Ok(())
         } else {
             Err(NodeRecordError::Signature)

@@ -39,7 +39,7 @@ impl Block {
         reader.expect_count("block", 3, "3")?;
         let header = Header::decode_fields(reader.list("block.header")?)?;
         let transactions = decode_entries(reader.list("block.transactions")?, "block.transactions", |rlp| {
-            Transaction::decode_stored(rlp, rules)
+            Transaction::decode_item(rlp, rules)
         })?;
         let uncles = decode_entries(reader.list("block.uncles")?, "block.uncles", Header::decode)?;
         Ok(Self {

@@ -27,14 +27,13 @@ pub enum DecodeError {
         /// The number of fields that it should have, in words.
         expected: &'static str,
     },
-    /// A client sent a typed transaction (EIP-2718). Its first byte is the type.
-    #[error(
-        "transaction type not supported: got type {got:#04x} (EIP-2718), expected a list of {expected} fields"
-    )]
+    /// A transaction or receipt has a type (EIP-2718) that is not known. Its first byte is the
+    /// type.
+    #[error("transaction type not supported: got type {got:#04x} (EIP-2718), expected {expected}")]
     Typed {
         /// The type.
         got: u8,
-        /// The number of fields that a supported transaction has, in words.
+        /// What a supported one begins with, in words.
         expected: &'static str,
     },
     /// An entry of a list in a block or a receipt is wrong.

@@ -32,8 +32,8 @@ pub use key::{
 pub use panic::{catch_panic, panic_message};
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};
 pub use transaction::{
-    CLASSIC_V_BIT, NATIVE_CHAIN_ID_BOUND, SYSTEM_CALL_DATA, SYSTEM_GAS_PRICE, SYSTEM_SYSCNT, Transaction,
-    TxForm, TxRules, UnsignedTransaction,
+    ACCESS_LIST_TX_TYPE, AccessListEntry, CLASSIC_V_BIT, LEGACY_TX_TYPE, NATIVE_CHAIN_ID_BOUND,
+    SYSTEM_CALL_DATA, SYSTEM_GAS_PRICE, SYSTEM_SYSCNT, Transaction, TxForm, TxRules, UnsignedTransaction,
 };
 pub use units::ShaAmount;
 

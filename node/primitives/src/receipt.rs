@@ -1,14 +1,16 @@
 //! Receipts, logs and their bloom filter.
 //!
-//! A receipt has two forms, with five or four fields. The bloom of a decoded receipt is taken from
-//! the bytes; it is not computed from the logs.
+//! A receipt has two forms, with five or four fields. That of a typed transaction begins with the
+//! type (EIP-2718), and is a string of bytes in a list. The bloom of a decoded receipt is taken
+//! from the bytes; it is not computed from the logs.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, hex};
 use alloy_rlp::{BufMut, Encodable};
 
 use crate::{
     error::DecodeError,
-    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpError, RlpReader, encode_fields, encode_fields_to_vec, fields_length},
+    transaction::{ACCESS_LIST_TX_TYPE, LEGACY_TX_TYPE, TX_TYPE_MAX},
 };
 
 /// Largest number of topics of a log. There is no instruction for more.
@@ -85,6 +87,8 @@ pub enum ReceiptForm {
 /// The result of an executed transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt {
+    /// The type of the transaction: [`LEGACY_TX_TYPE`] or [`ACCESS_LIST_TX_TYPE`].
+    pub tx_type: u8,
     /// How the transaction ended.
     pub outcome: ReceiptOutcome,
     /// Gas that this and all earlier transactions of the block used together.
@@ -93,20 +97,37 @@ pub struct Receipt {
     pub logs_bloom: Bloom,
     /// The logs, in the order in which they were written.
     pub logs: Vec<Log>,
+    /// What the call returned, or why it was reverted, on application chains; else empty. It is
+    /// stored, but it is no part of the encoded receipt, so no root covers it.
+    pub output: Bytes,
 }
 
 impl Receipt {
-    /// A receipt. The bloom is computed from `logs`.
+    /// The receipt of a transaction without a type. The bloom is computed from `logs`.
     pub fn new(outcome: ReceiptOutcome, cumulative_gas_used: u64, logs: Vec<Log>) -> Self {
         Self {
+            tx_type: LEGACY_TX_TYPE,
             outcome,
             cumulative_gas_used,
             logs_bloom: logs_bloom(&logs),
             logs,
+            output: Bytes::new(),
         }
     }
 
-    /// The RLP of the receipt, as it is in the trie of receipts.
+    /// The same receipt, of a transaction with this type.
+    #[must_use]
+    pub fn with_type(self, tx_type: u8) -> Self {
+        Self { tx_type, ..self }
+    }
+
+    /// The same receipt, with what the call returned.
+    #[must_use]
+    pub fn with_output(self, output: Bytes) -> Self {
+        Self { output, ..self }
+    }
+
+    /// The receipt as it is in the trie of receipts: the type, if there is one, and the RLP.
     pub fn encode(&self, form: ReceiptForm) -> Vec<u8> {
         let outcome = match &self.outcome {
             ReceiptOutcome::Status(true) => &[1][..],
@@ -120,27 +141,82 @@ impl Receipt {
             &self.logs,
             &0u8,
         ];
-        match form {
-            ReceiptForm::Five => encode_fields_to_vec(&fields),
-            ReceiptForm::Four => encode_fields_to_vec(&fields[..4]),
+        let fields = match form {
+            ReceiptForm::Five => &fields[..],
+            ReceiptForm::Four => &fields[..4],
+        };
+        if self.tx_type == LEGACY_TX_TYPE {
+            return encode_fields_to_vec(fields);
+        }
+        let mut out = Vec::with_capacity(1 + fields_length(fields));
+        out.push(self.tx_type);
+        encode_fields(fields, &mut out);
+        out
+    }
+
+    /// The RLP of the receipt as an item of a list, as in messages between nodes: one with a type
+    /// is a string of bytes there.
+    pub fn encode_item(&self, form: ReceiptForm) -> Vec<u8> {
+        let bytes = self.encode(form);
+        if self.tx_type == LEGACY_TX_TYPE {
+            return bytes;
+        }
+        alloy_rlp::encode(&bytes[..])
+    }
+
+    /// Decodes a receipt as it is in the trie of receipts. One of four fields may have a type.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `bytes` are not exactly one receipt of this form.
+    pub fn decode(bytes: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
+        match bytes.split_first() {
+            Some((&tx_type @ ..=TX_TYPE_MAX, rlp)) if form == ReceiptForm::Four => {
+                check_type(tx_type)?;
+                Ok(Self::decode_list(rlp, form)?.with_type(tx_type))
+            }
+            _ => Self::decode_list(bytes, form),
         }
     }
 
-    /// Decodes a receipt.
+    /// Decodes a receipt that is an item of a list, see [`Self::encode_item`].
     ///
     /// # Errors
-    /// [`DecodeError`] if `rlp` is not exactly one list of this form.
-    pub fn decode(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
+    /// [`DecodeError`] if `item` is not exactly one such item.
+    pub fn decode_item(item: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
+        let is_string = item.first().is_some_and(|first| *first < 0xc0);
+        if !is_string || form != ReceiptForm::Four {
+            return Self::decode_list(item, form);
+        }
+        let mut reader = RlpReader::over(item);
+        let bytes = reader.slice("receipt")?;
+        match reader.rest().len() {
+            0 => {}
+            got => {
+                return Err(DecodeError::Field {
+                    field: "receipt",
+                    cause: RlpError::Trailing { got },
+                });
+            }
+        }
+        // A string never holds a receipt without a type.
+        check_type(bytes.first().copied().unwrap_or_default())?;
+        Self::decode(bytes, form)
+    }
+
+    /// Decodes the list of fields.
+    fn decode_list(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
         let mut reader = RlpReader::open(rlp, "receipt")?;
         match form {
             ReceiptForm::Five => reader.expect_count("receipt", 5, "5")?,
             ReceiptForm::Four => reader.expect_count("receipt", 4, "4")?,
         }
         let receipt = Self {
+            tx_type: LEGACY_TX_TYPE,
             outcome: decode_outcome(reader.slice("receipt.outcome")?)?,
             cumulative_gas_used: reader.u64("receipt.cumulativeGasUsed")?,
             logs_bloom: reader.bloom("receipt.logsBloom")?,
             logs: decode_logs(reader.list("receipt.logs")?)?,
+            output: Bytes::new(),
         };
         if form == ReceiptForm::Five {
             match reader.u64("receipt.tail")? {
@@ -150,6 +226,17 @@ impl Receipt {
         }
         Ok(receipt)
     }
+}
+
+/// Refuses the type of a receipt that is not known.
+const fn check_type(got: u8) -> Result<(), DecodeError> {
+    if got == ACCESS_LIST_TX_TYPE {
+        return Ok(());
+    }
+    Err(DecodeError::Typed {
+        got,
+        expected: "type 0x01 or a list of 4 fields",
+    })
 }
 
 fn decode_outcome(bytes: &[u8]) -> Result<ReceiptOutcome, DecodeError> {
@@ -241,6 +328,30 @@ mod tests {
             };
             assert_eq!(Receipt::decode(&five, ReceiptForm::Four), count(5, "4"));
             assert_eq!(Receipt::decode(&four, ReceiptForm::Five), count(4, "5"));
+        }
+    }
+
+    #[test]
+    fn receipts_with_a_type() {
+        let typed = sample().with_type(ACCESS_LIST_TX_TYPE);
+        let bytes = typed.encode(ReceiptForm::Four);
+        assert_eq!(bytes[0], ACCESS_LIST_TX_TYPE);
+        assert_eq!(bytes[1..], sample().encode(ReceiptForm::Four));
+        assert_eq!(Receipt::decode(&bytes, ReceiptForm::Four), Ok(typed.clone()));
+        let item = typed.encode_item(ReceiptForm::Four);
+        assert_eq!(Receipt::decode_item(&item, ReceiptForm::Four), Ok(typed));
+        let plain = sample().encode_item(ReceiptForm::Four);
+        assert_eq!(Receipt::decode_item(&plain, ReceiptForm::Four), Ok(sample()));
+        // Neither stands in the place of the other, and no other type is known.
+        assert!(Receipt::decode_item(&bytes, ReceiptForm::Four).is_err());
+        assert!(Receipt::decode(&item, ReceiptForm::Four).is_err());
+        assert!(Receipt::decode(&bytes, ReceiptForm::Five).is_err());
+        let wrapped = alloy_rlp::encode(&plain[..]);
+        assert!(Receipt::decode_item(&wrapped, ReceiptForm::Four).is_err());
+        for other in [0, 2, 0x7f] {
+            let bytes = [&[other][..], &plain].concat();
+            let error = Receipt::decode(&bytes, ReceiptForm::Four).unwrap_err();
+            assert!(matches!(error, DecodeError::Typed { .. }), "{error}");
         }
     }
 

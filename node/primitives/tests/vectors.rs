@@ -68,6 +68,8 @@ fn described(case: &Value) -> Transaction {
             number(case, "shardingFlag")
         },
         via: optional(case, "via"),
+        typed_chain_id: 0,
+        access_list: Vec::new(),
         v: parse(case, v),
         r: parse(case, "r"),
         s: parse(case, "s"),
@@ -168,6 +170,7 @@ fn signing_again_gives_the_same_bytes() {
             input: described.input.clone(),
             sharding_flag: described.sharding_flag,
             via: described.via,
+            access_list: Vec::new(),
         };
         let chain_id = case["chainId"].as_u64().expect("a number");
         assert_eq!(key.address(), parse::<Address>(case, "from"));

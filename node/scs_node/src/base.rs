@@ -1,16 +1,19 @@
 //! Reads a chain base through the unary calls of a VNODE.
 //!
-//! Everything is read again each time. Nothing is concluded from notices or from earlier reads.
+//! A reading concludes nothing from notices or from earlier reads. When a reading is needed is
+//! decided in `refresh`.
 
 use futures_util::future::{try_join, try_join_all};
 use microchain::abi::{AbiError, CallData, ResultReader};
 use microchain::contract::{
-    ContractRole, ContractStatus, Deposit, DepositList, MEMBERS_MAX, Proposal, Rewards,
+    ContractRole, ContractStatus, Deposit, DepositList, MEMBERS_MAX, PROPOSAL_PENDING, Proposal, Rewards,
 };
 use microchain::{BaseCall, ContractState};
 use primitives::{Address, B256, Bytes, U256, keccak256};
 use scs_service::client::{ScsClient, ScsClientError};
 use scs_service::proto::StorageRequest;
+
+use crate::source::BaseSource;
 
 /// The price of gas that calls are first sent with, in sha.
 pub const GAS_PRICE_FIRST: u64 = 18_000_000_000;
@@ -77,10 +80,21 @@ fn selector(signature: &str) -> [u8; 4] {
     [hash[0], hash[1], hash[2], hash[3]]
 }
 
+/// What is asked of a chain base at a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadWish {
+    /// The number of the base block that the VNODE has told last.
+    pub head: u64,
+    /// The first deposit that the engine wants.
+    pub deposits_from: u64,
+    /// The VNODE's payee.
+    pub via: Address,
+}
+
 /// Reads chain bases.
 #[derive(Clone, Debug)]
-pub struct BaseReader {
-    client: ScsClient,
+pub struct BaseReader<S = ScsClient> {
+    source: S,
     id: Address,
 }
 
@@ -98,24 +112,17 @@ struct VnodeInfo {
     joining: Vec<Address>,
 }
 
-impl BaseReader {
+impl<S: BaseSource> BaseReader<S> {
     /// Reads for the SCS `id`.
-    pub const fn new(client: ScsClient, id: Address) -> Self {
-        Self { client, id }
+    pub const fn new(source: S, id: Address) -> Self {
+        Self { source, id }
     }
 
-    /// Reads all that the engine needs. `head` is the number of the base block that the VNODE has
-    /// told last, `deposits_from` the first deposit that is wanted, `via` the VNODE's payee.
+    /// Reads all that the engine needs. Returns it with the storage root after the other reads.
     ///
     /// # Errors
     /// [`BaseError`] if the VNODE does not answer, or the contract is no chain base.
-    pub async fn read(
-        &self,
-        chain: Address,
-        head: u64,
-        deposits_from: u64,
-        via: Address,
-    ) -> Result<BaseReading, BaseError> {
+    pub async fn read(&self, chain: Address, wish: ReadWish) -> Result<(BaseReading, B256), BaseError> {
         let numbers = [
             "nodeCount()",
             "flushInRound()",
@@ -125,16 +132,24 @@ impl BaseReader {
         ];
         let numbers = try_join_all(numbers.map(|function| self.number(chain, function)));
         let proposals = try_join(self.proposal(chain, 1), self.proposal(chain, 2));
-        let role_and_deposits = try_join(self.role(chain), self.deposits(chain, deposits_from));
-        let slots = self.slots(chain);
+        let role_and_deposits = try_join(self.role(chain), self.deposits(chain, wish.deposits_from));
         let one = try_join(self.info(chain), numbers);
         let two = try_join(proposals, role_and_deposits);
-        let ((info, numbers), ((current, approved), (role, deposits))) = try_join(one, two).await?;
-        let [first_place, last_flush, registration] = slots.await?;
+        let ((info, numbers), ((mut current, approved), (role, deposits))) = try_join(one, two).await?;
+        let busy = if awaits_action(&current) {
+            let others = current.members.iter().filter(|member| **member != self.id);
+            let busy = self.busy(others.take(MEMBERS_MAX)).await?;
+            // Read after the pool, so that what has left the pool is seen in the proposal.
+            current = self.proposal(chain, 1).await?;
+            busy
+        } else {
+            Vec::new()
+        };
         let count = info.count(numbers[0])?;
         let members = info.node_list[..count].to_vec();
         let booked = members.iter().map(|member| self.booked_gas(chain, *member));
         let booked = try_join_all(booked).await?;
+        let ([first_place, last_flush, registration], root) = self.slots(chain).await?;
         let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
         let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
         let turns = turns(
@@ -145,7 +160,7 @@ impl BaseReader {
             count as u64,
         );
         let state = ContractState {
-            base_block: head,
+            base_block: wish.head,
             base_gas_limit: BASE_GAS_LIMIT,
             gas_price: U256::from(GAS_PRICE_MAX),
             role,
@@ -179,14 +194,16 @@ impl BaseReader {
                 .into_iter()
                 .fold(U256::ZERO, |sum, gas| sum.saturating_add(gas)),
             deposits,
-            via,
+            via: wish.via,
+            busy,
         };
-        Ok(BaseReading {
+        let reading = BaseReading {
             state,
             owner: info.owner,
             supply: info.supply,
             penalty_bond: info.penalty_bond,
-        })
+        };
+        Ok((reading, root))
     }
 
     /// Calls a function and reads its answer.
@@ -198,7 +215,7 @@ impl BaseReader {
         read: impl FnOnce(&mut ResultReader<'_>) -> Result<T, AbiError>,
     ) -> Result<T, BaseError> {
         let input = arguments.after(selector(function));
-        let output = self.client.public_call(chain, input).await?;
+        let output = self.source.call_contract(chain, input).await?;
         read(&mut ResultReader::new(&output)).map_err(|error| BaseError::Answer { function, error })
     }
 
@@ -215,7 +232,19 @@ impl BaseReader {
         .await
     }
 
-    async fn role(&self, chain: Address) -> Result<ContractRole, BaseError> {
+    /// Those of `members` that have transactions in the VNODE's pool.
+    async fn busy(&self, members: impl Iterator<Item = &Address>) -> Result<Vec<Address>, BaseError> {
+        let nonces = members.map(|member| async move {
+            let with_pool = self.source.nonce_with_pool(*member).await?;
+            let at_head = self.source.contract_info(*member, Vec::new()).await?;
+            let at_head = at_head.map_or(0, |account| account.tx_nonce);
+            Ok::<_, BaseError>((with_pool > at_head).then_some(*member))
+        });
+        Ok(try_join_all(nonces).await?.into_iter().flatten().collect())
+    }
+
+    /// What the contract says of this SCS.
+    pub(crate) async fn role(&self, chain: Address) -> Result<ContractRole, BaseError> {
         let arguments = CallData::default().address(self.id);
         let role = self.call(chain, "getSCSRole(address)", arguments, |reader| reader.small());
         Ok(ContractRole::from_number(role.await?))
@@ -350,14 +379,21 @@ impl BaseReader {
         .await
     }
 
-    async fn slots(&self, chain: Address) -> Result<[U256; 3], BaseError> {
+    /// The root of the contract's storage.
+    pub(crate) async fn storage_root(&self, chain: Address) -> Result<B256, BaseError> {
+        let contract = self.source.contract_info(chain, Vec::new()).await?;
+        Ok(contract.ok_or(BaseError::NoContract(chain))?.storage_root)
+    }
+
+    /// Slots that no function tells, and the root of the storage.
+    async fn slots(&self, chain: Address) -> Result<([U256; 3], B256), BaseError> {
         let wanted = [SLOT_FIRST_PLACE, SLOT_LAST_FLUSH, SLOT_REGISTRATION];
         let requests = wanted.map(|slot| StorageRequest {
             reqtype: SINGLE_SLOT,
             storagekey: B256::from(U256::from(slot)).to_vec().into(),
             ..StorageRequest::default()
         });
-        let contract = self.client.chain_info(chain, requests.to_vec()).await?;
+        let contract = self.source.contract_info(chain, requests.to_vec()).await?;
         let contract = contract.ok_or(BaseError::NoContract(chain))?;
         let value = |slot: u64| {
             contract
@@ -366,7 +402,7 @@ impl BaseReader {
                 .copied()
                 .unwrap_or_default()
         };
-        Ok(wanted.map(value))
+        Ok((wanted.map(value), contract.storage_root))
     }
 }
 
@@ -383,6 +419,12 @@ impl VnodeInfo {
                 expected: format!("at most {max}"),
             })
     }
+}
+
+/// Whether a proposal has the votes that it needs. While it does, the next call depends on whose
+/// transactions wait in the VNODE's pool.
+pub(crate) const fn awaits_action(proposal: &Proposal) -> bool {
+    proposal.flag == PROPOSAL_PENDING && 2 * proposal.voters.len() > proposal.members.len()
 }
 
 /// The first base block of the turn of each place (docs/microchain-contracts.md, 4.3).

@@ -4,7 +4,8 @@
 //! | question | module |
 //! |---|---|
 //! | which chain bases are followed, and what happens with an event? | [`runner`] |
-//! | how is a chain base read? | [`base`] |
+//! | how is a chain base read? | [`base`], through a [`source`] |
+//! | when does an earlier reading of it still hold? | [`refresh`] |
 //! | how do transactions get into the base chain? | [`account`] |
 //! | how does an engine run? | [`worker`] |
 //! | which MicroChains does the data directory have? | [`folders`] |
@@ -17,8 +18,10 @@
 pub mod account;
 pub mod base;
 pub mod folders;
+pub mod refresh;
 pub mod runner;
 pub mod served;
+pub mod source;
 pub mod worker;
 
 pub use microchain::event::PERIOD_SECS_MAX;

@@ -244,7 +244,7 @@ impl ServedEngine {
             first_log: found.first_log as usize,
             logs_bloom: found.receipt.logs_bloom,
             logs: found.receipt.logs,
-            output: Bytes::new(),
+            output: found.receipt.output,
             transaction: found.mined.transaction,
         }))
     }

@@ -8,6 +8,7 @@ use chain::state::StateNotKept;
 use store::StoreError;
 
 use crate::data_directory::DataDirectoryError;
+use crate::logging::LogStartError;
 use crate::options::OptionsError;
 
 /// Why a command failed.
@@ -17,6 +18,9 @@ pub enum CommandError {
     /// The options contradict each other.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// The log cannot be started.
+    #[error(transparent)]
+    Log(#[from] LogStartError),
     /// The data directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DataDirectoryError),

@@ -25,7 +25,7 @@ use crate::options::{DbCommand, VnodeCommand, VnodeOptions};
 /// data directory.
 pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), CommandError> {
     options.check()?;
-    logging::start(options);
+    logging::start(options.verbosity, &options.log)?;
     match command {
         VnodeCommand::Init { file } => init::run(options, file),
         VnodeCommand::Import { file } => import::run(options, file),
@@ -37,8 +37,12 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         VnodeCommand::Dump { block, file } => dump::run(options, *block, file),
         VnodeCommand::Account(_)
         | VnodeCommand::Attach { .. }
+        | VnodeCommand::Dumpconfig
         | VnodeCommand::Rpc { .. }
         | VnodeCommand::ScsDemo { .. }
+        | VnodeCommand::Version { .. }
+        | VnodeCommand::Completions { .. }
+        | VnodeCommand::Manual { .. }
         | VnodeCommand::Testvec { .. } => Err(CommandError::NotOnDirectory),
     }
 }

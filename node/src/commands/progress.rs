@@ -28,7 +28,7 @@ impl CommandProgress {
     /// Starts with the phase `phase`, which has `total` of `units` to process; 0 if that is
     /// unknown.
     pub(super) fn new(options: &VnodeOptions, phase: &'static str, units: ProgressUnits, total: u64) -> Self {
-        let shown = std::io::stderr().is_terminal() && options.verbosity > 0 && !options.log_json;
+        let shown = std::io::stderr().is_terminal() && options.verbosity > 0 && !options.log.json;
         let now = Instant::now();
         Self {
             phase,

@@ -30,6 +30,8 @@ pub enum VnodeCommand {
         #[arg(value_parser = parse_block_number)]
         last: Option<u64>,
     },
+    /// Print the options with their values as a file for --config
+    Dumpconfig,
     /// Check the database, show its size, or make it smaller
     #[command(subcommand)]
     Db(DbCommand),
@@ -78,11 +80,39 @@ pub enum VnodeCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
         period: u64,
     },
+    /// Print the version
+    Version {
+        /// As JSON: name, version, system, architecture, compiler, networks
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the completions of a shell for `vnode` or `scs`
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+        /// The program
+        #[arg(default_value = "vnode")]
+        program: NodeProgram,
+    },
+    /// Write the man pages of `vnode` and `scs` into a folder
+    Manual {
+        /// The folder, which is created if it is missing
+        folder: PathBuf,
+    },
     /// Run public test vectors: read one JSON request a line, write one JSON reply a line
     Testvec {
         /// What the requests test
         kind: TestVectorKind,
     },
+}
+
+/// A program of this package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum NodeProgram {
+    /// The base-chain node.
+    Vnode,
+    /// The server of application chains.
+    Scs,
 }
 
 /// What `vnode db` does.

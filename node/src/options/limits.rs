@@ -6,13 +6,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chain::call::{CALL_GAS_DEFAULT, TIMEOUT_DEFAULT as CALL_TIMEOUT};
 use chain::logs::LogLimits;
 use clap::Args;
 use rpc::filters::{ANSWER_LEN_MAX, FILTERS_MAX, FilterLimits, IDLE_TIMEOUT as FILTER_IDLE_TIMEOUT};
 use rpc::limits::{
     BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CLIENT_SHARE_PERCENT, CONNECTION_CALLS_MAX, CONNECTIONS_MAX,
-    HEADER_TIMEOUT, IDLE_TIMEOUT, LOGS_TIMEOUT, Limits, READ_RATE_MIN, REQUEST_TIMEOUT, RESPONSE_LEN_MAX,
-    SUBSCRIPTIONS_MAX, TRACE_TIMEOUT_MAX, TRAFFIC_LEN_MAX, WAITING_CALLS_MAX, WRITE_TIMEOUT,
+    HEADER_TIMEOUT, IDLE_TIMEOUT, LOGS_TIMEOUT, Limits, READ_RATE_MIN, READY_AGE_MAX, REQUEST_TIMEOUT,
+    RESPONSE_LEN_MAX, SUBSCRIPTIONS_MAX, TRACE_TIMEOUT_MAX, TRAFFIC_LEN_MAX, WAITING_CALLS_MAX,
+    WRITE_TIMEOUT,
 };
 
 /// Limits of the JSON-RPC servers.
@@ -65,6 +67,12 @@ pub struct LimitOptions {
     /// Longest time to search for logs, in seconds
     #[arg(long = "rpc.logs.timeout", value_name = "SECONDS", default_value_t = Seconds(LOGS_TIMEOUT))]
     pub logs_time: Seconds,
+    /// Most gas of a call or an estimate; 0: no limit
+    #[arg(long = "rpc.gascap", value_name = "GAS", default_value_t = CALL_GAS_DEFAULT)]
+    pub call_gas: u64,
+    /// Longest time for a call, or for all runs of an estimate, in seconds
+    #[arg(long = "rpc.evmtimeout", value_name = "SECONDS", default_value_t = Seconds(CALL_TIMEOUT))]
+    pub call_time: Seconds,
     /// Longest time for a trace, in seconds, whatever time its caller asks for
     #[arg(long = "rpc.trace.maxtimeout", value_name = "SECONDS", default_value_t = Seconds(TRACE_TIMEOUT_MAX))]
     pub trace_time: Seconds,
@@ -89,6 +97,9 @@ pub struct LimitOptions {
     /// received after --rpc.writetimeout; slower clients are disconnected
     #[arg(long = "rpc.minrate", value_name = "KIB", default_value_t = READ_RATE_MIN >> 10, value_parser = positive)]
     pub min_rate: usize,
+    /// Age of the head, in seconds, up to which `GET /ready` says that the node is ready
+    #[arg(long = "ready.maxage", value_name = "SECONDS", default_value_t = Seconds(READY_AGE_MAX))]
+    pub ready_age: Seconds,
     /// Time after which a filter that is not polled is removed, in seconds
     #[arg(long = "rpc.filtertimeout", value_name = "SECONDS", default_value_t = Seconds(FILTER_IDLE_TIMEOUT))]
     pub filter_time: Seconds,
@@ -114,7 +125,17 @@ impl LimitOptions {
             idle_timeout: self.idle_time.0.max(self.request_time.0 + self.body_time.0),
             write_timeout: self.write_time.0,
             read_rate_min: self.min_rate.saturating_mul(1 << 10),
+            ready_age_max: self.ready_age.0,
             ..Limits::default()
+        }
+    }
+
+    /// The most gas of a call.
+    pub const fn call_gas_max(&self) -> u64 {
+        if self.call_gas == 0 {
+            u64::MAX / 2
+        } else {
+            self.call_gas
         }
     }
 
@@ -202,6 +223,8 @@ mod tests {
         let settings = rpc::NodeSettings::default();
         assert_eq!(options.logs_time.0, settings.logs_timeout);
         assert_eq!(options.trace_time.0, settings.trace_timeout_max);
+        assert_eq!(options.call_time.0, settings.call_timeout);
+        assert_eq!(options.call_gas_max(), settings.call_gas_max);
         assert_eq!(options.logs(), LogLimits::default());
     }
 
@@ -219,6 +242,8 @@ mod tests {
             "--rpc.minrate=17",
             "--rpc.logs.timeout=18",
             "--rpc.trace.maxtimeout=19",
+            "--rpc.gascap=20",
+            "--rpc.evmtimeout=21",
             "--rpc.maxfilters=6",
             "--rpc.maxsubscriptions=7",
             "--rpc.timeout=8",
@@ -252,6 +277,10 @@ mod tests {
         assert_eq!(options.servers(), expected);
         assert_eq!(options.logs_time, Seconds(Duration::from_secs(18)));
         assert_eq!(options.trace_time, Seconds(Duration::from_secs(19)));
+        assert_eq!(options.call_gas_max(), 20);
+        assert_eq!(options.call_time, Seconds(Duration::from_secs(21)));
+        let unlimited = parse(&["--rpc.gascap=0"]).unwrap();
+        assert!(unlimited.call_gas_max() > 1 << 60);
         let filters = FilterLimits {
             filters_max: 6,
             idle_timeout: Duration::from_secs(13),

@@ -8,28 +8,34 @@
 //! | subcommands | `command` |
 //! | types of single values: network, height, account | `values` |
 //! | where a running node is reached | `endpoint` |
+//! | options in a file | `file` |
 //! | limits of the JSON-RPC servers | `limits` |
 //! | the transaction pool | `txpool` |
 //! | the service for SCS servers | `scs` |
 //! | the peer-to-peer network | `peers` |
+//! | the log | `log` |
 
 mod command;
 mod endpoint;
+mod file;
 mod limits;
+mod log;
 mod peers;
 mod scs;
 mod txpool;
 mod values;
 
-pub use command::{AccountCommand, DbCommand, VnodeCommand};
+pub use command::{AccountCommand, DbCommand, NodeProgram, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
+pub use file::{OptionsFileError, parse_options, write_options};
 pub use limits::{LimitOptions, Seconds};
-pub use peers::{BootNodes, PeerOptions};
+pub use log::LogOptions;
+pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
-pub use values::{AccountRef, HeightRef, MinerDatasetOption, Network};
+pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use chain::import::{ForkLimits, StateRetention};
@@ -46,16 +52,24 @@ const VERBOSITY_MAX: u8 = 5;
 
 /// A base-chain node: chain, transaction pool, mining, JSON-RPC.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "vnode", version, max_term_width = 100)]
+#[command(name = "vnode", version, max_term_width = 100, args_override_self = true)]
 pub struct VnodeOptions {
     /// What to do instead of running the node
     #[command(subcommand)]
     pub command: Option<VnodeCommand>,
 
+    /// TOML file with options: each key is the long name of an option. The command line wins.
+    /// `vnode dumpconfig` writes one
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     /// Run the local development network: id 100, difficulty 512, ten funded accounts; the same
     /// as --network dev
     #[arg(long, global = true)]
     pub dev: bool,
+    /// How the blocks of the development network are sealed: ethash, or instant, which needs no
+    /// seals and gives each transaction a block at once
+    #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
+    pub dev_seal: DevSeal,
     /// Network to run [default: the one that the data directory was initialised with]
     #[arg(long, value_name = "NAME", global = true)]
     pub network: Option<Network>,
@@ -90,6 +104,10 @@ pub struct VnodeOptions {
     /// from `account list`
     #[arg(long, value_name = "ACCOUNTS", value_delimiter = ',')]
     pub unlock: Vec<AccountRef>,
+    /// Unlock accounts even if other machines can reach this node over HTTP or WebSockets; whoever
+    /// reaches it can spend from them then
+    #[arg(long = "allow-insecure-unlock")]
+    pub allow_insecure_unlock: bool,
     /// File with one password a line: for the accounts of --unlock in their order, or for the
     /// `account` command
     #[arg(long, value_name = "FILE", global = true)]
@@ -156,10 +174,11 @@ pub struct VnodeOptions {
     /// Answer methods under their own names only, not under the aliases eth_ and web3_
     #[arg(long = "rpc.noalias")]
     pub rpc_noalias: bool,
-    /// Give the pending block a number, which some pool software needs; without this option the
-    /// number is null
-    #[arg(long = "rpc.pendingnumber")]
-    pub rpc_pendingnumber: bool,
+    /// Give the pending block a number, which some pool software needs, or null
+    /// [default: on for networks of Ethereum's family, off for the public network's]
+    #[arg(long = "rpc.pendingnumber", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true")]
+    pub rpc_pendingnumber: Option<bool>,
 
     /// Serve JSON-RPC over WebSockets
     #[arg(long)]
@@ -217,6 +236,10 @@ pub struct VnodeOptions {
     #[arg(long = "stratum.status", value_name = "ADDRESS:PORT")]
     pub stratum_status: Option<SocketAddr>,
 
+    /// Serve metrics of the node for Prometheus at this address; for example 127.0.0.1:6060
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+
     /// JSON file with the settings of the service for SCS servers
     /// [default: vnodeconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
@@ -237,9 +260,9 @@ pub struct VnodeOptions {
     /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     #[arg(long, value_name = "LEVEL", global = true, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
     pub verbosity: u8,
-    /// Log as JSON, one line for each event
-    #[arg(long = "log.json", global = true)]
-    pub log_json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 /// Options that contradict each other, or lack another option.
@@ -248,6 +271,17 @@ pub enum OptionsError {
     /// `--dev` together with another `--network`.
     #[error("--dev and --network {} contradict each other", .0.name())]
     TwoNetworks(Network),
+    /// `--unlock` on a node that other machines can reach.
+    #[error(
+        "--unlock and {0} contradict each other: whoever reaches this node could spend from the accounts; --allow-insecure-unlock allows it"
+    )]
+    InsecureUnlock(&'static str),
+    /// `--dev.seal instant` on another network than the development network.
+    #[error("--dev.seal instant needs the development network (--dev)")]
+    SealNetwork,
+    /// `--dev.seal instant` together with `--mine`.
+    #[error("--dev.seal instant and --mine contradict each other: blocks without seals need no miner")]
+    InstantMine,
     /// A genesis file for the development network, whose block 0 is built in.
     #[error("the development network takes no genesis file, because its block 0 is built in: got {}", .0.display())]
     DevGenesis(PathBuf),
@@ -288,6 +322,22 @@ impl VnodeOptions {
     /// [`OptionsError`] for the first contradiction.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.network()?;
+        let exposed = [
+            (self.rpc, &self.rpcaddr, "--rpcaddr"),
+            (self.ws, &self.wsaddr, "--wsaddr"),
+        ];
+        let exposed = exposed
+            .into_iter()
+            .find(|(is_on, host, _)| *is_on && !is_loopback(host));
+        if let Some((.., option)) = exposed
+            && !self.unlock.is_empty()
+            && !self.allow_insecure_unlock
+        {
+            return Err(OptionsError::InsecureUnlock(option));
+        }
+        if self.dev_seal == DevSeal::Instant && self.mine {
+            return Err(OptionsError::InstantMine);
+        }
         if self.miner_dataset == Some(MinerDatasetOption::Disk) && self.ethash_dagdir.is_none() {
             return Err(OptionsError::DatasetFolder);
         }
@@ -296,6 +346,11 @@ impl VnodeOptions {
             return Err(OptionsError::ExtraData { got, max });
         }
         Ok(())
+    }
+
+    /// Whether WebSockets are served on the port of the HTTP listener.
+    pub fn ws_on_http(&self) -> bool {
+        self.rpc && self.ws && self.rpcport != 0 && self.rpcport == self.wsport && self.rpcaddr == self.wsaddr
     }
 
     /// The network named by `--network` or `--dev`, if any.
@@ -330,6 +385,7 @@ impl VnodeOptions {
             None | Some(Network::Main) => main,
             Some(Network::Test) => main.join("testnet"),
             Some(Network::Dev) => main.join("devnet"),
+            Some(network @ (Network::Classic | Network::Mordor)) => main.join(network.name()),
         })
     }
 
@@ -359,6 +415,13 @@ impl VnodeOptions {
             (_, None) => miner::DatasetPolicy::Memory,
         }
     }
+}
+
+/// Whether only this machine reaches `host`: an address or a name.
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_local = |ip: IpAddr| ip.is_loopback();
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_local)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use network::address::AddressRanges;
+use network::dns::{DnsEntryError, DnsListUrl, dns_lists};
 use network::nat::NatOption;
 use network::{NodeContact, boot_nodes};
 use primitives::Enode;
@@ -25,6 +26,10 @@ pub struct PeerOptions {
     /// for none [default: those of the network]
     #[arg(long, value_name = "ENODES")]
     pub bootnodes: Option<BootNodes>,
+    /// Published lists of nodes to read by DNS, as enrtree URLs separated by commas; an empty list
+    /// for none [default: those of the network]
+    #[arg(long = "discovery.dns", value_name = "LISTS")]
+    pub discovery_dns: Option<DnsLists>,
     /// Do not look for nodes: only nodes that were named are dialled. The default with --dev
     #[arg(long)]
     pub nodiscover: bool,
@@ -58,6 +63,19 @@ impl std::str::FromStr for BootNodes {
     }
 }
 
+/// The lists of `--discovery.dns`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsLists(pub Vec<DnsListUrl>);
+
+impl std::str::FromStr for DnsLists {
+    type Err = DnsEntryError;
+
+    fn from_str(text: &str) -> Result<Self, DnsEntryError> {
+        let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
+        urls.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl PeerOptions {
     /// The addresses to try to listen on, in this order.
     pub fn listen_addresses(&self, is_dev: bool) -> Vec<SocketAddr> {
@@ -74,6 +92,14 @@ impl PeerOptions {
         match &self.bootnodes {
             Some(nodes) => nodes.0.clone(),
             None => boot_nodes(network_id),
+        }
+    }
+
+    /// The published lists of nodes that are read by DNS, if nodes are looked for.
+    pub fn dns_lists(&self, network_id: u64) -> Vec<DnsListUrl> {
+        match &self.discovery_dns {
+            Some(lists) => lists.0.clone(),
+            None => dns_lists(network_id),
         }
     }
 

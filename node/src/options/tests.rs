@@ -101,6 +101,8 @@ fn invalid_options_are_refused() {
         &["account", "burn"],
         &["--network", "rope"],
         &["--networkid", "x"],
+        &["--discovery.dns", "nodes.example.org"],
+        &["--discovery.dns", "enrtree://KEY@nodes.example.org"],
         &["init"],
         &["export"],
         &["export", "f", "x"],
@@ -129,4 +131,78 @@ fn invalid_options_are_refused() {
     let long = "x".repeat(33);
     let refused = check(&["--dev", "--extradata", &long]);
     assert_eq!(refused, Err(OptionsError::ExtraData { got: 33, max: 32 }));
+}
+
+#[test]
+fn blocks_without_seals_are_for_the_development_network() {
+    let instant = parse(&["--dev", "--dev.seal", "instant"]).unwrap();
+    assert_eq!((instant.dev_seal, instant.check()), (DevSeal::Instant, Ok(())));
+    assert_eq!(parse(&["--dev"]).unwrap().dev_seal, DevSeal::Ethash);
+    let mining = parse(&["--dev", "--dev.seal", "instant", "--mine"]).unwrap();
+    assert_eq!(mining.check(), Err(OptionsError::InstantMine));
+    assert!(parse(&["--dev", "--dev.seal", "fast"]).is_err());
+}
+
+#[test]
+fn accounts_are_not_unlocked_for_strangers() {
+    let check = |arguments: &[&str], expected| {
+        let arguments = [&["--unlock", "0"], arguments].concat();
+        assert_eq!(parse(&arguments).unwrap().check(), expected, "{arguments:?}");
+    };
+    check(&["--rpc"], Ok(()));
+    check(
+        &["--rpc", "--rpcaddr", "127.0.0.9", "--ws", "--wsaddr", "[::1]"],
+        Ok(()),
+    );
+    check(&["--rpcaddr", "0.0.0.0"], Ok(()));
+    let exposed = ["--rpc", "--rpcaddr", "0.0.0.0"];
+    check(&exposed, Err(OptionsError::InsecureUnlock("--rpcaddr")));
+    check(
+        &["--ws", "--wsaddr", "a.example"],
+        Err(OptionsError::InsecureUnlock("--wsaddr")),
+    );
+    check(&[&exposed[..], &["--allow-insecure-unlock"]].concat(), Ok(()));
+}
+
+#[test]
+fn websockets_share_the_port_if_they_name_it() {
+    let shares = |arguments: &[&str]| parse(arguments).unwrap().ws_on_http();
+    assert!(!shares(&["--rpc", "--ws"]));
+    assert!(shares(&["--rpc", "--ws", "--wsport", "8545"]));
+    assert!(!shares(&[
+        "--rpc",
+        "--ws",
+        "--wsport",
+        "8545",
+        "--wsaddr",
+        "127.0.0.1"
+    ]));
+    assert!(!shares(&["--rpc", "--ws", "--rpcport", "0", "--wsport", "0"]));
+    assert!(!shares(&["--ws", "--wsport", "8545"]));
+}
+
+#[test]
+fn arguments_of_commands_are_no_options_of_the_log() {
+    let options = parse(&["export", "blocks.rlp", "1"]).unwrap();
+    assert_eq!((options.log.file, options.log.json), (None, false));
+    let options = parse(&["version", "--json"]).unwrap();
+    assert!(!options.log.json);
+    let options = parse(&["export", "blocks.rlp", "--log.file", "log"]).unwrap();
+    assert_eq!(options.log.file.as_deref(), Some(std::path::Path::new("log")));
+    assert!(
+        matches!(options.command, Some(VnodeCommand::Export { file, .. }) if file.as_os_str() == "blocks.rlp")
+    );
+}
+
+#[test]
+fn lists_of_nodes_are_those_of_the_network_or_those_named() {
+    let lists = |arguments: &[&str]| parse(arguments).unwrap().peers.dns_lists(7);
+    assert_eq!(lists(&[]), network::dns::dns_lists(7));
+    assert_eq!(lists(&["--discovery.dns="]), []);
+    let url = "enrtree://AJE62Q4DUX4QMMXEHCSSCSC65TDHZYSMONSD64P3WULVLSF6MRQ3K@nodes.example.org";
+    let named = lists(&["--discovery.dns", &format!("{url}, {url}")]);
+    assert_eq!(
+        named.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [url, url]
+    );
 }

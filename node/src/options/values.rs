@@ -18,6 +18,20 @@ pub enum Network {
     Test,
     /// The local development network, id 100.
     Dev,
+    /// Ethereum Classic, network 1, chain 61 (experimental).
+    Classic,
+    /// Ethereum Classic's test network Mordor, network 7, chain 63 (experimental).
+    Mordor,
+}
+
+/// How the blocks of the development network are sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum DevSeal {
+    /// By Ethash.
+    #[default]
+    Ethash,
+    /// Not at all: each transaction gets a block at once.
+    Instant,
 }
 
 impl Network {
@@ -27,6 +41,8 @@ impl Network {
             Self::Main => "main",
             Self::Test => "test",
             Self::Dev => "dev",
+            Self::Classic => "classic",
+            Self::Mordor => "mordor",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! JSON-RPC asks of it is in [`registry`].
 
 mod registry;
+mod subnets;
 
 use std::path::Path;
 
@@ -25,6 +26,8 @@ pub(crate) struct NetworkParts<'a> {
     pub(crate) registry: &'a PeerRegistry,
     /// The network is the development network.
     pub(crate) is_dev: bool,
+    /// Whether the log has lines about the progress of a synchronization.
+    pub(crate) has_progress_lines: bool,
 }
 
 /// Starts to listen and to look for peers.
@@ -41,6 +44,7 @@ pub(crate) async fn start(
         folder,
         registry,
         is_dev,
+        has_progress_lines,
     } = parts;
     let spec = chain.spec();
     let mut addresses = options.listen_addresses(is_dev).into_iter().peekable();
@@ -57,12 +61,15 @@ pub(crate) async fn start(
             listen,
             has_discovery: options.has_discovery(is_dev),
             boot_nodes: options.boot_nodes(spec.network_id),
+            dns_lists: options.dns_lists(spec.network_id),
+            dns_server: None,
             nat: options.nat(is_dev),
             ranges: options.netrestrict.clone(),
             peers_max: options.maxpeers,
             folder: folder.to_owned(),
             static_nodes: registry.static_contacts(),
             trusted_nodes: registry.trusted_ids(),
+            has_progress_lines,
         };
         match NetworkService::start(settings, chain.clone()).await {
             Ok(service) => {

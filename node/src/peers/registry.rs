@@ -13,19 +13,13 @@ use network::NodeContact;
 use network::node_files::{
     LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
 };
-use network::service::{NetworkHandle, PeerReport};
+use network::service::{NetworkHandle, PeerReport, SubnetPlan};
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode, SecretKey};
 use rpc::{NetworkControl, Peer, Subnet};
-use serde::{Deserialize, Serialize};
 
-use crate::files;
+use super::subnets::{self, SUBNETS_FILE, SUBNETS_MAX};
 use crate::vnodeconfig::VnodeConfig;
-
-/// File with the subnets, as a JSON list of [`SubnetRow`].
-const SUBNETS_FILE: &str = "subnets.json";
-/// Most subnets.
-const SUBNETS_MAX: usize = 1024;
 
 /// Why a stored list cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,28 +45,11 @@ pub enum NetworkError {
     },
 }
 
-/// A subnet in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SubnetRow {
-    subnet: String,
-    block_start: u64,
-    block_end: u64,
-}
-
-/// A subnet that the node joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct JoinedSubnet {
-    address: Address,
-    block_start: u64,
-    block_end: u64,
-}
-
 #[derive(Debug, Default)]
 struct StoredLists {
     static_nodes: Vec<Enode>,
     trusted_nodes: Vec<Enode>,
-    subnets: Vec<JoinedSubnet>,
+    subnets: Vec<SubnetPlan>,
 }
 
 /// Identity of the node, the lists, and the running network.
@@ -146,7 +123,7 @@ impl PeerRegistry {
             lists: Mutex::new(StoredLists {
                 static_nodes: read_enodes(&folder.join(STATIC_NODES_FILE))?,
                 trusted_nodes: read_enodes(&folder.join(TRUSTED_NODES_FILE))?,
-                subnets: read_subnets(&folder.join(SUBNETS_FILE))?,
+                subnets: subnets::read(folder)?,
             }),
             running: OnceLock::new(),
         })
@@ -179,6 +156,12 @@ impl PeerRegistry {
 
     /// Connects the registry with the running network.
     pub(crate) fn connect(&self, running: NetworkHandle) {
+        let lists = self.lists.lock();
+        let plans = self.subnet_plans(&lists);
+        if !plans.is_empty() && !running.has_subnets() {
+            tracing::warn!("this network has no application chains; no subnet is joined");
+        }
+        running.set_subnets(plans);
         if self.running.set(running).is_err() {
             tracing::error!("the network is connected already");
         }
@@ -234,20 +217,27 @@ impl PeerRegistry {
         write_enodes(&self.folder.join(list.file()), nodes).map_err(|error| error.to_string())
     }
 
-    fn store_subnets(&self, subnets: &[JoinedSubnet]) -> Result<(), String> {
-        let row = |joined: &JoinedSubnet| SubnetRow {
-            subnet: format!("{:#x}", joined.address),
-            block_start: joined.block_start,
-            block_end: joined.block_end,
-        };
-        let rows: Vec<_> = subnets.iter().map(row).collect();
-        self.store(SUBNETS_FILE, &rows)
+    /// The subnets of the settings, and those of the list.
+    fn subnet_plans(&self, lists: &StoredLists) -> Vec<SubnetPlan> {
+        let forced = self.forced.iter().map(|address| SubnetPlan {
+            address: *address,
+            block_start: 0,
+            block_end: u64::MAX,
+        });
+        let added = lists.subnets.iter().copied();
+        forced
+            .chain(added.filter(|plan| !self.forced.contains(&plan.address)))
+            .collect()
     }
 
-    fn store(&self, name: &str, list: &impl Serialize) -> Result<(), String> {
-        let path = self.folder.join(name);
-        let text = serde_json::to_vec_pretty(list).map_err(|error| error.to_string())?;
-        files::replace(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    /// Keeps a new list of subnets, and lets the running network follow it.
+    fn replace_subnets(&self, lists: &mut StoredLists, subnets: Vec<SubnetPlan>) -> Result<(), String> {
+        subnets::write(&self.folder, &subnets)?;
+        lists.subnets = subnets;
+        if let Some(running) = self.running() {
+            running.set_subnets(self.subnet_plans(lists));
+        }
+        Ok(())
     }
 }
 
@@ -267,47 +257,6 @@ fn query(config: &VnodeConfig) -> Vec<(String, String)> {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
-}
-
-/// Reads the list in a file. The list is empty if the file does not exist.
-fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<T>, NetworkError> {
-    let content = |reason: String| NetworkError::Content {
-        path: path.to_owned(),
-        reason,
-    };
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => {
-            return Err(NetworkError::Read {
-                path: path.to_owned(),
-                source,
-            });
-        }
-    };
-    let list: Vec<T> = serde_json::from_slice(&text).map_err(|error| content(error.to_string()))?;
-    match list.len() {
-        got if got > SUBNETS_MAX => Err(content(format!(
-            "entries: got {got}, expected at most {SUBNETS_MAX}"
-        ))),
-        _ => Ok(list),
-    }
-}
-
-fn read_subnets(path: &Path) -> Result<Vec<JoinedSubnet>, NetworkError> {
-    let rows: Vec<SubnetRow> = read(path)?;
-    let parse = |row: SubnetRow| {
-        let address = row.subnet.parse().map_err(|_| NetworkError::Content {
-            path: path.to_owned(),
-            reason: format!("subnet: got {:?}, expected an address of 20 bytes", row.subnet),
-        })?;
-        Ok(JoinedSubnet {
-            address,
-            block_start: row.block_start,
-            block_end: row.block_end,
-        })
-    };
-    rows.into_iter().map(parse).collect()
 }
 
 /// Refuses a new entry if the list is full. `what` names the list.
@@ -397,18 +346,19 @@ impl NetworkControl for PeerRegistry {
     }
 
     fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
+        if self.running().is_some_and(|running| !running.has_subnets()) {
+            return Err("this network has no application chains".to_owned());
+        }
         let mut lists = self.lists.lock();
         let mut subnets = lists.subnets.clone();
         subnets.retain(|other| other.address != address);
         check_list_len(subnets.len(), SUBNETS_MAX, SUBNETS_FILE)?;
-        subnets.push(JoinedSubnet {
+        subnets.push(SubnetPlan {
             address,
             block_start,
             block_end: u64::MAX,
         });
-        self.store_subnets(&subnets)?;
-        lists.subnets = subnets;
-        Ok(())
+        self.replace_subnets(&mut lists, subnets)
     }
 
     fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
@@ -425,30 +375,25 @@ impl NetworkControl for PeerRegistry {
         joined.block_end = block_end;
         // A subnet that ends before it begins is removed.
         subnets.retain(|joined| joined.block_start < joined.block_end);
-        self.store_subnets(&subnets)?;
-        lists.subnets = subnets;
+        self.replace_subnets(&mut lists, subnets)?;
         Ok(true)
     }
 
     fn subnets(&self, head: u64) -> Vec<Subnet> {
-        let lists = self.lists.lock();
-        let forced = self.forced.iter().map(|address| JoinedSubnet {
-            address: *address,
-            block_start: 0,
-            block_end: u64::MAX,
-        });
-        let added = lists
-            .subnets
-            .iter()
-            .copied()
-            .filter(|joined| joined.block_end > head && !self.forced.contains(&joined.address));
-        let show = |joined: JoinedSubnet| Subnet {
-            address: joined.address,
-            block_start: joined.block_start,
-            block_end: joined.block_end,
-            peers: String::new(),
+        let running = self.running().map(NetworkHandle::subnets).unwrap_or_default();
+        let peers = |address: &Address| {
+            let report = running.iter().find(|report| report.address == *address);
+            report.map_or(0, |report| report.peers.len())
         };
-        forced.chain(added).map(show).collect()
+        let show = |plan: SubnetPlan| Subnet {
+            address: plan.address,
+            block_start: plan.block_start,
+            block_end: plan.block_end,
+            peers: peers(&plan.address).to_string(),
+        };
+        let plans = self.subnet_plans(&self.lists.lock());
+        let lasting = plans.into_iter().filter(|plan| plan.block_end > head);
+        lasting.map(show).collect()
     }
 }
 

@@ -18,9 +18,11 @@ use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
 use rpc::{Limits, Rpc, ScsNode};
 use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
+use scs_service::client::ClientTls;
 
-use crate::config_file::ConfigError;
-use crate::{logging, system};
+use crate::config_file::{ConfigError, warn_of_unknown_keys};
+use crate::logging::{self, LogStartError};
+use crate::system;
 pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
 pub use options::ScsProgramOptions;
 pub use userconfig::UserConfig;
@@ -33,6 +35,12 @@ pub enum ScsProgramError {
     /// `userconfig.json` cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The log cannot be started.
+    #[error(transparent)]
+    Log(#[from] LogStartError),
+    /// The certificates for the VNODE cannot be used.
+    #[error("--vnode.tls.ca {0}")]
+    Tls(String),
     /// The key cannot be read or made.
     #[error(transparent)]
     Key(#[from] ScsKeyError),
@@ -62,7 +70,13 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ScsProgram
 /// [`ScsProgramError`] if it cannot start.
 pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
     let config = UserConfig::load(options.userconfig.as_deref())?;
-    logging::start_at(options.verbosity.unwrap_or(config.log_level), options.log_json);
+    logging::start(options.verbosity.unwrap_or(config.log_level), &options.log)?;
+    let file = options.userconfig.as_deref();
+    let file = file.map_or_else(
+        || userconfig::FILE_NAME.to_owned(),
+        |file| file.display().to_string(),
+    );
+    warn_of_unknown_keys(&file, &config.unknown_keys);
     system::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -76,6 +90,13 @@ pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
 
 async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), ScsProgramError> {
     let mut stop = StopSignal::listen().map_err(system_error("cannot listen for signals"))?;
+    let tls = options.vnode_tls_ca.clone().map(|authority| ClientTls {
+        authority,
+        name: options.vnode_tls_name.clone(),
+    });
+    if let Some(tls) = &tls {
+        tls.check().map_err(ScsProgramError::Tls)?;
+    }
     let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
     let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
     let id = key.address();
@@ -85,7 +106,7 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         .unwrap_or_else(|| config.data_directory.clone());
     let runner = ScsRunner::start(ScsNodeConfig {
         vnode: config.vnode.clone(),
-        tls: None,
+        tls,
         chain_id: config.chain_id,
         key,
         directory: directory.clone(),

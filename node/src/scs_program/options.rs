@@ -6,6 +6,8 @@ use clap::Parser;
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
 
+use crate::options::LogOptions;
+
 /// Default of `--period`, in seconds.
 const PERIOD_SECS: u64 = 10;
 
@@ -32,6 +34,13 @@ pub struct ScsProgramOptions {
     /// are always allowed
     #[arg(long, value_name = "NAMES", default_value = "localhost")]
     pub rpcvhosts: Hosts,
+    /// Certificates (PEM) of the VNODE or of who signed it. The connection to the VNODE is then
+    /// encrypted [default: plain text, as published VNODEs serve it]
+    #[arg(long = "vnode.tls.ca", value_name = "FILE")]
+    pub vnode_tls_ca: Option<PathBuf>,
+    /// The name in the certificate of the VNODE [default: the host in `VnodeServiceCfg`]
+    #[arg(long = "vnode.tls.name", value_name = "NAME", requires = "vnode_tls_ca")]
+    pub vnode_tls_name: Option<String>,
     /// JSON file with the settings of the SCS
     /// [default: userconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
@@ -50,9 +59,9 @@ pub struct ScsProgramOptions {
     /// [default: `LogLevel` of the settings, or 3]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub verbosity: Option<u8>,
-    /// Log as JSON, one line for each event
-    #[arg(long = "log.json")]
-    pub log_json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 #[cfg(test)]
@@ -66,7 +75,12 @@ mod tests {
         assert_eq!((options.rpcport, options.period), (8548, 10));
         assert!(options.rpcapi.contains("scs") && options.rpcapi.contains("net"));
         assert!(!options.rpcapi.contains("mc"));
-        for bad in ["--period=0", "--period=3601", "--rpcapi=eth2"] {
+        for bad in [
+            "--vnode.tls.name=x",
+            "--period=0",
+            "--period=3601",
+            "--rpcapi=eth2",
+        ] {
             assert!(ScsProgramOptions::try_parse_from(["scs", bad]).is_err(), "{bad}");
         }
     }

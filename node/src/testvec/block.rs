@@ -6,7 +6,7 @@ use chain::ChainSpec;
 use chain::genesis::{ensure_genesis, genesis_header};
 use chain::import::Importer;
 use chain::rules::seal::SealCheck;
-use chain::spec::Genesis;
+use chain::spec::{Genesis, Rule};
 use ethash::LightCaches;
 use primitives::{B256, Block};
 use serde_json::{Value, json};
@@ -38,7 +38,13 @@ pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, Str
 /// A text for an invalid request, for an unsupported fork, and if the state `pre` does not give the
 /// block 0 in `genesis`.
 pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome, String> {
-    let spec = spec_of_fork(text(request, "fork")?)?;
+    let fork = text(request, "fork")?;
+    let spec = spec_of_fork(fork)?;
+    if spec.rules_at(0).has(Rule::Eip1559) {
+        return Err(format!(
+            "fork: got {fork}, expected one whose headers have 15 fields, without a base fee"
+        ));
+    }
     let seals = match text(request, "seal")? {
         "Ethash" => SealCheck::Ethash(caches.clone()),
         "NoProof" => SealCheck::Off,

@@ -4,11 +4,15 @@ use chain::ChainSpec;
 use chain::spec::{ChainFamily, DaoFork, DifficultyRule, MoacForks, Rule, RuleTable};
 
 /// The rules of Ethereum Classic's forks that Ethereum's have, by the fork: all of Ethereum's up to
-/// one of its forks, but not its delays of the bomb and its rewards.
-const CLASSIC: [(&str, &str); 3] = [
+/// one of its forks, but not its delays of the bomb and its rewards, its base fee and its random
+/// value.
+const CLASSIC: [(&str, &str); 6] = [
     ("ETC_Atlantis", "Byzantium"),
     ("ETC_Agharta", "ConstantinopleFix"),
     ("ETC_Phoenix", "Istanbul"),
+    ("ETC_Magneto", "Berlin"),
+    ("ETC_Mystique", "London"),
+    ("ETC_Spiral", "Shanghai"),
 ];
 
 /// The rules of the fork `name`, active from block 0 on.
@@ -33,10 +37,7 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
             later("Byzantium", "Constantinople").map(|rules| rules.with_fork("ConstantinopleFix", 5))
         }
         "Moac" => return Ok(moac()),
-        name => classic(name)
-            .or_else(|| RuleTable::up_to(name))
-            // Vectors of later forks have typed transactions, which this door does not take yet.
-            .filter(|rules| rules.first(Rule::Eip2718).is_none()),
+        name => classic(name).or_else(|| RuleTable::up_to(name)),
     };
     let rules = rules.ok_or_else(|| format!("fork: got {name}, expected a supported fork"))?;
     Ok(ChainSpec {
@@ -69,6 +70,9 @@ fn classic(name: &str) -> Option<RuleTable> {
         Rule::Eip1283,
         Rule::Eip1716,
         Rule::Eip2384,
+        Rule::Eip1559,
+        Rule::Eip3198,
+        Rule::Eip4399,
     ] {
         rules.set(rule, None);
     }

@@ -1,9 +1,10 @@
 //! The kinds of test vectors that need no chain: RLP, tries, Ethash, difficulty, key files,
 //! transactions.
 
-use chain::evm::intrinsic_gas;
+use chain::evm::{INIT_CODE_BYTES_MAX, intrinsic_gas};
 use chain::rules::body::sender;
 use chain::rules::difficulty::{DifficultyInput, difficulty as next};
+use chain::spec::Rule;
 use chain::trie::{NoNodes, Trie};
 use ethash::LightCaches;
 use primitives::rlp::RlpItem;
@@ -100,9 +101,17 @@ pub(super) fn tx(request: &Value) -> Result<Value, String> {
     }
     let raw = data(request, "raw")?;
     let transaction = Transaction::decode_raw(&raw, spec.tx_rules()).map_err(|error| error.to_string())?;
-    chain::evm::execute::admit(&transaction, spec.rules_at(0)).map_err(|error| error.to_string())?;
+    let rules = spec.rules_at(0);
+    chain::evm::execute::admit(&transaction, rules).map_err(|error| error.to_string())?;
     let sender = sender(&spec, 0, &transaction).map_err(|error| error.to_string())?;
-    let expected = intrinsic_gas(spec.rules_at(0), &transaction.input, transaction.to.is_none());
+    let creates = transaction.to.is_none();
+    if creates && rules.has(Rule::Eip3860) && transaction.input.len() > INIT_CODE_BYTES_MAX {
+        return Err(format!(
+            "code that creates a contract: got {} bytes, expected at most {INIT_CODE_BYTES_MAX}",
+            transaction.input.len()
+        ));
+    }
+    let expected = intrinsic_gas(rules, &transaction.input, creates, &transaction.access_list);
     if transaction.gas < expected {
         return Err(format!(
             "gas: got {}, expected at least the intrinsic gas {expected}",

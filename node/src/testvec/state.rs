@@ -2,14 +2,16 @@
 
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
+use chain::spec::Rule;
 use chain::state::BlockState;
 use primitives::{
-    Address, B256, EMPTY_ROOT, Header, Log, SecretKey, TxForm, TxRules, UnsignedTransaction, keccak256,
+    AccessListEntry, Address, B256, EMPTY_ROOT, Header, Log, SecretKey, TxForm, TxRules, UnsignedTransaction,
+    keccak256,
 };
 use serde_json::{Value, json};
 use store::{Store, TableId};
 
-use super::fields::{accounts, data, fixed, hash_text, member, optional_address, text, uint, uint64};
+use super::fields::{accounts, data, fixed, hash_text, member, number, optional_address, text, uint, uint64};
 use super::forks::spec_of_fork;
 
 /// The state after the transaction.
@@ -42,7 +44,9 @@ pub(super) fn answer(request: &Value) -> Result<Value, String> {
 pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
-    let env = header(member(request, "env")?).map_err(|error| format!("env.{error}"))?;
+    let env = member(request, "env")?;
+    let base_fee = base_fee(&spec, env).map_err(|error| format!("env.{error}"))?;
+    let env = header(&spec, env).map_err(|error| format!("env.{error}"))?;
     let pre = accounts(member(request, "pre")?)?;
     let fail = |error: &dyn std::fmt::Display| error.to_string();
     let store = Store::in_memory().map_err(|error| fail(&error))?;
@@ -62,7 +66,8 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
                 let hash = keccak256(number.to_string());
                 tables.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
             }
-            Ok(run(&spec, &*tables, &env, root, member(request, "tx")))
+            let env = (&env, base_fee);
+            Ok(run(&spec, &*tables, env, root, member(request, "tx")))
         })
         .map_err(|error: store::StoreError| error.to_string())?
 }
@@ -70,12 +75,13 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
 fn run(
     spec: &ChainSpec,
     tables: &store::Tables<'_>,
-    env: &Header,
+    (env, base_fee): (&Header, u64),
     root: B256,
     tx: Result<&Value, String>,
 ) -> Result<StateOutcome, String> {
     let mut state = BlockState::new(tables, env.number.saturating_sub(1), root);
     let mut executor = Executor::new(spec, env, &mut state);
+    executor.set_base_fee(base_fee);
     let refused = match transaction(spec, tx?) {
         Ok((transaction, sender)) => executor
             .transaction(&transaction, sender)
@@ -99,8 +105,24 @@ fn run(
     })
 }
 
-fn header(env: &Value) -> Result<Header, String> {
+/// The base fee of the block; 0 under rules without one.
+fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, String> {
+    if spec.rules_at(0).has(Rule::Eip1559) {
+        uint64(env, "currentBaseFee")
+    } else {
+        Ok(0)
+    }
+}
+
+fn header(spec: &ChainSpec, env: &Value) -> Result<Header, String> {
+    // A random value is in the place of the mix hash.
+    let mix_hash = if spec.rules_at(0).has(Rule::Eip4399) {
+        B256::from(uint(env, "currentRandom")?)
+    } else {
+        B256::ZERO
+    };
     Ok(Header {
+        mix_hash,
         beneficiary: Address::from(fixed::<20>(env, "currentCoinbase")?),
         difficulty: uint(env, "currentDifficulty")?,
         gas_limit: uint64(env, "currentGasLimit")?,
@@ -110,12 +132,34 @@ fn header(env: &Value) -> Result<Header, String> {
     })
 }
 
+/// The access list of a transaction; `None` if it has none and so has no type.
+fn access_list(tx: &Value) -> Result<Option<Vec<AccessListEntry>>, String> {
+    let Some(list) = tx.get("accessList").filter(|list| !list.is_null()) else {
+        return Ok(None);
+    };
+    let slot = |value: &Value| number(value).map(B256::from);
+    let entry = |value: &Value| -> Result<AccessListEntry, String> {
+        let slots = member(value, "storageKeys")?.as_array();
+        let slots = slots.and_then(|slots| slots.iter().map(slot).collect());
+        Ok(AccessListEntry {
+            address: Address::from(fixed::<20>(value, "address")?),
+            slots: slots.ok_or("storageKeys: expected an array of numbers")?,
+        })
+    };
+    let list = list.as_array().ok_or("expected an array")?;
+    list.iter().map(entry).collect::<Result<_, _>>().map(Some)
+}
+
 fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction, Address), String> {
-    for key in ["accessList", "maxFeePerGas", "maxFeePerBlobGas"] {
+    for key in ["maxFeePerGas", "maxFeePerBlobGas"] {
         if tx.get(key).is_some_and(|value| !value.is_null()) {
-            return Err(format!("{key}: these rules have no typed transactions"));
+            return Err(format!(
+                "{key}: got one, expected none: there are no transactions of type 2 or 3"
+            ));
         }
     }
+    let access_list = access_list(tx).map_err(|error| format!("accessList: {error}"))?;
+    let is_typed = access_list.is_some();
     let unsigned = UnsignedTransaction {
         tx_nonce: uint64(tx, "nonce")?,
         gas_price: uint(tx, "gasPrice")?,
@@ -123,10 +167,12 @@ fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction,
         to: optional_address(tx, "to")?,
         value: uint(tx, "value")?,
         input: data(tx, "data")?.into(),
+        access_list: access_list.unwrap_or_default(),
         ..Default::default()
     };
     let key = SecretKey::from_bytes(&data(tx, "secretKey")?).map_err(|error| error.to_string())?;
     let transaction = match spec.tx_rules() {
+        _ if is_typed => unsigned.sign(&key, spec.chain_id, TxForm::AccessList),
         TxRules::Ethereum => unsigned.sign_unprotected(&key),
         TxRules::Moac => unsigned.sign(&key, spec.chain_id, TxForm::Native),
     };

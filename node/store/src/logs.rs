@@ -78,7 +78,7 @@ pub trait LogReads: Source {
         indexes: &[usize],
     ) -> Result<Vec<B256>, StoreError> {
         // A transaction's hash is the hash of its stored form, so nothing has to be decoded.
-        let hashes = |row: &[u8]| read_transactions(row, indexes, |rlp| Ok(keccak256(rlp)));
+        let hashes = |row: &[u8]| read_transactions(row, indexes, hash_item);
         read_body(self, number, hash, hashes)
     }
 
@@ -111,7 +111,7 @@ pub trait LogReads: Source {
         indexes: &[usize],
         rules: TxRules,
     ) -> Result<Vec<Transaction>, StoreError> {
-        let decode = |rlp: &[u8]| Transaction::decode_stored(rlp, rules).map_err(text);
+        let decode = |rlp: &[u8]| Transaction::decode_item(rlp, rules).map_err(text);
         read_body(self, number, hash, |row| read_transactions(row, indexes, decode))
     }
 }
@@ -185,7 +185,13 @@ fn read_log(
     })
 }
 
-/// Calls `read` with the stored form of each transaction that `indexes` names.
+/// The hash of a transaction that is an item of a list. If the item is a string, it has the bytes
+/// of a typed transaction.
+fn hash_item(item: &[u8]) -> Result<B256, String> {
+    let mut string = RlpReader::over(item);
+    Ok(keccak256(string.slice("transaction").unwrap_or(item)))
+}
+
 /// The list of transactions in the row of a body.
 fn body_transactions(row: &[u8]) -> Result<RlpReader<'_>, String> {
     let mut reader = RowReader::new(row);
@@ -195,6 +201,7 @@ fn body_transactions(row: &[u8]) -> Result<RlpReader<'_>, String> {
     parts.list("transactions").map_err(text)
 }
 
+/// Calls `read` with the item of each transaction that `indexes` names.
 fn read_transactions<T>(
     row: &[u8],
     indexes: &[usize],
@@ -316,6 +323,49 @@ mod tests {
         };
         view.scan_logs(3, &hash, &mut once).unwrap();
         assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn a_typed_transaction_is_hashed_without_its_length() {
+        let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();
+        let plain = UnsignedTransaction::default();
+        let both = [TxForm::Ethereum, TxForm::AccessList].map(|form| plain.sign(&key, 61, form));
+        let store = Store::in_memory().unwrap();
+        let record = HeaderRecord {
+            header: Header::default(),
+            total_difficulty: U256::from(1),
+            executed: true,
+        };
+        let body = BlockBody {
+            transactions: both.to_vec(),
+            senders: vec![key.address(); 2],
+            uncles: Vec::new(),
+        };
+        let hash = record.header.hash();
+        let receipts = [0, 1].map(|tx_type| {
+            Receipt::new(ReceiptOutcome::Status(true), 5, receipts()[2].logs.clone()).with_type(tx_type)
+        });
+        let batch = store.batch().unwrap();
+        let write = batch.write(|tables| {
+            tables.put_block(&hash, &record, &body)?;
+            tables.put_receipts(0, &hash, &receipts)
+        });
+        write.unwrap();
+        batch.commit().unwrap();
+        let view = store.snapshot().unwrap();
+        let hashes = view.transaction_hashes(0, &hash, &[0, 1]).unwrap();
+        assert_eq!(hashes, both.each_ref().map(Transaction::hash));
+        let rules = TxRules::Ethereum;
+        assert_eq!(view.transactions_at(0, &hash, &[1], rules).unwrap(), both[1..]);
+        assert_eq!(view.body(0, &hash, rules).unwrap(), Some(body));
+        assert_eq!(view.receipts(0, &hash).unwrap().as_deref(), Some(&receipts[..]));
+        let mut count = 0;
+        let visit = |_: StoredLog<'_>| {
+            count += 1;
+            ControlFlow::Continue(())
+        };
+        assert!(view.scan_logs(0, &hash, visit).unwrap());
+        assert_eq!(count, 2);
     }
 
     #[test]

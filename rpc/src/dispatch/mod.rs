@@ -25,6 +25,7 @@ use crate::gate::Gate;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::message::{self, Message, NoMemory, ParsedRequest};
+use crate::meters::Meters;
 use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
 use crate::params::Params;
@@ -58,6 +59,7 @@ pub struct Rpc<C> {
     context: Arc<C>,
     methods: Vec<Method<C>>,
     limits: Limits,
+    meters: Meters,
     blocking: Gate,
     heavy: Gate,
     /// A permit for each pull of subscriptions that may run at the same time.
@@ -92,6 +94,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         let gate = |permits| Gate::new(permits, limits.waiting_calls_max, share);
         Ok(Arc::new(Self {
             context,
+            meters: Meters::new(methods.iter().map(Method::name)),
             methods,
             blocking: gate(limits.blocking_calls_max),
             heavy: gate(limits.heavy_calls_max),
@@ -212,6 +215,20 @@ impl<C> CallPlan<'_, C> {
         match self {
             CallPlan::Gated(gate, ..) => Some(*gate),
             _ => None,
+        }
+    }
+
+    /// The method that runs; `None` if the request is refused.
+    const fn method(&self) -> Option<&'static str> {
+        match self {
+            CallPlan::Refuse(_) => None,
+            CallPlan::Modules(_) => Some("rpc_modules"),
+            CallPlan::Discover(_) => Some("rpc.discover"),
+            CallPlan::Inline(name, ..)
+            | CallPlan::Cached(_, name, ..)
+            | CallPlan::Gated(_, name, ..)
+            | CallPlan::Waiting(name, ..)
+            | CallPlan::Session(name, ..) => Some(name),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::error::{RpcError, RpcResult};
 use crate::gate::{Gate, GateError, Permit};
 use crate::json::Json;
 use crate::message::{AnswerWriter, NoMemory, ParsedRequest, ResponseBody};
+use crate::meters::Meters;
 use crate::modules::NameStyle;
 use crate::params::Params;
 use crate::subscriptions::RpcSession;
@@ -63,6 +64,8 @@ impl Responses<'_> {
 /// it.
 struct GatedTask<C> {
     name: &'static str,
+    /// When it began to wait for a thread.
+    started: std::time::Instant,
     handler: GatedHandler<C>,
     params: Option<Bytes>,
     name_style: NameStyle,
@@ -117,6 +120,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
 
     /// The same error for the next `count` requests.
     fn push_errors(&self, responses: &mut Responses<'_>, count: usize, error: &RpcError) {
+        Meters::refused("not_run", count);
         for _ in 0..count {
             responses.push(ResponseBody::new(&self.budget, Err(error.clone())));
         }
@@ -128,6 +132,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         if let Err(error) = self.budget.admit() {
             return self.push_errors(responses, plans.len(), &error);
         }
+        let started = std::time::Instant::now();
         let (budget, context) = (&self.budget, &self.dispatcher.rpc.context);
         let result = match plan {
             CallPlan::Refuse(error) => Err(error.clone()),
@@ -159,6 +164,13 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             },
             CallPlan::Gated(gate, ..) => return self.run_gated(*gate, plans, responses).await,
         };
+        match plan.method() {
+            Some(method) => {
+                let meters = &self.dispatcher.rpc.meters;
+                meters.ended(method, started, result.is_err());
+            }
+            None => Meters::refused("invalid", 1),
+        }
         responses.push(ResponseBody::new(budget, result));
     }
 
@@ -222,16 +234,17 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         // times out. Each is text already, with its memory. The channel never has more results than
         // the batch has requests.
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        let context = Arc::clone(&self.dispatcher.rpc.context);
+        let rpc = Arc::clone(&self.dispatcher.rpc);
         let (budget, gate) = (Arc::clone(&self.budget), gate.clone());
         let turn_end = Instant::now() + TURN_MAX;
         let turn = tokio::task::spawn_blocking(move || {
             while let Some(task) = tasks.pop_front() {
                 let run = || {
                     let params = Params::new(task.params.as_deref(), task.name_style).of_client(task.client);
-                    guarded(task.name, || task.handler.run(&context, params))
+                    guarded(task.name, || task.handler.run(&rpc.context, params))
                 };
                 let result = budget.admit().and_then(|()| budget.run(run));
+                rpc.meters.ended(task.name, task.started, result.is_err());
                 if sender.send(ResponseBody::new(&budget, result)).is_err() {
                     tasks.clear(); // Nobody waits any more.
                 } else if !tasks.is_empty() && Instant::now() >= turn_end && gate.has_waiting() {
@@ -274,6 +287,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         };
         Some(GatedTask {
             name,
+            started: std::time::Instant::now(),
             handler: handler.clone(),
             params: params.json().map(|json| self.body.slice_ref(json)),
             name_style: params.name_style(),

@@ -53,12 +53,18 @@ impl LogCriteria {
     pub const fn covers(&self, number: u64) -> bool {
         let starts = match self.from {
             BlockRef::Number(from) => from <= number,
-            BlockRef::Earliest | BlockRef::Latest | BlockRef::Pending => true,
+            BlockRef::Earliest
+            | BlockRef::Latest
+            | BlockRef::Pending
+            | BlockRef::Safe
+            | BlockRef::Finalized
+            | BlockRef::Hash { .. } => true,
         };
         let ends = match self.to {
             BlockRef::Number(to) => number <= to,
-            BlockRef::Earliest => number == 0,
-            BlockRef::Latest | BlockRef::Pending => true,
+            // A block is below the head by that much only long after it has become canonical.
+            BlockRef::Earliest | BlockRef::Safe | BlockRef::Finalized => number == 0,
+            BlockRef::Latest | BlockRef::Pending | BlockRef::Hash { .. } => true,
         };
         starts && ends
     }
@@ -233,7 +239,7 @@ mod tests {
             ),
             (
                 r#"{"fromBlock":"0x"}"#,
-                "field fromBlock: expected a block number or one of earliest, latest, pending: expected at least one hex digit after 0x",
+                "field fromBlock: expected a block number or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
             ),
             (
                 "{\"blockHash\":AA}",

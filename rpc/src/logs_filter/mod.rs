@@ -59,12 +59,12 @@ impl LogSpan {
 
 /// Whether a range from `from` to `to` is backwards on every chain.
 const fn is_never_forwards(from: BlockRef, to: BlockRef) -> bool {
-    use BlockRef::{Earliest, Latest, Number, Pending};
+    use BlockRef::{Earliest, Finalized, Latest, Number, Pending, Safe};
     match (from, to) {
         (Number(first), Number(last)) => first > last,
         (Number(first), Earliest) => first > 0,
-        (Pending, Earliest | Latest) => true,
-        (Earliest | Latest, _) | (Number(_), Latest | Pending) | (Pending, Number(_) | Pending) => false,
+        (Pending, Earliest | Latest | Safe | Finalized) => true,
+        _ => false,
     }
 }
 
@@ -83,12 +83,8 @@ impl NumberRange {
     /// Replaces the tags by numbers. `head` is the number of the head block.
     pub fn resolve(from: BlockRef, to: BlockRef, head: u64) -> Self {
         let above = head.saturating_add(1);
-        let number = |at| match at {
-            BlockRef::Number(number) => number,
-            BlockRef::Earliest => 0,
-            BlockRef::Latest => head,
-            BlockRef::Pending => above,
-        };
+        // A range names no block by its hash, see `LogFilter`.
+        let number = |at: BlockRef| at.number(head).unwrap_or(above);
         let (first, last) = (number(from), number(to));
         let names_pending = from == BlockRef::Pending || to == BlockRef::Pending;
         Self {
@@ -152,6 +148,13 @@ impl FromParam for LogFilter {
         let fields = ParamFields::read(json)?;
         let from: Option<BlockRef> = fields.get("fromBlock")?;
         let to: Option<BlockRef> = fields.get("toBlock")?;
+        for (name, end) in [("fromBlock", from), ("toBlock", to)] {
+            if let Some(BlockRef::Hash { .. }) = end {
+                return Err(ParamError::Rule(format!(
+                    "field {name}: got the hash of a block, expected a number or a tag: blockHash names one block"
+                )));
+            }
+        }
         let span = match fields.get("blockHash")? {
             None => LogSpan::Range {
                 from: from.unwrap_or_default(),
@@ -261,7 +264,7 @@ mod tests {
         check(json!([]), "got an array, expected an object");
         check(
             json!({"fromBlock": "0x"}),
-            "field fromBlock: expected a block number or one of earliest, latest, pending: expected at least one hex digit after 0x",
+            "field fromBlock: expected a block number or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
         );
         check(
             json!({"address": data(A)}),
@@ -335,7 +338,7 @@ mod tests {
                 let number = |at| match at {
                     Number(number) => Some(number),
                     Earliest => Some(0),
-                    Latest | Pending => None,
+                    _ => None,
                 };
                 let is_refused = refused.contains(&(from, to))
                     || matches!((number(from), number(to)), (Some(from), Some(to)) if from > to);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use primitives::{Address, B256, Enode, hex};
 use serde::Serialize;
 
-use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, Peer, Subnet};
+use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, PORT_WS, Peer, Subnet};
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::NodeFacts;
@@ -43,6 +43,10 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Opens the HTTP listener."),
         Method::waiting("admin_stopRPC", [], stop_listener)
             .summary("Closes the HTTP listener. Returns false if no listener is open."),
+        Method::waiting("admin_startWS", ["host", "port", "origins", "apis"], start_ws)
+            .summary("Opens the WebSocket listener."),
+        Method::waiting("admin_stopWS", [], stop_ws)
+            .summary("Closes the WebSocket listener. Returns false if no listener is open."),
         Method::blocking("admin_addSubnetP2P", ["address", "block"], add_subnet)
             .summary("Joins the peer-to-peer network of an application chain at a block."),
         Method::blocking("admin_removeSubnetP2P", ["address", "block"], remove_subnet).summary(
@@ -233,14 +237,17 @@ type ListenerParams = (Option<String>, Option<Count>, Option<String>, Option<Str
 
 /// `admin_startRPC`: opens the listener. Absent parameters have the defaults of the interface.
 async fn start_listener(node: Arc<Node>, params: ListenerParams) -> RpcResult<bool> {
-    let request = listener_request(params)?;
+    let request = listener_request(params, PORT)?;
     let started = listener(&node)?.start(request).await;
     started.map_err(|error| RpcError::refused(error.to_string()))?;
     Ok(true)
 }
 
-fn listener_request((host, port, cors, apis): ListenerParams) -> RpcResult<ListenerRequest> {
-    let port = port.map_or(Ok(PORT), |port| {
+fn listener_request(
+    (host, port, cors, apis): ListenerParams,
+    port_default: u16,
+) -> RpcResult<ListenerRequest> {
+    let port = port.map_or(Ok(port_default), |port| {
         u16::try_from(port.0).map_err(|_| {
             RpcError::invalid_argument(1, format_args!("port: got {}, expected at most 65535", port.0))
         })
@@ -261,6 +268,25 @@ fn listener_request((host, port, cors, apis): ListenerParams) -> RpcResult<Liste
 /// before the listener ends.
 async fn stop_listener(node: Arc<Node>, (): ()) -> RpcResult<bool> {
     Ok(listener(&node)?.stop().await)
+}
+
+fn ws_listener(node: &Node) -> RpcResult<&dyn ListenerControl> {
+    let missing =
+        || RpcError::refused("this node's WebSocket listener cannot be opened or closed at run time");
+    node.ws_listener.as_deref().ok_or_else(missing)
+}
+
+/// `admin_startWS`: opens the WebSocket listener, as `admin_startRPC` opens the HTTP listener.
+async fn start_ws(node: Arc<Node>, params: ListenerParams) -> RpcResult<bool> {
+    let request = listener_request(params, PORT_WS)?;
+    let started = ws_listener(&node)?.start(request).await;
+    started.map_err(|error| RpcError::refused(error.to_string()))?;
+    Ok(true)
+}
+
+/// `admin_stopWS`: closes the WebSocket listener.
+async fn stop_ws(node: Arc<Node>, (): ()) -> RpcResult<bool> {
+    Ok(ws_listener(&node)?.stop().await)
 }
 
 /// `admin_addSubnetP2P`.

@@ -3,11 +3,15 @@
 pub mod admin;
 pub mod chain3;
 pub mod debug;
+pub mod developer;
+pub mod erigon;
 pub mod mc;
 pub mod miner;
 pub mod net;
+pub mod ots;
 pub mod personal;
 pub mod scs;
+pub mod trace;
 pub mod txpool;
 pub mod vnode;
 
@@ -25,6 +29,10 @@ pub fn all() -> Vec<Method<Node>> {
     rows.extend(vnode::methods());
     rows.extend(miner::methods());
     rows.extend(debug::methods());
+    rows.extend(trace::methods());
+    rows.extend(ots::methods());
+    rows.extend(erigon::methods());
+    rows.extend(developer::methods());
     rows
 }
 

@@ -5,9 +5,9 @@
 //! that check a password are heavy ones.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use keystore::{AccountStatus, UnlockError};
+use keystore::{AccountError, AccountStatus, UnlockError};
 use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -169,11 +169,49 @@ fn unlock_account(
         seconds @ 1..=UNLOCK_SECONDS_MAX => Some(Duration::from_secs(seconds)),
         _ => return Err(RpcError::refused("unlock duration too large")),
     };
-    let unlocked = node
-        .accounts
-        .unlock_with_password(&address, password.0.as_bytes(), time);
-    unlocked.map_err(refused)?;
+    refuse_if_exposed(node)?;
+    with_password(node, &address, || {
+        node.accounts
+            .unlock_with_password(&address, password.0.as_bytes(), time)
+    })?;
     Ok(true)
+}
+
+/// Refuses to unlock accounts while other machines can reach a listener: they could spend from
+/// them.
+fn refuse_if_exposed(node: &Node) -> RpcResult<()> {
+    let mut listeners = [&node.listener, &node.ws_listener].into_iter().flatten();
+    if !node.settings.insecure_unlock && listeners.any(|listener| listener.is_exposed()) {
+        return Err(RpcError::refused(
+            "account unlock is forbidden while other machines can reach this node over HTTP or WebSockets: \
+             --allow-insecure-unlock allows it",
+        ));
+    }
+    Ok(())
+}
+
+/// Tries a password of an account, and remembers wrong ones. After some of them the account takes
+/// none for a while.
+fn with_password<T>(
+    node: &Node,
+    address: &Address,
+    attempt: impl FnOnce() -> Result<T, UnlockError>,
+) -> RpcResult<T> {
+    if let Some(wait) = node.wrong_passwords.wait(address, Instant::now()) {
+        return Err(RpcError::refused(format!(
+            "too many wrong passwords for this account: try again in {} s",
+            wait.as_secs() + 1
+        )));
+    }
+    let result = attempt();
+    match &result {
+        Ok(_) => node.wrong_passwords.right(address),
+        Err(UnlockError::Account(AccountError::WrongPassword)) => {
+            node.wrong_passwords.wrong(*address, Instant::now());
+        }
+        Err(_) => {}
+    }
+    result.map_err(refused)
 }
 
 /// `personal_lockAccount`: locks the account. Returns whether the account is known.
@@ -186,16 +224,18 @@ fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
 /// gives its password.
 fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
     send_signed(node, request, |from| {
-        node.accounts
-            .key_with_password(from, password.0.as_bytes())
-            .map_err(refused)
+        with_password(node, from, || {
+            node.accounts.key_with_password(from, password.0.as_bytes())
+        })
     })
 }
 
 /// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password.
 fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> RpcResult<Data<[u8; 65]>> {
-    let key = node.accounts.key_with_password(&address, password.0.as_bytes());
-    Ok(sign_message(&key.map_err(refused)?, &message.0))
+    let key = with_password(node, &address, || {
+        node.accounts.key_with_password(&address, password.0.as_bytes())
+    })?;
+    Ok(sign_message(&key, &message.0))
 }
 
 /// `personal_ecRecover`: the address that signed a message. The signature is r, s and V. V is 27 or

@@ -25,6 +25,8 @@ pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("txpool_content", [], content)
             .summary("Returns all transactions in the pool, by account and nonce."),
+        Method::blocking("txpool_contentFrom", ["address"], content_from)
+            .summary("Returns the transactions of an account in the pool, by nonce."),
         Method::blocking("txpool_inspect", [], inspect).summary(
             "Returns all transactions in the pool, by account and nonce, as one line of text \
              each.",
@@ -82,6 +84,48 @@ impl<'a> TxpoolContent<'a> {
 fn content(node: &Node) -> RpcResult<JsonOf<TxpoolContent<'static>>> {
     let content = node.pool_content()?;
     JsonOf::write(&TxpoolContent::new(&content))
+}
+
+/// The answer of `txpool_contentFrom`.
+#[derive(Serialize)]
+struct AccountContent<'a> {
+    pending: OfAccount<'a>,
+    queued: OfAccount<'a>,
+}
+
+impl Described for AccountContent<'_> {
+    const TYPE: WireType = WireType::Named("AccountPool");
+}
+
+/// The transactions of one account, by nonce.
+struct OfAccount<'a> {
+    address: Address,
+    transactions: Option<&'a BTreeMap<u64, Arc<Transaction>>>,
+}
+
+impl Serialize for OfAccount<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let transactions = self.transactions.into_iter().flatten();
+        serializer.collect_map(transactions.map(|(nonce, transaction)| {
+            let object = TransactionObject::new(transaction, self.address, None, NameStyle::Native);
+            (nonce.to_string(), object)
+        }))
+    }
+}
+
+/// `txpool_contentFrom`.
+fn content_from(node: &Node, (address,): (Address,)) -> RpcResult<JsonOf<AccountContent<'static>>> {
+    let content = node.pool_content()?;
+    JsonOf::write(&AccountContent {
+        pending: OfAccount {
+            address,
+            transactions: content.pending.get(&address),
+        },
+        queued: OfAccount {
+            address,
+            transactions: content.queued.get(&address),
+        },
+    })
 }
 
 /// The answer of `txpool_inspect`.

@@ -3,14 +3,18 @@
 //! The objects borrow from the types of the package `chain` and are written without a copy, with
 //! their fields in the order of the interface. Source: docs/interface.md, 2.
 
+mod access_list;
 mod block;
 mod log;
+mod parity;
 mod receipt;
 mod trace;
 mod transaction;
 
+pub(crate) use access_list::{ListedAccount, ShownAccessList};
 pub use block::{BlockFacts, BlockObject, HeaderObject};
 pub use log::LogObject;
+pub(crate) use parity::{FlatCall, ParityTraceObject, TracePlace};
 pub use receipt::ReceiptObject;
 pub use trace::TraceObject;
 pub(crate) use trace::TransactionTrace;

@@ -3,7 +3,7 @@
 use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction, U256};
 use serde::{Serialize, Serializer};
 
-use super::transaction::{ETHEREUM_TYPE, shown_hash};
+use super::transaction::{shown_hash, shown_type};
 use super::{LogObject, TransactionPlace};
 use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
@@ -83,9 +83,17 @@ impl<'a> ReceiptObject<'a> {
             logs_bloom: Data(&receipt.logs_bloom),
             root: root.map(Data),
             status: status.map(|success| Quantity(u8::from(success))),
-            ethereum_type: is_ethereum.then_some(ETHEREUM_TYPE),
+            ethereum_type: shown_type(transaction, name_style),
             effective_gas_price: is_ethereum.then_some(Quantity(transaction.gas_price)),
         })
+    }
+}
+
+impl ReceiptObject<'_> {
+    /// The same receipt with an empty list of logs.
+    pub(crate) const fn without_logs(mut self) -> Self {
+        self.logs.logs = &[];
+        self
     }
 }
 

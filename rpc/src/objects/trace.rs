@@ -1,7 +1,9 @@
 //! Traces as JSON, in the forms that clients of `debug_traceTransaction` expect. Words of stack,
 //! memory and storage are 64 hex digits without a prefix.
 
-use chain::trace::{CallFrame, Trace, TraceStep};
+use std::collections::BTreeMap;
+
+use chain::trace::{AccountValues, CallFrame, CallLog, PrestateTrace, SelectorCounts, Trace, TraceStep};
 use primitives::{Address, B256, U256, hex};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -27,10 +29,29 @@ pub enum TraceObject<'a> {
     },
     /// The calls.
     Calls(CallTraceObject<'a>),
+    /// The accounts that were read or changed, as they were before.
+    Before(PrestateAccounts<'a>),
+    /// The accounts that were changed.
+    Changes {
+        /// As they were before.
+        pre: PrestateAccounts<'a>,
+        /// Their new values.
+        post: PrestateAccounts<'a>,
+    },
+    /// How often each function was called.
+    Selectors(SelectorList<'a>),
+    /// Nothing.
+    Nothing {},
 }
 
 impl Described for TraceObject<'_> {
-    const TYPE: WireType = WireType::OneOf(&[WireType::Named("StepTrace"), WireType::Named("CallTrace")]);
+    const TYPE: WireType = WireType::OneOf(&[
+        WireType::Named("StepTrace"),
+        WireType::Named("CallTrace"),
+        WireType::Map(&WireType::Named("PrestateAccount")),
+        WireType::Named("PrestateChanges"),
+        WireType::Map(&WireType::Named("Number")),
+    ]);
 }
 
 impl<'a> From<&'a Trace> for TraceObject<'a> {
@@ -43,6 +64,13 @@ impl<'a> From<&'a Trace> for TraceObject<'a> {
                 struct_logs: StepList(&steps.steps),
             },
             Trace::Calls(top) => Self::Calls(CallTraceObject(top)),
+            Trace::Prestate(PrestateTrace::Before(accounts)) => Self::Before(PrestateAccounts(accounts)),
+            Trace::Prestate(PrestateTrace::Changes { before, after }) => Self::Changes {
+                pre: PrestateAccounts(before),
+                post: PrestateAccounts(after),
+            },
+            Trace::Selectors(counts) => Self::Selectors(SelectorList(counts)),
+            Trace::Nothing => Self::Nothing {},
         }
     }
 }
@@ -112,7 +140,7 @@ impl Serialize for HexWord {
     }
 }
 
-struct HexSlots<'a>(&'a std::collections::BTreeMap<U256, U256>);
+struct HexSlots<'a>(&'a BTreeMap<U256, U256>);
 
 impl Serialize for HexSlots<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -151,6 +179,9 @@ impl Serialize for CallTraceObject<'_> {
         if !call.calls.is_empty() {
             map.serialize_entry("calls", &CallTraceList(&call.calls))?;
         }
+        if !call.logs.is_empty() {
+            map.serialize_entry("logs", &CallLogList(&call.logs))?;
+        }
         map.end()
     }
 }
@@ -160,6 +191,84 @@ struct CallTraceList<'a>(&'a [CallFrame]);
 impl Serialize for CallTraceList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(CallTraceObject))
+    }
+}
+
+struct CallLogList<'a>(&'a [CallLog]);
+
+impl Serialize for CallLogList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|CallLog { log, position }| CallLogObject {
+            address: Data(log.address),
+            topics: log.topics.iter().copied().map(Data).collect(),
+            data: Data(&log.data),
+            position: Quantity(*position),
+        }))
+    }
+}
+
+#[derive(Serialize)]
+struct CallLogObject<'a> {
+    address: Data<Address>,
+    topics: Vec<Data<B256>>,
+    data: Data<&'a [u8]>,
+    position: Quantity<usize>,
+}
+
+/// Accounts with their values, by address.
+#[derive(Clone, Debug)]
+pub struct PrestateAccounts<'a>(&'a BTreeMap<Address, AccountValues>);
+
+impl Serialize for PrestateAccounts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let accounts = self.0.iter();
+        serializer.collect_map(
+            accounts.map(|(address, values)| (Data::<Address>(*address), PrestateAccountObject(values))),
+        )
+    }
+}
+
+struct PrestateAccountObject<'a>(&'a AccountValues);
+
+impl Serialize for PrestateAccountObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let values = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(balance) = values.balance {
+            map.serialize_entry("balance", &Quantity(balance))?;
+        }
+        if let Some(tx_nonce) = values.tx_nonce {
+            map.serialize_entry("nonce", &tx_nonce)?;
+        }
+        if let Some(code) = &values.code {
+            map.serialize_entry("code", &Data(code))?;
+        }
+        if !values.storage.is_empty() {
+            map.serialize_entry("storage", &DataSlots(&values.storage))?;
+        }
+        map.end()
+    }
+}
+
+/// Slots as DATA of 32 bytes.
+struct DataSlots<'a>(&'a BTreeMap<U256, U256>);
+
+impl Serialize for DataSlots<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let word = |word: &U256| Data(B256::from(*word));
+        serializer.collect_map(self.0.iter().map(|(slot, value)| (word(slot), word(value))))
+    }
+}
+
+/// How often each function was called. The name of a count is the selector and the length of the
+/// arguments.
+#[derive(Clone, Debug)]
+pub struct SelectorList<'a>(&'a SelectorCounts);
+
+impl Serialize for SelectorList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = |(selector, len): &([u8; 4], usize)| format!("0x{}-{len}", hex::encode(selector));
+        serializer.collect_map(self.0.iter().map(|(key, count)| (name(key), count)))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The transaction object. Source: docs/interface.md, 2.3.
 
-use primitives::{Address, B256, Transaction, U256};
+use primitives::{Address, B256, Transaction, TxForm, U256};
 use serde::Serialize;
 
+use super::access_list::ShownAccessList;
 use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
 use crate::wire_type::{Described, WireType};
@@ -18,8 +19,11 @@ pub struct TransactionPlace {
     pub index: usize,
 }
 
-/// The transaction type that Ethereum's clients expect for a transaction of nine fields.
-pub(super) const ETHEREUM_TYPE: Quantity<u8> = Quantity(0);
+/// The type to show. A transaction without one is of type 0 for Ethereum's clients.
+pub(super) fn shown_type(transaction: &Transaction, name_style: NameStyle) -> Option<Quantity<u8>> {
+    let is_shown = name_style == NameStyle::Ethereum || transaction.is_typed();
+    is_shown.then(|| Quantity(transaction.tx_type()))
+}
 
 /// A transaction as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +47,12 @@ pub struct TransactionObject<'a> {
     sharding_flag: Quantity,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     ethereum_type: Option<Quantity<u8>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access_list: Option<ShownAccessList<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain_id: Option<Quantity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    y_parity: Option<Quantity<U256>>,
 }
 
 impl Described for TransactionObject<'_> {
@@ -89,6 +99,8 @@ impl<'a> TransactionObject<'a> {
             NameStyle::Native => None,
             NameStyle::Ethereum => transaction.ethereum_v(),
         };
+        let is_typed = transaction.is_typed();
+        let has_chain_id = matches!(transaction.form, TxForm::Ethereum | TxForm::AccessList);
         Self {
             hash: Data(hash),
             nonce: Quantity(transaction.tx_nonce),
@@ -106,14 +118,20 @@ impl<'a> TransactionObject<'a> {
             r: Quantity(transaction.r),
             s: Quantity(transaction.s),
             sharding_flag: Quantity(transaction.sharding_flag),
-            ethereum_type: (name_style == NameStyle::Ethereum).then_some(ETHEREUM_TYPE),
+            ethereum_type: shown_type(transaction, name_style),
+            access_list: is_typed.then_some(ShownAccessList(&transaction.access_list)),
+            chain_id: has_chain_id
+                .then(|| transaction.chain_id())
+                .flatten()
+                .map(Quantity),
+            y_parity: is_typed.then_some(Quantity(transaction.v)),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use primitives::{Bytes, SecretKey, TxForm, UnsignedTransaction};
+    use primitives::{AccessListEntry, Bytes, SecretKey, UnsignedTransaction};
 
     use super::*;
 
@@ -158,6 +176,47 @@ mod tests {
             Some(place),
             &format!("\"blockHash\":\"{block_hash}\",\"blockNumber\":\"0x10\",\"transactionIndex\":\"0x0\""),
         );
+    }
+
+    #[test]
+    fn typed_transactions_have_their_own_fields() {
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
+        let entry = AccessListEntry {
+            address: Address::repeat_byte(2),
+            slots: vec![B256::repeat_byte(3)],
+        };
+        let unsigned = UnsignedTransaction {
+            access_list: vec![entry],
+            ..Default::default()
+        };
+        let typed = unsigned.sign(&key, 61, TxForm::AccessList);
+        let legacy = unsigned.sign(&key, 61, TxForm::Ethereum);
+        let open = unsigned.sign_unprotected(&key);
+        for name_style in [NameStyle::Native, NameStyle::Ethereum] {
+            let show = |transaction: &Transaction| {
+                let object = TransactionObject::new(transaction, key.address(), None, name_style);
+                serde_json::to_value(&object).expect("JSON")
+            };
+            let shown = show(&typed);
+            assert_eq!(
+                (&shown["type"], &shown["chainId"]),
+                (&"0x1".into(), &"0x3d".into())
+            );
+            assert_eq!(shown["yParity"], shown["v"]);
+            assert_eq!(
+                shown["accessList"][0]["address"],
+                format!("0x{}", "02".repeat(20))
+            );
+            assert_eq!(
+                shown["accessList"][0]["storageKeys"][0],
+                format!("0x{}", "03".repeat(32))
+            );
+            assert_eq!(shown["hash"], typed.hash().to_string());
+            let shown = show(&legacy);
+            assert_eq!(shown["chainId"], "0x3d");
+            assert!(shown.get("accessList").is_none() && shown.get("yParity").is_none());
+            assert!(show(&open).get("chainId").is_none());
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The description of all methods in the form of OpenRPC. It is the answer of `rpc.discover` and
-//! the content of `rpc/openrpc.json`.
+//! the content of `rpc/openrpc.json`, and of `rpc/openrpc-scs.json` for an application-chain node.
 //!
 //! The description is made from the rows. The parameters and the result of a method come from its
 //! [`MethodSignature`], which names types. The schemas of these types are in `types.rs` and
-//! `objects.rs`. The examples are in `rpc/examples.json`. A test runs each of them against a node.
+//! `objects.rs`. The examples are in `rpc/examples.json` and `rpc/examples-scs.json`. Tests run
+//! each of them against a node.
 
+mod debug_objects;
 mod objects;
 mod types;
 
@@ -20,8 +22,12 @@ use crate::table::{MethodInfo, MethodSignature};
 const OPENRPC_VERSION: &str = "1.3.2";
 
 /// The parameters and the result of an example, by the name of the method.
-static EXAMPLES: LazyLock<Map<String, Value>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("../../examples.json")).unwrap_or_default());
+static EXAMPLES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let read = |text| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+    let mut all = read(include_str!("../../examples.json"));
+    all.extend(read(include_str!("../../examples-scs.json")));
+    all
+});
 
 /// The module that only application-chain nodes serve.
 const SCS_MODULE: &str = "scs";
@@ -151,7 +157,10 @@ fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
 
 /// The schemas of all named types.
 pub(crate) fn schemas() -> Map<String, Value> {
-    types::plain().chain(objects::schemas()).collect()
+    types::plain()
+        .chain(objects::schemas())
+        .chain(objects::described(debug_objects::DEBUG_OBJECTS))
+        .collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::types::schema;
 
 /// The members of an object: name and type.
-type ObjectMembers = &'static [(&'static str, &'static str)];
+pub(super) type ObjectMembers = &'static [(&'static str, &'static str)];
 
 /// Every object, by name.
 const OBJECTS: &[(&str, ObjectMembers)] = &[
@@ -87,6 +87,14 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
         ],
     ),
     ("Block", BLOCK),
+    (
+        "BlockObject",
+        &[
+            ("blockNumber?", "COUNT"),
+            ("blockHash?", "DATA32"),
+            ("requireCanonical?", "Boolean"),
+        ],
+    ),
     ("Transaction", TRANSACTION),
     ("Receipt", RECEIPT),
     ("Log", LOG),
@@ -123,8 +131,84 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
             ("type?", "COUNT"),
             ("maxFeePerGas?", "QUANTITY"),
             ("maxPriorityFeePerGas?", "QUANTITY"),
+            ("accessList?", "AccessListEntry[]"),
         ],
     ),
+    (
+        "AccessListEntry",
+        &[("address", "DATA20"), ("storageKeys?", "DATA32[]")],
+    ),
+    (
+        "AccountOverride",
+        &[
+            ("nonce?", "COUNT"),
+            ("balance?", "QUANTITY"),
+            ("code?", "DATA"),
+            ("state?", "WORD{}"),
+            ("stateDiff?", "WORD{}"),
+        ],
+    ),
+    (
+        "BlockOverrides",
+        &[
+            ("number?", "COUNT"),
+            ("blockNumber?", "COUNT"),
+            ("time?", "COUNT"),
+            ("timestamp?", "COUNT"),
+            ("gasLimit?", "COUNT"),
+            ("coinbase?", "DATA20"),
+            ("feeRecipient?", "DATA20"),
+            ("difficulty?", "QUANTITY"),
+            ("random?", "DATA32"),
+            ("prevRandao?", "DATA32"),
+            ("baseFee?", "QUANTITY"),
+            ("baseFeePerGas?", "QUANTITY"),
+        ],
+    ),
+    (
+        "FeeHistory",
+        &[
+            ("oldestBlock", "QUANTITY"),
+            ("reward?", "QUANTITY[][]"),
+            ("baseFeePerGas", "QUANTITY[]"),
+            ("gasUsedRatio", "Fraction[]"),
+        ],
+    ),
+    (
+        "CreatedAccessList",
+        &[
+            ("accessList", "AccessListEntry[]"),
+            ("error?", "String"),
+            ("gasUsed", "QUANTITY"),
+        ],
+    ),
+    (
+        "AccountProof",
+        &[
+            ("address", "DATA20"),
+            ("accountProof", "DATA[]"),
+            ("balance", "QUANTITY"),
+            ("codeHash", "DATA32"),
+            ("nonce", "QUANTITY"),
+            ("storageHash", "DATA32"),
+            ("storageProof", "SlotProof[]"),
+        ],
+    ),
+    (
+        "SlotProof",
+        &[("key", "WORD"), ("value", "QUANTITY"), ("proof", "DATA[]")],
+    ),
+    (
+        "TypedData",
+        &[
+            ("types", "TypedDataField[]{}"),
+            ("primaryType", "String"),
+            ("domain", "Object"),
+            ("message", "Object"),
+        ],
+    ),
+    ("TypedDataField", &[("name", "String"), ("type", "String")]),
+    ("MineOptions", &[("timestamp?", "COUNT"), ("blocks?", "COUNT")]),
     ("SignedTransaction", &[("raw", "DATA"), ("tx", "Transaction")]),
     (
         "Pool",
@@ -133,6 +217,10 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
     (
         "PoolSummary",
         &[("pending", "String{}{}"), ("queued", "String{}{}")],
+    ),
+    (
+        "AccountPool",
+        &[("pending", "Transaction{}"), ("queued", "Transaction{}")],
     ),
     ("PoolStatus", &[("pending", "QUANTITY"), ("queued", "QUANTITY")]),
     (
@@ -206,87 +294,6 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
             ("blockStart", "QUANTITY"),
             ("peers", "String"),
             ("subnet", "DATA20"),
-        ],
-    ),
-    (
-        "TraceOptions",
-        &[
-            ("tracer?", "String"),
-            ("tracerConfig?", "TracerConfig"),
-            ("timeout?", "String"),
-            ("limit?", "COUNT"),
-            ("disableStack?", "Boolean"),
-            ("disableMemory?", "Boolean"),
-            ("disableStorage?", "Boolean"),
-        ],
-    ),
-    ("TracerConfig", &[("onlyTopCall?", "Boolean")]),
-    (
-        "StepTrace",
-        &[
-            ("gas", "Number"),
-            ("failed", "Boolean"),
-            ("returnValue", "String"),
-            ("structLogs", "Step[]"),
-        ],
-    ),
-    (
-        "Step",
-        &[
-            ("pc", "Number"),
-            ("op", "String"),
-            ("gas", "Number"),
-            ("gasCost", "Number"),
-            ("depth", "Number"),
-            ("error?", "String"),
-            ("stack?", "String[]"),
-            ("memory?", "String[]"),
-            ("storage?", "String{}"),
-        ],
-    ),
-    (
-        "CallTrace",
-        &[
-            ("type", "String"),
-            ("from", "DATA20"),
-            ("to?", "DATA20"),
-            ("value?", "QUANTITY"),
-            ("gas", "QUANTITY"),
-            ("gasUsed", "QUANTITY"),
-            ("input", "DATA"),
-            ("output?", "DATA"),
-            ("error?", "String"),
-            ("calls?", "CallTrace[]"),
-        ],
-    ),
-    (
-        "TransactionTrace",
-        &[("txHash", "DATA32"), ("result", "StepTrace|CallTrace")],
-    ),
-    (
-        "StorageRange",
-        &[("storage", "StorageEntry{}"), ("nextKey", "DATA32|null")],
-    ),
-    ("StorageEntry", &[("key", "DATA32"), ("value", "DATA32")]),
-    ("Dump", &[("root", "DATA32"), ("accounts", "DumpAccount{}")]),
-    (
-        "DumpAccount",
-        &[
-            ("balance", "String"),
-            ("nonce", "Number"),
-            ("root", "DATA32"),
-            ("codeHash", "DATA32"),
-            ("code", "DATA"),
-            ("storage", "DATA32{}"),
-        ],
-    ),
-    (
-        "BadBlock",
-        &[
-            ("hash", "DATA32"),
-            ("block", "Block"),
-            ("rlp", "DATA"),
-            ("reason", "String"),
         ],
     ),
 ];
@@ -372,6 +379,19 @@ const BLOCK: ObjectMembers = &[
 /// The members of a block that a header does not have.
 const NOT_IN_HEADER: [&str; 3] = ["size", "transactions", "uncles"];
 
+/// The members of a block or a receipt that Otterscan gets in another form.
+const NOT_IN_OTS: [&str; 3] = ["transactions", "logs", "logsBloom"];
+
+/// The members that a block for Otterscan has in another form, or in addition.
+const OTS_BLOCK: ObjectMembers = &[
+    ("logsBloom", "null"),
+    ("transactions?", "Transaction[]"),
+    ("transactionCount", "Number"),
+];
+
+/// The members that a receipt for Otterscan has in another form, or in addition.
+const OTS_RECEIPT: ObjectMembers = &[("logs", "null"), ("logsBloom", "null"), ("timestamp?", "Number")];
+
 const TRANSACTION: ObjectMembers = &[
     ("hash", "DATA32"),
     ("nonce", "QUANTITY"),
@@ -390,6 +410,9 @@ const TRANSACTION: ObjectMembers = &[
     ("s", "QUANTITY"),
     ("shardingFlag", "QUANTITY"),
     ("type?", "QUANTITY"),
+    ("accessList?", "AccessListEntry[]"),
+    ("chainId?", "QUANTITY"),
+    ("yParity?", "QUANTITY"),
 ];
 
 const RECEIPT: ObjectMembers = &[
@@ -435,16 +458,27 @@ const TRANSACTION_REQUEST: ObjectMembers = &[
     ("via?", "DATA20"),
     ("chainId?", "COUNT"),
     ("type?", "COUNT"),
+    ("accessList?", "AccessListEntry[]"),
 ];
 
 /// The schemas of all objects.
 pub(super) fn schemas() -> impl Iterator<Item = (String, Value)> {
     let header = BLOCK.iter().filter(|(name, _)| !NOT_IN_HEADER.contains(name));
     let header = ("Header".to_owned(), object(header));
-    OBJECTS
+    let ots_block = BLOCK.iter().filter(|(name, _)| !NOT_IN_OTS.contains(name));
+    let ots_block = ("OtsBlock".to_owned(), object(ots_block.chain(OTS_BLOCK)));
+    let ots_receipt = RECEIPT.iter().filter(|(name, _)| !NOT_IN_OTS.contains(name));
+    let ots_receipt = ("OtsReceipt".to_owned(), object(ots_receipt.chain(OTS_RECEIPT)));
+    described(OBJECTS).chain([header, ots_block, ots_receipt])
+}
+
+/// The schemas of these objects.
+pub(super) fn described(
+    objects: &'static [(&'static str, ObjectMembers)],
+) -> impl Iterator<Item = (String, Value)> {
+    objects
         .iter()
         .map(|(name, members)| ((*name).to_owned(), object(members.iter())))
-        .chain([header])
 }
 
 fn object(members: impl Iterator<Item = &'static (&'static str, &'static str)> + Clone) -> Value {

@@ -48,11 +48,12 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
         (
             "BLOCKREF",
             json!({
-                "description": "The number of a block, or a tag. If it is absent or null, it is the highest block.",
+                "description": "The number of a block, a tag, or an object with number or hash (EIP-1898). If it is absent or null, it is the highest block. `safe` is 32 blocks below the head, `finalized` 256.",
                 "oneOf": [
                     {"type": "string", "pattern": "^0x[0-9a-fA-F]+$"},
                     {"type": "integer", "minimum": 0},
-                    {"type": "string", "enum": ["earliest", "latest", "pending"]},
+                    {"type": "string", "enum": ["earliest", "latest", "pending", "safe", "finalized"]},
+                    schema("BlockObject"),
                 ],
             }),
         ),
@@ -76,6 +77,15 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
             "Number",
             json!({"type": "integer", "minimum": 0, "description": "A whole number, as a plain JSON number."}),
         ),
+        (
+            "Fraction",
+            json!({"type": "number", "minimum": 0, "description": "A plain JSON number."}),
+        ),
+        (
+            "Percentile",
+            json!({"type": "number", "minimum": 0, "maximum": 100, "description": "A plain JSON number."}),
+        ),
+        ("Object", json!({"type": "object", "description": "Any object."})),
         (
             "COUNT",
             json!({

@@ -1,11 +1,11 @@
 //! Accepts TCP connections up to a number, speaks HTTP/1.1 on each of them within its time limits,
 //! and ends them when the server stops.
 //!
-//! Knows nothing of what requests say, with one exception: `GET /health` is answered even if all
-//! places are taken. For this a few more connections are accepted for a moment. Every other request
-//! on them is refused. A connection keeps its place until its last part has ended. After an upgrade
-//! to a WebSocket that part is the task that serves the WebSocket. Which connection makes room for
-//! another is decided by [`Places`].
+//! Knows nothing of what requests say, with one exception: `GET /health` and `GET /ready` are
+//! answered even if all places are taken. For this a few more connections are accepted for a
+//! moment. Every other request on them is refused. A connection keeps its place until its last part
+//! has ended. After an upgrade to a WebSocket that part is the task that serves the WebSocket.
+//! Which connection makes room for another is decided by [`Places`].
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,10 +30,11 @@ use super::split::SplitStream;
 use super::{ACCEPT_PAUSE, stopped};
 use crate::caller::RpcCaller;
 use crate::limits::Limits;
+use crate::meters::ConnectionMeter;
 use crate::traffic::TrafficMemory;
 
-/// The path of the node's state.
-const HEALTH_PATH: &str = "/health";
+/// The paths of the node's state.
+const STATE_PATHS: [&str; 2] = ["/health", "/ready"];
 /// The answer to a request for which there is no place.
 const TOO_MANY_CONNECTIONS: &str = "too many connections";
 /// Places for connections that are only told that there is no place, or how the node is.
@@ -56,6 +57,8 @@ pub(super) struct ConnectionContext {
     pub(super) source: Arc<RequestSource>,
     /// Becomes true when the server stops.
     pub(super) stop: watch::Receiver<bool>,
+    /// Counts the connection until its last part has ended.
+    _meter: Arc<ConnectionMeter>,
 }
 
 /// Where a request comes from. Every request has it as an extension.
@@ -87,7 +90,8 @@ pub(super) struct Acceptor {
     reserved: Places<Activity>,
 }
 
-/// Passes requests on with their source. On a reserved place only `/health` is passed on.
+/// Passes requests on with their source. On a reserved place only the paths of the state are
+/// passed on.
 struct Door<S> {
     inner: S,
     source: Arc<RequestSource>,
@@ -100,7 +104,7 @@ impl<S: HttpService> Service<HttpRequest> for Door<S> {
     type Future = Either<S::Future, std::future::Ready<Result<HttpResponse, Infallible>>>;
 
     fn call(&self, mut request: HttpRequest) -> Self::Future {
-        if self.is_reserved && request.uri().path() != HEALTH_PATH {
+        if self.is_reserved && !STATE_PATHS.contains(&request.uri().path()) {
             let refused = refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_CONNECTIONS);
             return Either::Right(std::future::ready(Ok(refused.into_response())));
         }
@@ -186,6 +190,7 @@ impl Acceptor {
             place: Arc::new(place),
             source: Arc::new(RequestSource { caller, activity }),
             stop: stop.clone(),
+            _meter: Arc::new(ConnectionMeter::new()),
         };
         let service = Door {
             inner: service(&context),

@@ -21,6 +21,7 @@ use warp::http::StatusCode;
 use super::acceptor::HttpRequest;
 use super::replies::{HttpResponse, refusal};
 use super::routes::routes;
+use super::ws::{HandshakeService, Handshakes, is_upgrade};
 use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
 pub use crate::control::{HOST, PORT, PORT_SCS};
 use crate::dispatch::Dispatcher;
@@ -57,15 +58,61 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &HttpOptions,
 ) -> Result<TcpServer, ServeError> {
+    start_with_ws(dispatcher, options, None).await
+}
+
+/// WebSockets on the port of the HTTP server.
+pub struct SharedWs<C> {
+    /// Answers their messages.
+    pub dispatcher: Arc<Dispatcher<C>>,
+    /// Browser origins that may connect.
+    pub origins: Cors,
+}
+
+/// Starts to listen as [`start`] does. With `ws` a request that asks for a WebSocket gets one.
+///
+/// # Errors
+/// If the address cannot be found or listened on.
+pub async fn start_with_ws<C: Healthy + Send + Sync + 'static>(
+    dispatcher: Arc<Dispatcher<C>>,
+    options: &HttpOptions,
+    ws: Option<SharedWs<C>>,
+) -> Result<TcpServer, ServeError> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let service = HostGuard {
+    let handshakes = ws.map(|ws| Handshakes::new(ws.dispatcher, ws.origins, options.hosts.clone()));
+    let http = HostGuard {
         inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::new(options.cors.clone())))),
         hosts: Arc::new(options.hosts.clone()),
     };
-    TcpServer::start(&options.host, options.port, &limits, &traffic, move |_| {
-        service.clone()
+    TcpServer::start(&options.host, options.port, &limits, &traffic, move |context| {
+        SharedPort {
+            http: http.clone(),
+            ws: handshakes.as_ref().map(|handshakes| handshakes.service(context)),
+        }
     })
     .await
+}
+
+/// Passes requests for WebSockets on to `ws`, if there is one, and all others to `http`.
+struct SharedPort<S, C> {
+    http: S,
+    ws: Option<HandshakeService<C>>,
+}
+
+impl<S, C: Send + Sync + 'static> Service<HttpRequest> for SharedPort<S, C>
+where
+    S: Service<HttpRequest, Response = HttpResponse, Error = Infallible>,
+{
+    type Response = HttpResponse;
+    type Error = Infallible;
+    type Future = Either<S::Future, Ready<Result<HttpResponse, Infallible>>>;
+
+    fn call(&self, request: HttpRequest) -> Self::Future {
+        match &self.ws {
+            Some(ws) if is_upgrade(&request) => Either::Right(ws.call(request)),
+            _ => Either::Left(self.http.call(request)),
+        }
+    }
 }
 
 /// Passes requests on whose `Host` is allowed, and refuses others.

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::stream;
@@ -23,6 +24,7 @@ use super::replies::{HttpResponse, refusal, text};
 use super::{Cors, Healthy};
 use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
+use crate::error::RpcError;
 use crate::message::NoMemory;
 use crate::text::Text;
 use crate::traffic::{ClientMemory, MemoryReservation};
@@ -31,7 +33,7 @@ use crate::traffic::{ClientMemory, MemoryReservation};
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
 /// The methods at the root.
 const ROOT_METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS, Method::POST];
-/// The methods at `/health`.
+/// The methods at `/health` and `/ready`.
 const HEALTH_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 /// A body over the limit is still read, up to this many times the limit, and thrown away. A client
 /// that is still sending when the connection closes would never see the answer.
@@ -46,6 +48,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     let origin = || warp::header::optional::<String>("origin");
     let post_cors = Arc::clone(&cors);
     let health_dispatcher = Arc::clone(&dispatcher);
+    let ready_dispatcher = Arc::clone(&dispatcher);
     let gzip = Arc::new(Gzip::new(dispatcher.limits()));
     let post = warp::path::end()
         .and(warp::post())
@@ -96,6 +99,15 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         .and(warp::path::end())
         .and(read())
         .map(move || health(&**health_dispatcher.context()));
+    let ready = warp::path("ready")
+        .and(warp::path::end())
+        .and(read())
+        .map(move || {
+            readiness(
+                &**ready_dispatcher.context(),
+                ready_dispatcher.limits().ready_age_max,
+            )
+        });
     let options = warp::path::end()
         .and(warp::options())
         .and(origin())
@@ -112,9 +124,19 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         );
     let other = warp::path::end().and(not_allowed(ROOT_METHODS));
     let other_health = warp::path("health")
+        .or(warp::path("ready"))
+        .unify()
         .and(warp::path::end())
         .and(not_allowed(HEALTH_METHODS));
-    let known = post.or(get).unify().or(options).unify().or(health).unify();
+    let known = post
+        .or(get)
+        .unify()
+        .or(options)
+        .unify()
+        .or(health)
+        .unify()
+        .or(ready)
+        .unify();
     known.or(other).unify().or(other_health).unify()
 }
 
@@ -147,15 +169,33 @@ fn is_json(content_type: &str) -> bool {
 
 /// The state of the node, with status 503 if its chain cannot be read.
 fn health(node: &impl Healthy) -> HttpResponse {
-    let (status, body) = match node.health() {
-        Ok(health) => (StatusCode::OK, health.to_json()),
-        Err(error) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            serde_json::json!({ "error": error.message() }).to_string(),
-        ),
-    };
+    match node.health() {
+        Ok(health) => state(true, health.to_json()),
+        Err(error) => unreadable(&error),
+    }
+}
+
+/// Whether the node should get requests, with status 503 if it should not.
+fn readiness(node: &impl Healthy, age_max: Duration) -> HttpResponse {
+    match node.health() {
+        Ok(health) => {
+            let readiness = health.readiness(age_max);
+            state(readiness.ready, readiness.to_json())
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
+fn unreadable(error: &RpcError) -> HttpResponse {
+    state(false, serde_json::json!({ "error": error.message() }).to_string())
+}
+
+/// The response 200 or 503.
+fn state(is_good: bool, body: String) -> HttpResponse {
     let mut response = json(body);
-    *response.status_mut() = status;
+    if !is_good {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
     response
 }
 

@@ -42,8 +42,7 @@ use super::{Cors, Hosts, ServeError, TcpServer};
 use crate::dispatch::Dispatcher;
 use crate::text::{PIECE_LEN, Text};
 
-/// Default listening port.
-pub const PORT: u16 = 8546;
+pub use crate::control::PORT_WS as PORT;
 
 /// Bytes of one read, held by each connection.
 const READ_LEN: usize = 4096;
@@ -73,7 +72,7 @@ pub struct WsOptions {
 impl Default for WsOptions {
     fn default() -> Self {
         Self {
-            host: super::http::HOST.to_owned(),
+            host: crate::control::HOST.to_owned(),
             port: PORT,
             origins: Cors::default(),
             hosts: Hosts::default(),
@@ -90,16 +89,49 @@ pub async fn start<C: Send + Sync + 'static>(
     options: &WsOptions,
 ) -> Result<TcpServer, ServeError> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let policy = Arc::new(HandshakePolicy {
-        origins: options.origins.clone(),
-        hosts: options.hosts.clone(),
-    });
-    let service = move |context: &ConnectionContext| HandshakeService {
-        dispatcher: Arc::clone(&dispatcher),
-        policy: Arc::clone(&policy),
-        context: context.clone(),
-    };
+    let handshakes = Handshakes::new(dispatcher, options.origins.clone(), options.hosts.clone());
+    let service = move |context: &ConnectionContext| handshakes.service(context);
     TcpServer::start(&options.host, options.port, &limits, &traffic, service).await
+}
+
+/// Makes the service of each connection.
+pub(super) struct Handshakes<C> {
+    dispatcher: Arc<Dispatcher<C>>,
+    policy: Arc<HandshakePolicy>,
+}
+
+impl<C> Clone for Handshakes<C> {
+    fn clone(&self) -> Self {
+        Self {
+            dispatcher: Arc::clone(&self.dispatcher),
+            policy: Arc::clone(&self.policy),
+        }
+    }
+}
+
+impl<C> Handshakes<C> {
+    pub(super) fn new(dispatcher: Arc<Dispatcher<C>>, origins: Cors, hosts: Hosts) -> Self {
+        Self {
+            dispatcher,
+            policy: Arc::new(HandshakePolicy { origins, hosts }),
+        }
+    }
+
+    pub(super) fn service(&self, context: &ConnectionContext) -> HandshakeService<C> {
+        HandshakeService {
+            dispatcher: Arc::clone(&self.dispatcher),
+            policy: Arc::clone(&self.policy),
+            context: context.clone(),
+        }
+    }
+}
+
+/// Whether a request asks for a WebSocket.
+pub(super) fn is_upgrade(request: &HttpRequest) -> bool {
+    let headers = request.headers();
+    request.method() == Method::GET
+        && has_word(headers, &CONNECTION, "upgrade")
+        && has_word(headers, &UPGRADE, "websocket")
 }
 
 /// Which clients may open a WebSocket.
@@ -110,7 +142,7 @@ struct HandshakePolicy {
 }
 
 /// Answers the request that a connection begins with, and starts to serve the WebSocket.
-struct HandshakeService<C> {
+pub(super) struct HandshakeService<C> {
     dispatcher: Arc<Dispatcher<C>>,
     policy: Arc<HandshakePolicy>,
     context: ConnectionContext,
@@ -168,10 +200,7 @@ impl HandshakePolicy {
         if request.uri().path() != "/" {
             return refuse(StatusCode::NOT_FOUND, "not found");
         }
-        let is_upgrade = request.method() == Method::GET
-            && has_word(headers, &CONNECTION, "upgrade")
-            && has_word(headers, &UPGRADE, "websocket");
-        if !is_upgrade || !has_word(headers, &SEC_WEBSOCKET_VERSION, "13") {
+        if !is_upgrade(request) || !has_word(headers, &SEC_WEBSOCKET_VERSION, "13") {
             return refuse(StatusCode::UPGRADE_REQUIRED, GREETING);
         }
         let allows = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.origins.allows(origin));

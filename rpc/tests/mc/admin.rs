@@ -154,3 +154,29 @@ fn the_listener_opens_and_closes() {
         "{message}"
     );
 }
+
+#[test]
+fn the_websocket_listener_opens_and_closes() {
+    let net = Net::start();
+    assert_eq!(net.ok("admin_stopWS", json!([])), false);
+    assert_eq!(net.ok("admin_startWS", json!([])), true);
+    let open = net.ws_listener.open.lock().clone().expect("an open listener");
+    assert_eq!((open.host.as_str(), open.port), ("localhost", 8546));
+    assert!(net.listener.open.lock().is_none());
+    assert_eq!(net.ok("admin_stopWS", json!([])), true);
+    let params = json!(["127.0.0.1", 8600, "https://a.example", "mc,txpool"]);
+    assert_eq!(net.ok("admin_startWS", params), true);
+    let expected = ListenerRequest {
+        host: "127.0.0.1".to_owned(),
+        port: 8600,
+        cors: "https://a.example".parse().expect("an origin"),
+        modules: "mc,txpool".parse().expect("modules"),
+    };
+    assert_eq!(*net.ws_listener.open.lock(), Some(expected));
+    net.check_error(
+        "admin_startWS",
+        json!([null, 65536]),
+        -32602,
+        "invalid argument 1: port: got 65536, expected at most 65535",
+    );
+}

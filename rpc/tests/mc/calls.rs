@@ -40,7 +40,7 @@ pub(crate) fn deploy(net: &Net) -> (String, Value) {
 }
 
 /// Deploys a contract with code `runtime`.
-fn deploy_code(net: &Net, runtime: &str) -> primitives::Address {
+pub(crate) fn deploy_code(net: &Net, runtime: &str) -> primitives::Address {
     let len = runtime.len() / 2;
     let hash = net.send(json!({"data": format!("0x60{len:02x}600c60003960{len:02x}6000f3{runtime}")}));
     net.mine();
@@ -373,7 +373,7 @@ fn bad_parameters() {
         check(
             method,
             json!([{"to": account(1)}, "0x"]),
-            "invalid argument 1: expected a block number or one of earliest, latest, pending: \
+            "invalid argument 1: expected a block number or one of earliest, latest, pending, safe, finalized: \
             expected at least one hex digit after 0x",
         );
     }

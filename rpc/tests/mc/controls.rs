@@ -52,6 +52,11 @@ impl ListenerControl for Listener {
         })
     }
 
+    fn is_exposed(&self) -> bool {
+        let open = self.open.lock();
+        open.as_ref().is_some_and(|request| request.host == "0.0.0.0")
+    }
+
     fn stop(&self) -> ControlFuture<'_, bool> {
         Box::pin(async move { self.open.lock().take().is_some() })
     }

@@ -249,7 +249,7 @@ fn whole_blocks() {
     refused(
         "debug_traceBlockByNumber",
         json!(["pending"]),
-        "the pending block cannot be traced",
+        "the pending block has no trace",
     );
     refused(
         "debug_traceBlockByHash",
@@ -263,9 +263,10 @@ fn whole_blocks() {
     );
     net.check_error(
         "debug_traceTransaction",
-        json!([nowhere, {"tracer": "prestateTracer"}]),
+        json!([nowhere, {"tracer": "bigramTracer"}]),
         -32602,
-        "invalid argument 1: field tracer: got \"prestateTracer\", expected \"callTracer\" or none",
+        "invalid argument 1: field tracer: got \"bigramTracer\", expected none or one of callTracer, \
+         prestateTracer, 4byteTracer, noopTracer",
     );
 }
 

@@ -4,15 +4,15 @@
 //! Each example has its own node, always with the same chain. So the results are always the same,
 //! except those that depend on chance or on the clock.
 
-use std::path::{Path, PathBuf};
-
 use primitives::{B256, Block, TxForm, UnsignedTransaction};
+use rpc::methods;
 use rpc::types::data;
-use rpc::{Limits, Method, Rpc, methods, openrpc};
 use serde_json::{Map, Value, json};
 
 use crate::calls::{deploy, word};
+use crate::described::{document, is_update, read, write};
 use crate::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
+use crate::schema::fits;
 use crate::subscriptions::Client;
 
 /// Methods without an example. The description of all methods would contain itself.
@@ -35,28 +35,6 @@ const WITH_RANDOM_ID: [&str; 4] = [
 ];
 /// Methods that need a connection that stays open.
 pub(crate) const SESSION_METHODS: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
-
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-fn read(name: &str) -> Value {
-    let text = std::fs::read_to_string(file(name)).expect("the file is there");
-    serde_json::from_str(&text).expect("JSON")
-}
-
-fn write(name: &str, value: &Value) {
-    let text = serde_json::to_string_pretty(value).expect("JSON") + "\n";
-    // An unchanged file keeps its time: it is compiled in, and would be compiled again.
-    if std::fs::read_to_string(file(name)).is_ok_and(|old| old == text) {
-        return;
-    }
-    std::fs::write(file(name), text).expect("the file can be written");
-}
-
-fn is_update() -> bool {
-    std::env::var_os("UPDATE_EXAMPLES").is_some()
-}
 
 /// The examples in the file.
 pub(crate) struct Examples(Map<String, Value>);
@@ -152,20 +130,34 @@ impl ExampleNode {
             "chain3_sha3" => json!([message]),
             "mc_getBalance" | "mc_getTransactionCount" => json!([account(0), "0x3"]),
             "mc_getStorageAt" => json!([contract, "0x0", "latest"]),
-            "mc_getCode" => json!([contract, "latest"]),
+            "mc_getCode" | "ots_hasCode" => json!([contract, "latest"]),
             "mc_getBlockByHash" => json!([block, false]),
             "mc_getBlockByNumber" => json!(["0x3", true]),
-            "mc_getHeaderByHash" | "mc_getBlockTransactionCountByHash" => json!([block]),
-            "mc_getUncleCountByBlockHash" => json!([nephew]),
-            "mc_getHeaderByNumber" | "mc_getBlockTransactionCountByNumber" | "debug_dumpBlock" => {
-                json!(["0x3"])
+            "mc_getHeaderByHash" | "mc_getBlockTransactionCountByHash" | "ots_getBlockDetailsByHash" => {
+                json!([block])
             }
+            "mc_getUncleCountByBlockHash" => json!([nephew]),
+            "mc_getHeaderByNumber"
+            | "mc_getBlockTransactionCountByNumber"
+            | "mc_getBlockReceipts"
+            | "debug_dumpBlock"
+            | "debug_getRawBlock"
+            | "debug_getRawHeader"
+            | "debug_getRawReceipts"
+            | "trace_block"
+            | "ots_getBlockDetails"
+            | "erigon_getHeaderByNumber" => json!(["0x3"]),
             "mc_getUncleCountByBlockNumber" => json!(["0x5"]),
             "mc_getUncleByBlockHashAndIndex" => json!([nephew, "0x0"]),
             "mc_getUncleByBlockNumberAndIndex" => json!(["0x5", "0x0"]),
-            "mc_getTransactionByHash" | "mc_getTransactionReceipt" | "mc_getRawTransactionByHash" => {
-                json!([self.call])
-            }
+            "mc_getTransactionByHash"
+            | "mc_getTransactionReceipt"
+            | "mc_getRawTransactionByHash"
+            | "debug_getRawTransaction"
+            | "trace_transaction"
+            | "ots_getInternalOperations"
+            | "ots_getTransactionError"
+            | "ots_traceTransaction" => json!([self.call]),
             "mc_getTransactionByBlockHashAndIndex" | "mc_getRawTransactionByBlockHashAndIndex" => {
                 json!([block, "0x1"])
             }
@@ -183,7 +175,12 @@ impl ExampleNode {
                 json!([request, "0x5d21dba00"])
             }
             "mc_call" => json!([{"to": contract}, "latest"]),
-            "mc_estimateGas" => json!([{"from": account(0), "to": contract, "data": word(6)}, "latest"]),
+            "mc_getProof" => json!([contract, ["0x0", word(1)], "latest"]),
+            "mc_feeHistory" => json!(["0x3", "latest", [25.5, 75]]),
+            "mc_signTypedData" | "mc_signTypedData_v4" => json!([account(0), typed_data()]),
+            "mc_estimateGas" | "mc_createAccessList" => {
+                json!([{"from": account(0), "to": contract, "data": word(6)}, "latest"])
+            }
             "mc_getLogs" | "mc_newFilter" => json!([self.filter()]),
             "mc_subscribe" => json!(["logs", {"address": contract}]),
             "mc_getFilterChanges" => {
@@ -205,12 +202,13 @@ impl ExampleNode {
             "admin_addPeer" | "admin_removePeer" | "admin_addTrustedPeer" | "admin_removeTrustedPeer" => {
                 json!([enode()])
             }
+            "admin_startWS" => json!(["localhost", 8546, "", "mc,net,chain3"]),
             "admin_startRPC" => json!(["localhost", 8545, "", "mc,net,chain3"]),
             "admin_addSubnetP2P" | "admin_removeSubnetP2P" => json!([data(PROXY), 200]),
             "personal_newAccount" => json!(["password"]),
             "personal_importRawKey" => json!([chain::spec::DEV_ACCOUNTS[7].1, "password"]),
             "personal_unlockAccount" => json!([account(0), "", 300]),
-            "personal_lockAccount" => json!([account(0)]),
+            "personal_lockAccount" | "txpool_contentFrom" => json!([account(0)]),
             "personal_sendTransaction" => json!([self.request(), ""]),
             "personal_sign" => json!([message, account(0), ""]),
             "personal_ecRecover" => json!([message, data(signature())]),
@@ -219,6 +217,29 @@ impl ExampleNode {
             "miner_setGasPrice" => json!(["0x3b9aca00"]),
             "miner_setMoacbase" => json!([data(BENEFICIARY)]),
             "debug_getBlockRlp" | "debug_printBlock" => json!([1]),
+            "debug_traceCall" => {
+                json!([{"to": contract, "data": word(7)}, "latest", {"tracer": "prestateTracer"}])
+            }
+            "evm_mine" => json!([{"blocks": 2}]),
+            "evm_revert" => json!([self.net.ok("evm_snapshot", json!([]))]),
+            "evm_increaseTime" => json!([3600]),
+            "evm_setNextBlockTimestamp" => json!(["0xee6b2800"]),
+            "evm_setAutomine" | "anvil_autoImpersonateAccount" => json!([true]),
+            "evm_setIntervalMining" => json!([0]),
+            "hardhat_mine" | "anvil_mine" => json!(["0x2", "0x3c"]),
+            "hardhat_setBalance" | "anvil_setBalance" => json!([account(7), "0xde0b6b3a7640000"]),
+            "hardhat_setCode" | "anvil_setCode" => json!([account(7), "0x600160005500"]),
+            "hardhat_setNonce" | "anvil_setNonce" => json!([account(7), "0x9"]),
+            "hardhat_setStorageAt" | "anvil_setStorageAt" => json!([contract, "0x0", word(9)]),
+            "hardhat_impersonateAccount"
+            | "anvil_impersonateAccount"
+            | "hardhat_stopImpersonatingAccount"
+            | "anvil_stopImpersonatingAccount"
+            | "ots_getContractCreator" => json!([contract]),
+            "trace_filter" => json!([{"fromBlock": "0x1", "toAddress": [contract], "count": 2}]),
+            "ots_getBlockTransactions" => json!(["0x3", 0, 2]),
+            "ots_searchTransactionsBefore" | "ots_searchTransactionsAfter" => json!([contract, 0, 1]),
+            "ots_getTransactionBySenderAndNonce" => json!([account(0), "0x2"]),
             "debug_seedHash" => json!([30_000]),
             "debug_setHead" => json!([4]),
             "debug_traceTransaction" => json!([self.call, {"limit": 15}]),
@@ -230,104 +251,31 @@ impl ExampleNode {
     }
 }
 
-/// Checks whether `value` has the type that `schema` of `document` describes.
-fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
-    let mismatch = || Err(format!("{value} does not match {schema}"));
-    if let Some(path) = schema["$ref"].as_str() {
-        let named = document
-            .pointer(path.trim_start_matches('#'))
-            .ok_or("no such type")?;
-        return fits(document, named, value);
-    }
-    if let Some(alternatives) = schema["oneOf"].as_array() {
-        let fitting = alternatives
-            .iter()
-            .filter(|one| fits(document, one, value).is_ok());
-        return if fitting.count() > 0 { Ok(()) } else { mismatch() };
-    }
-    if let Some(members) = schema["enum"].as_array() {
-        return if members.contains(value) {
-            Ok(())
-        } else {
-            mismatch()
-        };
-    }
-    let is_right = match schema["type"].as_str() {
-        Some("null") => value.is_null(),
-        Some("boolean") => value.is_boolean(),
-        Some("integer") => value.is_u64() || value.is_number() && !value.is_f64() && !value.is_i64(),
-        Some("string") => {
-            let pattern = schema["pattern"].as_str();
-            value
-                .as_str()
-                .is_some_and(|text| pattern.is_none_or(|pattern| matches(pattern, text)))
-        }
-        Some("array") => {
-            let members = value.as_array().ok_or("not an array")?;
-            members
-                .iter()
-                .try_for_each(|member| fits(document, &schema["items"], member))?;
-            true
-        }
-        Some("object") => {
-            let members = value.as_object().ok_or("not an object")?;
-            let required = schema["required"].as_array().into_iter().flatten();
-            for name in required.filter_map(Value::as_str) {
-                if !members.contains_key(name) {
-                    return Err(format!("no member {name} in {value}"));
-                }
-            }
-            for (name, member) in members {
-                let additional = schema.get("additionalProperties");
-                match schema["properties"].get(name).or(additional) {
-                    Some(schema) => fits(document, schema, member)?,
-                    None if schema.get("properties").is_some() => {
-                        return Err(format!("unknown member {name} in {value}"));
-                    }
-                    None => {}
-                }
-            }
-            true
-        }
-        _ => return Err(format!("`fits` in examples.rs does not know the schema {schema}")),
-    };
-    if is_right { Ok(()) } else { mismatch() }
+/// Typed data that a wallet might ask to sign.
+pub(crate) fn typed_data() -> Value {
+    json!({
+        "types": {
+            "EIP712Domain": [{"name": "name", "type": "string"}, {"name": "chainId", "type": "uint256"}],
+            "Order": [{"name": "maker", "type": "address"}, {"name": "amount", "type": "uint256"}],
+        },
+        "primaryType": "Order",
+        "domain": {"name": "Exchange", "chainId": 100},
+        "message": {"maker": account(0), "amount": "7"},
+    })
 }
 
-/// Whether `text` matches the pattern of a plain type. Knows the patterns of this package only.
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some(digits) = text.strip_prefix("0x") else {
-        return false;
-    };
-    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let length = pattern
-        .strip_prefix("^0x[0-9a-fA-F]{")
-        .and_then(|rest| rest.strip_suffix("}$"));
-    let is_length = match (length, pattern) {
-        (Some(length), _) => digits.len() == length.parse::<usize>().expect("a length"),
-        (None, "^0x([0-9a-fA-F]{2})*$") => digits.len().is_multiple_of(2),
-        (None, "^0x[0-9a-fA-F]+$") => !digits.is_empty(),
-        (None, "^0x(0|[1-9a-fA-F][0-9a-fA-F]*)$") => {
-            digits == "0" || !digits.is_empty() && !digits.starts_with('0')
-        }
-        other => panic!("unknown pattern {other:?}"),
-    };
-    is_hex && is_length
-}
-
-/// The description of the rows of a node.
-fn document() -> Value {
-    let rpc = Rpc::new(std::sync::Arc::new(()), Vec::new(), Limits::default()).expect("valid rows");
-    let own = methods::all();
-    let mut all: Vec<_> = own.iter().map(Method::info).collect();
-    all.extend(rpc.methods().iter().map(Method::info));
-    all.sort_by_key(|method| method.name());
-    openrpc::document(all)
+/// A network that knows access lists, with the contract of the examples at the same address.
+fn net_with_access_lists(contract: &str) -> Net {
+    let net = Net::of_ethereums_family(0);
+    net.send(json!({"to": account(5), "value": "0x1", "gasPrice": "0x4a817c800"}));
+    net.mine();
+    assert_eq!(deploy(&net).0, contract);
+    net
 }
 
 #[test]
 fn examples_are_the_answers_of_a_node() {
-    let document = document();
+    let document = document(&methods::all());
     let mut examples = Examples::read();
     let described: Vec<_> = document["methods"].as_array().expect("methods").clone();
     let mut names: Vec<String> = Vec::new();
@@ -365,8 +313,13 @@ fn examples_are_the_answers_of_a_node() {
         for (schema, value) in schemas.iter().zip(params.as_array().expect("an array")) {
             fits(&document, &schema["schema"], value).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
+        // Access lists are not known on the network of the other examples.
+        let net = match name {
+            "mc_createAccessList" => &net_with_access_lists(&node.contract),
+            _ => &node.net,
+        };
         let result = match &mut client {
-            None => node.net.ok(name, params.clone()),
+            None => net.ok(name, params.clone()),
             Some(client) => {
                 let mut answer = client.call(name, params.clone());
                 assert!(answer.get("error").is_none(), "{name}: {answer}");
@@ -412,11 +365,11 @@ fn examples_are_the_answers_of_a_node() {
 fn the_description_file_is_the_one_that_is_served() {
     // The examples are compiled in. After they have changed, the tests must run once more.
     if is_update() {
-        write("openrpc.json", &document());
+        write("openrpc.json", &document(&methods::all()));
     }
     let file = read("openrpc.json");
     assert!(
-        file == document(),
+        file == document(&methods::all()),
         "rpc/openrpc.json is stale: run twice with UPDATE_EXAMPLES=1"
     );
     let net = Net::start();

@@ -3,15 +3,14 @@
 //! Blocks are built from the pool and imported with a timestamp one after their parent's, so that
 //! no test waits for the clock. Seals are not checked.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chain::import::Imported;
 use chain::mining::build::{BuildSettings, build};
 use chain::pool::{LocalAccounts, PoolConfig};
 use chain::rules::seal::SealCheck;
+use chain::spec::{ChainFamily, RuleTable};
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountManager, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
@@ -28,6 +27,7 @@ use tokio::runtime::Runtime;
 
 use crate::controls::{Listener, Miner, Network, ScsService};
 use crate::facts::TestFacts;
+use crate::http_client;
 
 /// The account that is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
@@ -74,6 +74,8 @@ pub(crate) struct Net {
     pub(crate) home: TempDir,
     pub(crate) miner: Arc<Miner>,
     pub(crate) listener: Arc<Listener>,
+    /// The WebSocket listener that methods open and close.
+    pub(crate) ws_listener: Arc<Listener>,
     /// The service for application chains, if it runs.
     pub(crate) service: Option<Arc<ScsService>>,
     server: TcpServer,
@@ -118,7 +120,36 @@ impl Net {
         Self::start_as(store, |_| (), methods::all(), limits, Some(Arc::default()))
     }
 
+    /// A node of a chain of Ethereum's family with the accounts of the development network, the id
+    /// 61, and Berlin from block `berlin` on.
+    pub(crate) fn of_ethereums_family(berlin: u64) -> Self {
+        let spec = ChainSpec {
+            chain_id: 61,
+            family: ChainFamily::Ethereum,
+            rules: RuleTable::up_to("MuirGlacier")
+                .expect("a fork")
+                .with_fork("Berlin", berlin),
+            failed_calls_refund_gas: false,
+            system_contract: false,
+            notify_scs_always_exists: false,
+            ..ChainSpec::dev()
+        };
+        let limits = (Limits::default(), FilterLimits::default());
+        Self::start_of(spec, in_memory(), |_| (), methods::all(), limits, None)
+    }
+
     fn start_as(
+        store: Store,
+        change: impl FnOnce(&mut NodeSettings),
+        rows: Vec<Method<Node>>,
+        limits: (Limits, FilterLimits),
+        service: Option<Arc<ScsService>>,
+    ) -> Self {
+        Self::start_of(ChainSpec::dev(), store, change, rows, limits, service)
+    }
+
+    fn start_of(
+        spec: ChainSpec,
         store: Store,
         change: impl FnOnce(&mut NodeSettings),
         rows: Vec<Method<Node>>,
@@ -134,7 +165,7 @@ impl Net {
         accounts.lock(&key(2).address());
         let own = accounts.clone();
         let config = ChainConfig {
-            spec: Arc::new(ChainSpec::dev()),
+            spec: Arc::new(spec),
             seals: SealCheck::Off,
             forks: chain::import::ForkLimits::default(),
             pool: PoolConfig {
@@ -149,6 +180,7 @@ impl Net {
         };
         let chain = Chain::open(store, config).expect("a new chain");
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
+        let ws_listener = Arc::new(Listener::default());
         let mut settings = NodeSettings {
             data_directory: "/home/miner/.moac/devnet".into(),
             vnode: VnodeSettings {
@@ -169,6 +201,7 @@ impl Net {
             .with_filter_limits(filter_limits)
             .with_settings(settings)
             .with_listener(listener.clone())
+            .with_ws_listener(ws_listener.clone())
             .with_network(Arc::new(Network::default()));
         let node = match &service {
             Some(service) => node.with_scs_service(Arc::<ScsService>::clone(service)),
@@ -198,6 +231,7 @@ impl Net {
             home,
             miner,
             listener,
+            ws_listener,
             service,
             server,
             ws,
@@ -225,21 +259,7 @@ impl Net {
 
     /// The body of the response to `body`.
     pub(crate) fn post(&self, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.server.addresses()[0]).expect("the server listens");
-        let timeout = Some(Duration::from_secs(20));
-        stream.set_read_timeout(timeout).expect("a valid timeout");
-        write!(
-            stream,
-            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .expect("the server reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer in time");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        body.to_owned()
+        http_client::post(self.server.addresses()[0], body)
     }
 
     /// The result of a call that must succeed.

@@ -47,11 +47,9 @@ fn every_method_of_the_interface_is_there() {
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
         let signature = row.info().signature();
         let required = signature.params.iter().filter(|param| param.is_required).count();
-        assert_eq!(
-            (required, signature.params.len()),
-            (line.required, line.count),
-            "{name}"
-        );
+        // A method may take more parameters than the interface says, if they may be left out.
+        assert_eq!(required, line.required, "{name}");
+        assert!(signature.params.len() >= line.count, "{name}");
         assert_eq!(signature.result.to_string(), line.result, "{name}");
         assert!(examples.get(name).is_some(), "{name} has no example");
     }

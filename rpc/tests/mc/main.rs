@@ -5,6 +5,9 @@ mod blocks;
 mod calls;
 mod controls;
 mod debug;
+#[path = "../shared/described.rs"]
+mod described;
+mod developer;
 mod events;
 mod examples;
 #[path = "../shared/facts.rs"]
@@ -12,6 +15,8 @@ mod facts;
 mod filters;
 mod full_disk;
 mod harness;
+#[path = "../shared/http_client.rs"]
+mod http_client;
 mod interface;
 mod logs;
 mod miner;
@@ -20,10 +25,15 @@ mod name_style;
 mod personal;
 mod prepare;
 mod ranges;
+#[path = "../shared/schema.rs"]
+mod schema;
 mod sending;
 mod shapes;
 mod state;
 mod subscriptions;
+mod tracers;
 mod transactions;
 mod txpool;
+mod typed;
 mod vnode;
+mod wallets;

@@ -233,3 +233,59 @@ fn key_files_of_other_clients_are_found_at_once() {
         "unknown account",
     );
 }
+
+#[test]
+fn wrong_passwords_are_slowed_down() {
+    let net = Net::start();
+    let (made, other) = (new_account(&net, "one"), new_account(&net, "two"));
+    for _ in 0..3 {
+        net.check_error(
+            "personal_unlockAccount",
+            json!([made, "x"]),
+            -32000,
+            WRONG_PASSWORD,
+        );
+    }
+    // Even the right password is not tried now, by whatever method.
+    let request = json!({"from": made, "to": account(5), "gasPrice": "0x0"});
+    for (method, params) in [
+        ("personal_unlockAccount", json!([made, "one"])),
+        ("personal_sign", json!(["0x00", made, "one"])),
+        ("personal_sendTransaction", json!([request, "one"])),
+    ] {
+        let (code, message) = net.error(method, &params.to_string());
+        assert_eq!(code, -32000, "{method}");
+        assert!(
+            message.starts_with("too many wrong passwords for this account: try again in "),
+            "{method}: {message}"
+        );
+    }
+    net.ok("personal_unlockAccount", json!([other, "two"]));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    net.ok("personal_unlockAccount", json!([made, "one"]));
+}
+
+#[test]
+fn accounts_are_not_unlocked_for_strangers() {
+    let forbidden = "account unlock is forbidden while other machines can reach this node over HTTP or WebSockets: \
+                     --allow-insecure-unlock allows it";
+    let net = Net::start();
+    let made = new_account(&net, "one");
+    for (start, stop) in [
+        ("admin_startRPC", "admin_stopRPC"),
+        ("admin_startWS", "admin_stopWS"),
+    ] {
+        net.ok(start, json!(["0.0.0.0"]));
+        net.check_error("personal_unlockAccount", json!([made, "one"]), -32000, forbidden);
+        assert_eq!(status(&net, &made), "Locked");
+        net.ok(stop, json!([]));
+        net.ok(start, json!(["127.0.0.1"]));
+        net.ok("personal_unlockAccount", json!([made, "one"]));
+        net.ok("personal_lockAccount", json!([made]));
+        net.ok(stop, json!([]));
+    }
+    let net = Net::with(|settings| settings.insecure_unlock = true);
+    let made = new_account(&net, "one");
+    net.ok("admin_startRPC", json!(["0.0.0.0"]));
+    net.ok("personal_unlockAccount", json!([made, "one"]));
+}

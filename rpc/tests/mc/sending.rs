@@ -225,15 +225,19 @@ fn transactions_of_other_chains_and_types() {
                 json!({"maxPriorityFeePerGas": "0x5"}),
                 typed("maxPriorityFeePerGas", "2 (EIP-1559)"),
             ),
-            (json!({"accessList": []}), typed("accessList", "1 (EIP-2930)")),
             (json!({"blobs": ["0x"]}), typed("blobs", "3 (EIP-4844)")),
             (
                 json!({"type": "0x2"}),
-                "invalid argument 0: field type: got 2, expected 0 or none: this chain has no typed transactions"
-                    .to_owned(),
+                "invalid argument 0: field type: got 2, expected 0, 1 or none".to_owned(),
             ),
         ] {
             net.check_error(method, params(method, extra), -32602, &message);
+        }
+        if method != "personal_sendTransaction" && method != "mc_resend" {
+            let message = "field accessList or type: got a transaction of type 1 (EIP-2930), expected one without a type in block 1";
+            for typed in [json!({"accessList": []}), json!({"type": "0x1"})] {
+                net.check_error(method, params(method, typed), -32000, message);
+            }
         }
         if method != "personal_sendTransaction" {
             for other in [json!("0x1"), json!(1)] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpc::methods;
-use rpc::server::http::{self, HttpOptions};
+use rpc::server::http::{self, HttpOptions, SharedWs};
 use rpc::server::ws::{self, WsOptions};
 use rpc::server::{Health, Healthy, TcpServer};
 use rpc::{Dispatcher, Integer, Limits, Method, Modules, NameStyle, Rpc, RpcResult, RpcSession};
@@ -96,6 +96,22 @@ pub(crate) async fn serve_http(limits: Limits, cors: &str) -> TcpServer {
         ..HttpOptions::default()
     };
     let server = http::start(dispatcher(limits, &Modules::default()), &options);
+    server.await.expect("a free port")
+}
+
+/// An HTTP server on a free port that also serves WebSockets, with the modules `ws`.
+pub(crate) async fn serve_both(origins: &str, ws: &Modules) -> TcpServer {
+    let options = HttpOptions {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        ..HttpOptions::default()
+    };
+    let shared = SharedWs {
+        dispatcher: dispatcher(Limits::default(), ws),
+        origins: origins.parse().expect("origins"),
+    };
+    let own = dispatcher(Limits::default(), &Modules::default());
+    let server = http::start_with_ws(own, &options, Some(shared));
     server.await.expect("a free port")
 }
 

@@ -89,7 +89,11 @@ async fn paths_methods_and_content_types() {
     let get = check_status(to, &bare("GET", "/"), 200).await;
     assert!(get.contains("JSON-RPC"), "{get}");
     check_status(to, &bare("GET", "/x"), 404).await;
-    for (path, allowed) in [("/", "GET, HEAD, OPTIONS, POST"), ("/health", "GET, HEAD")] {
+    for (path, allowed) in [
+        ("/", "GET, HEAD, OPTIONS, POST"),
+        ("/health", "GET, HEAD"),
+        ("/ready", "GET, HEAD"),
+    ] {
         for method in ["PUT", "DELETE", "PATCH", "TRACE", "X"] {
             let refused = check_status(to, &bare(method, path), 405).await;
             assert!(
@@ -548,7 +552,7 @@ async fn only_allowed_host_names_are_served() {
     ] {
         let refused = check_status(to, &request(host), 403).await;
         assert!(refused.ends_with("host not allowed\n"), "{refused}");
-        for path in ["/", "/health"] {
+        for path in ["/", "/health", "/ready"] {
             let get = bare("GET", path).replacen("localhost", host, 1);
             check_status(to, &get, 403).await;
         }
@@ -585,6 +589,26 @@ async fn health() {
         r#"{"head":17,"age":3,"peers":26,"syncing":false}"#
     );
     check_status(to, &bare("GET", "/health/x"), 404).await;
+    let ready = check_status(to, &bare("GET", "/ready"), 200).await;
+    assert_eq!(
+        split(&ready).1,
+        r#"{"ready":true,"head":17,"age":3,"peers":26,"syncing":false}"#
+    );
+    server.stop().await;
+    let limits = Limits {
+        ready_age_max: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let server = serve_http(limits, "").await;
+    let to = server.addresses()[0];
+    let late = check_status(to, &bare("GET", "/ready"), 503).await;
+    let reason = "the head is old: got 3 seconds, expected at most 2";
+    assert!(
+        late.contains(&format!(r#"{{"ready":false,"reason":"{reason}","head":17"#)),
+        "{late}"
+    );
+    check_status(to, &bare("HEAD", "/ready"), 503).await;
+    check_status(to, &bare("GET", "/health"), 200).await;
     server.stop().await;
 }
 

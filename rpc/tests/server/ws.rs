@@ -12,8 +12,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 
 use crate::clients::WsClient;
 use crate::harness::{
-    ANSWER, CALL, PATIENCE, bare, check_status, exchange, long_call, read_to_end, serve_ws, slow_answer,
-    slow_call, split,
+    ANSWER, CALL, PATIENCE, bare, check_status, exchange, long_call, post, read_to_end, serve_both, serve_ws,
+    slow_answer, slow_call, split,
 };
 
 #[tokio::test]
@@ -442,4 +442,32 @@ async fn stopping_closes_with_a_code() {
     TcpListener::bind(to)
         .await
         .expect("the port can be taken at once");
+}
+
+#[tokio::test]
+async fn both_on_one_port() {
+    let server = serve_both("https://a.example", &"net,admin".parse().expect("modules")).await;
+    let to = server.addresses()[0];
+    let mut client = WsClient::connect(to).await;
+    assert_eq!(client.ask(CALL).await, ANSWER);
+    // Each has its own modules.
+    let secret = r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#;
+    assert!(client.ask(secret).await.contains("secret"));
+    let answer = exchange(to, &post(secret)).await;
+    assert!(split(&answer).1.contains("-32601"), "{answer}");
+    let answer = exchange(to, &post(CALL)).await;
+    assert_eq!(split(&answer), (200, ANSWER));
+    check_status(to, &bare("GET", "/"), 200).await;
+    check_status(to, &bare("GET", "/health"), 200).await;
+    let handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    for (host, origin) in [
+        ("localhost", "Origin: https://b.example\r\n"),
+        ("rebound.example", ""),
+    ] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{handshake}\r\n{origin}\r\n");
+        check_status(to, &request, 403).await;
+    }
+    assert_eq!(client.ask(CALL).await, ANSWER);
+    server.stop().await;
 }

@@ -92,6 +92,8 @@ run(async () => {
     const done = await receipt(hash);
     assert.deepEqual([done.failed, done.status, done.contractAddress, done.transactionHash], [false, '0x1', null, hash]);
     assert.notEqual(await read(scsUrls[0]), before);
+    const returned = Buffer.from(done.result, 'base64').toString('hex');
+    assert.equal(BigInt(`0x${returned}`), await read(scsUrls[0]), 'the call returns the new total');
     for (const log of done.logs) assert.equal(Buffer.from(log.data, 'base64').toString('base64'), log.data);
     const by = [await scs.getTransactionByHash(microchain, hash), await scs.getReceiptByHash(microchain, hash),
         await scs.getTransactionByNonce(microchain, owner, nonce), await scs.getReceiptByNonce(microchain, owner, nonce)];

@@ -32,7 +32,7 @@ const number = (value) => {
 };
 
 /** What the chain base says. A test changes it. */
-const state = { role: 4n, nodes: [], bond: COIN, registration: 1n, head: 7 };
+const state = { role: 4n, nodes: [], bond: COIN, registration: 1n, head: 7, nonce: 0 };
 const noProposal = [ZERO, NO_HASH, NO_HASH, 0, 0, [], 0, 0, [], 0, [], ZERO, 0, [], [], [], 0, []];
 const answers = {
     getSCSRole: () => [state.role],
@@ -84,7 +84,9 @@ function publicCall({ request }, reply) {
 
 function chainInfo({ request }, reply) {
     const address = hex(request.consensusaddr);
-    if (address !== CHAIN) return reply(null, { requestid: request.requestid, replybody: Buffer.alloc(0) });
+    const json = (body) => reply(null, { requestid: request.requestid, replybody: Buffer.from(JSON.stringify(body)) });
+    const account = { Balance: 0, Nonce: 0, Root: '00'.repeat(32), CodeHash: Buffer.alloc(32).toString('base64'), Code: '', Storage: {} };
+    if (address !== CHAIN) return json({ ...account, Nonce: state.nonce });
     const slots = { [9]: '', [0xd]: hex(RLP.encode(bytes(`0x${'ff'.repeat(32)}`))).slice(2), [0x15]: hex(RLP.encode(Number(state.registration))).slice(2) };
     const Storage = {};
     for (const { reqtype, storagekey } of request.request) {
@@ -93,13 +95,11 @@ function chainInfo({ request }, reply) {
         got.slots.push(slot);
         Storage[slot.toString(16).padStart(64, '0')] = slots[slot];
     }
-    const hash = Buffer.alloc(32).toString('base64');
-    const body = { Balance: 0, Nonce: 0, Root: '00'.repeat(32), CodeHash: hash, Code: '', Storage };
-    return reply(null, { requestid: request.requestid, replybody: Buffer.from(JSON.stringify(body)) });
+    return json({ ...account, Storage });
 }
 
 function accountInfo({ request }, reply) {
-    const body = RLP.encode([request.addr, COIN, state.nonce ?? 0, Buffer.alloc(32), 0, 0, 0, 0]);
+    const body = RLP.encode([request.addr, COIN, state.nonce, Buffer.alloc(32), 0, 0, 0, 0]);
     return reply(null, { requestid: request.requestid, replybody: Buffer.from(body) });
 }
 
@@ -165,6 +165,23 @@ run(async () => {
     const sender = recoverAddress(keccak256(unsigned), { r: pad(r), s: pad(s), yParity: parity });
     const agreed = recoverAddress(sha256(concat([first.id, CHAIN])), { v: Number(call.args[1]), r: call.args[2], s: call.args[3] });
     say(`registration: ${call.name}, gas ${Number(gas)}, price ${Number(gasPrice)}`);
+
+    // The registration is in a block, and later the base chain takes it back: the SCS registers again.
+    const headIs = async (head) => {
+        got.calls.clear();
+        state.head = head;
+        stream().write({ requestid: Buffer.from(`stub-${head}`), type: number(5), requestflag: true, msghash: RLP.encode([head]) });
+        await waitFor(`the reads at block ${head}`, () => (got.calls.has('getVnodeInfo') ? true : null));
+    };
+    Object.assign(state, { role: 1n, nodes: [first.id], nonce: 1 });
+    await headIs(9);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert.equal(got.transactions.length, 1, 'a member does not register');
+    Object.assign(state, { role: 4n, nodes: [], nonce: 0 });
+    await headIs(30);
+    const [, second] = await waitFor('another registration', () => (got.transactions.length >= 2 ? got.transactions : null));
+    assert.equal(base.parseTransaction({ data: second[6] }).name, 'registerAsSCS');
+    assert.equal(second[0], nonce, 'the nonce is free again');
 
     // The VNODE goes away and comes back at the same address. The SCS shakes hands again and reads again.
     got.calls.clear();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use primitives::{Address, SecretKey, U256, hex, keccak256};
+use primitives::{AccessListEntry, Address, SecretKey, U256, hex, keccak256};
 
 use crate::program::Program;
 use crate::rules::ForkRules;
@@ -78,6 +78,8 @@ pub struct CaseTransaction {
     pub value: U256,
     /// The input.
     pub input: CaseInput,
+    /// The access list; `None` for a transaction without a type.
+    pub access_list: Option<Vec<AccessListEntry>>,
     /// The signature.
     pub signature: SignatureKind,
 }
@@ -164,6 +166,9 @@ impl CaseTransaction {
             "transaction {index}: sender {} (nonce {:+}) to {to}, value {}, gas {} for {}, {:?}\n",
             self.sender, self.nonce_offset, self.value, self.gas, self.gas_price, self.signature
         );
+        for AccessListEntry { address, slots } in self.access_list.iter().flatten() {
+            text += &format!("  lists {address} with the slots {slots:?}\n");
+        }
         text += &indented(&match &self.input {
             CaseInput::Bytes(bytes) => format!("input 0x{}\n", hex::encode(bytes)),
             CaseInput::Code(program) => program.listing(),

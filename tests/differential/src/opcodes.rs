@@ -129,6 +129,7 @@ pub mod op {
     pub const BLOCKHASH: u8 = 0x40;
     pub const NUMBER: u8 = 0x43;
     pub const SUB: u8 = 0x03;
+    pub const BASEFEE: u8 = 0x48;
     pub const POP: u8 = 0x50;
     pub const MLOAD: u8 = 0x51;
     pub const MSTORE: u8 = 0x52;
@@ -139,6 +140,7 @@ pub mod op {
     pub const JUMPI: u8 = 0x57;
     pub const MSIZE: u8 = 0x59;
     pub const GAS: u8 = 0x5a;
+    pub const PUSH0: u8 = 0x5f;
     pub const DUP1: u8 = 0x80;
     pub const SWAP1: u8 = 0x90;
     pub const LOG0: u8 = 0xa0;
@@ -181,6 +183,8 @@ pub fn name(code: u8) -> String {
         op::REVERT => "REVERT",
         op::INVALID => "INVALID",
         op::SELFDESTRUCT => "SELFDESTRUCT",
+        op::PUSH0 => "PUSH0",
+        op::BASEFEE => "BASEFEE",
         0x60..=0x7f => return format!("PUSH{}", code - 0x5f),
         0x80..=0x8f => return format!("DUP{}", code - 0x7f),
         0x90..=0x9f => return format!("SWAP{}", code - 0x8f),

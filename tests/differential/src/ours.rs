@@ -278,7 +278,7 @@ pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, 
     };
     match view.trace_transaction(&block, index, &request).map_err(text)? {
         Trace::Steps(trace) => Ok(trace.steps),
-        Trace::Calls(_) => Err("got calls, expected steps".to_owned()),
+        other => Err(format!("got {other:?}, expected steps")),
     }
 }
 
@@ -324,7 +324,12 @@ pub fn sign(planned: &CaseTransaction, nonce: u64, chain_id: u64, form: TxForm) 
         to: planned.to,
         value: planned.value,
         input: planned.input.bytes().into(),
+        access_list: planned.access_list.clone().unwrap_or_default(),
         ..Default::default()
+    };
+    let form = match planned.access_list {
+        Some(_) => TxForm::AccessList,
+        None => form,
     };
     let key = sender_key(planned.sender);
     let plain = || match form {
@@ -346,6 +351,11 @@ pub fn sign(planned: &CaseTransaction, nonce: u64, chain_id: u64, form: TxForm) 
 /// The same signature with the other s, which recovers the same sender.
 fn with_high_s(transaction: Transaction) -> Transaction {
     let odd = transaction.v.bit(0);
+    let s = SECP256K1_ORDER - transaction.s;
+    if transaction.is_typed() {
+        let v = U256::from(!odd);
+        return Transaction { v, s, ..transaction };
+    }
     Transaction {
         // V is odd for the first recovery id: 27, or 35 plus an even number.
         v: if odd {
@@ -353,7 +363,7 @@ fn with_high_s(transaction: Transaction) -> Transaction {
         } else {
             transaction.v - U256::from(1)
         },
-        s: SECP256K1_ORDER - transaction.s,
+        s,
         ..transaction
     }
 }

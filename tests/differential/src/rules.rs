@@ -19,6 +19,10 @@ pub enum ForkFeature {
     Chainid,
     /// Signatures with a chain id (EIP-155).
     ProtectedSignatures,
+    /// Transactions with access lists (EIP-2930).
+    AccessLists,
+    /// PUSH0.
+    Push0,
 }
 
 /// The independent executor's name of the same rules.
@@ -57,8 +61,8 @@ impl ForkRules {
     }
 }
 
-/// Every feature.
-pub const ALL_FEATURES: [ForkFeature; 8] = [
+/// Every feature, in the order in which Ethereum's forks brought them.
+pub const ALL_FEATURES: [ForkFeature; 10] = [
     ForkFeature::Delegatecall,
     ForkFeature::GasReserve,
     ForkFeature::ProtectedSignatures,
@@ -67,7 +71,32 @@ pub const ALL_FEATURES: [ForkFeature; 8] = [
     ForkFeature::Create2,
     ForkFeature::Extcodehash,
     ForkFeature::Chainid,
+    ForkFeature::AccessLists,
+    ForkFeature::Push0,
 ];
+/// How many of [`ALL_FEATURES`] Istanbul has.
+const ISTANBUL: usize = 8;
+
+/// The reward of Ethereum Classic's first era, in wei.
+const CLASSIC_REWARD: u64 = 5_000_000_000_000_000_000;
+
+/// A row for a fork of Ethereum Classic. The other executor gets the EIPs of the later ones one by
+/// one, beside Istanbul's rules.
+const fn classic(
+    name: &'static str,
+    hardfork: &'static str,
+    eips: &'static [u16],
+    features: usize,
+) -> ForkRules {
+    ForkRules {
+        client: Some(ClientRules {
+            hardfork,
+            eips,
+            miner_reward: Some(CLASSIC_REWARD),
+        }),
+        ..ethereum(name, hardfork, features)
+    }
+}
 
 /// A row for a fork of Ethereum, which has the first `features` of [`ALL_FEATURES`].
 const fn ethereum(name: &'static str, hardfork: &'static str, features: usize) -> ForkRules {
@@ -84,7 +113,7 @@ const fn ethereum(name: &'static str, hardfork: &'static str, features: usize) -
 }
 
 /// The rules that programs can be run by.
-pub const RULES: [ForkRules; 9] = [
+pub const RULES: [ForkRules; 16] = [
     ethereum("Frontier", "chainstart", 0),
     ethereum("Homestead", "homestead", 1),
     ethereum("EIP150", "tangerineWhistle", 2),
@@ -95,10 +124,23 @@ pub const RULES: [ForkRules; 9] = [
     ethereum("Istanbul", "istanbul", 8),
     ForkRules {
         name: "Moac",
-        features: &ALL_FEATURES,
+        features: ALL_FEATURES.split_at(ISTANBUL).0,
         client: None,
         native_transactions: true,
     },
+    ethereum("Berlin", "berlin", ISTANBUL + 1),
+    classic("ETC_Atlantis", "byzantium", &[], 4),
+    classic("ETC_Agharta", "petersburg", &[], 7),
+    classic("ETC_Phoenix", "istanbul", &[], ISTANBUL),
+    // The hardfork Berlin is Istanbul with EIP-2565, 2718, 2929 and 2930.
+    classic("ETC_Magneto", "berlin", &[], ISTANBUL + 1),
+    classic("ETC_Mystique", "berlin", &[3529, 3541], ISTANBUL + 1),
+    classic(
+        "ETC_Spiral",
+        "berlin",
+        &[3529, 3541, 3651, 3855, 3860],
+        ISTANBUL + 2,
+    ),
 ];
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::MinerProcess;
+use e2e::{MinerProcess, Vnode};
 use serde_json::{Value, json};
 
 /// Arguments that select one CPU thread.
@@ -149,6 +149,51 @@ fn bench_plots_what_it_measured() {
     assert!(
         stdout.contains("not measured") || stderr.contains("error: "),
         "{stdout}{stderr}"
+    );
+}
+
+#[test]
+fn the_thorough_benchmark_mines_for_a_node() {
+    let node = Vnode::dev(["--mine", "--minerthreads", "0"]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mine = |out: &str, node: [&str; 2]| -> Value {
+        let out = folder.path().join(out);
+        let path = out.to_str().expect("UTF-8");
+        let start = [
+            "bench",
+            "--thorough",
+            "--scale",
+            "small",
+            "--threads",
+            "1",
+            "--out",
+            path,
+        ];
+        let more = ["--only", "steady", "--steady", "0.15"];
+        let (code, stdout, stderr) = run(&[&start[..], &more[..], &node[..]].concat());
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        let lines = std::fs::read_to_string(out.join("figures.jsonl")).expect("the figures");
+        let record = lines.lines().last().expect("a line");
+        serde_json::from_str(record).unwrap_or_else(|_| panic!("got {record}"))
+    };
+    let steady = mine("running", ["--node", &node.url()]);
+    assert!(steady["value"].as_f64() > Some(0.0), "{steady}");
+    assert!(steady["accepted"].as_u64() > Some(0), "{steady}");
+    assert_eq!(
+        (&steady["invalid"], &steady["rejected"]),
+        (&json!(0), &json!(0)),
+        "{steady}"
+    );
+    // A node whose program is started has a new chain, and is gone afterwards.
+    let program = e2e::binary::vnode_path();
+    let steady = mine("started", ["--vnode", program.to_str().expect("UTF-8")]);
+    assert!(steady["accepted"].as_u64() > Some(0), "{steady}");
+    let failed = mine("absent", ["--node", "http://127.0.0.1:1"]);
+    assert!(
+        failed["error"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("no connection")),
+        "{failed}"
     );
 }
 

@@ -7,4 +7,5 @@ mod commands;
 mod crowd;
 mod getwork;
 mod outside;
+mod pools;
 mod stratum;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use e2e::vnode::Vnode;
 use e2e::wait::wait_for;
+use network::entropy::Entropy;
 use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage};
 use primitives::{Address, B256, Block, TxForm, U256, UnsignedTransaction};
 use serde_json::json;
@@ -15,6 +16,14 @@ use crate::support::{
 
 /// Connections that say nothing.
 const HALF_OPEN: usize = 200;
+/// More than a message may have, and as much as a frame may have.
+const LARGE_BYTES: usize = 13 << 20;
+/// Peers that send such a message, one after the other.
+const LARGE_MESSAGES: u8 = 8;
+/// Handshakes of nodes that leave.
+const HANDSHAKES: u8 = 100;
+/// Memory that such peers may leave behind: a few buffers.
+const LEFT_BEHIND: usize = 96 << 20;
 /// Transactions of accounts without money.
 const UNPAID: u64 = 500;
 
@@ -221,4 +230,45 @@ fn half_open_connections_do_not_keep_others_out() {
     };
     runtime.block_on(joined);
     assert_eq!(peer_count(&node), 1);
+}
+
+#[test]
+fn large_messages_and_handshakes_leave_nothing_behind() {
+    let (node, good) = (start_idle(), start_idle());
+    connect(&good, &node);
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", node.id());
+        std::fs::read_dir(folder).expect("the process runs").count()
+    };
+    let before = (node.memory(), descriptors());
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut entropy = Entropy::from_seed([7; 32]);
+        for byte in 0..LARGE_MESSAGES {
+            let dialled = PlayedPeer::dial_to_send(&node, 20 + byte, LARGE_BYTES).await;
+            let mut peer = dialled.expect("a handshake");
+            peer.greet(|_| {}).await;
+            // Random bytes cannot be compressed.
+            let mut bytes = vec![0; LARGE_BYTES];
+            entropy.fill(&mut bytes);
+            peer.connection.send(0, 2, &bytes).expect("there is room");
+            let end = peer.wait_for_end().await;
+            assert!(end.contains("breach") || end.contains("socket"), "{end}");
+        }
+        for byte in 0..HANDSHAKES {
+            let peer = PlayedPeer::dial(&node, 100 + byte).await;
+            drop(peer.expect("a handshake"));
+        }
+    });
+    wait_for("the descriptors of the peers that are gone", || {
+        (descriptors() <= before.1 + 2).then_some(())
+    });
+    let after = node.memory();
+    assert!(
+        after < before.0 + LEFT_BEHIND,
+        "{} bytes before, {after} after",
+        before.0
+    );
+    assert_eq!(peer_count(&node), 1, "the good peer goes on");
+    is_alive(&node);
 }

@@ -2,6 +2,13 @@
 //! misbehave.
 
 mod devp2p;
+mod halves;
 mod hostile;
+mod in_process;
+mod mesh;
+mod namespaces;
 mod nodes;
+mod resume;
+mod subnets;
 mod support;
+mod terminal;

@@ -18,6 +18,9 @@ use tokio::time::timeout;
 /// How long the played peer waits for a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long the played peer looks whether something comes.
+const FLUSH_TIME: Duration = Duration::from_millis(50);
+
 /// A node of the development network, with these options beside those for peers.
 pub(crate) fn start(options: &[&str]) -> Vnode {
     let mut all = vec!["--rpcapi", "mc,net,admin,miner,txpool,personal"];
@@ -88,12 +91,45 @@ impl PlayedPeer {
     /// Dials a node of the public network's family.
     pub(crate) async fn dial(node: &Vnode, byte: u8) -> Result<Self, ConnectionError> {
         let contact = NodeContact::from_enode(&enode(node)).expect("an address");
+        Self::dial_contact(contact, byte, WireFamily::Mc.message_bytes_max()).await
+    }
+
+    /// Dials a node, to send it messages that are larger than allowed.
+    pub(crate) async fn dial_to_send(
+        node: &Vnode,
+        byte: u8,
+        message_bytes_max: usize,
+    ) -> Result<Self, ConnectionError> {
+        let contact = NodeContact::from_enode(&enode(node)).expect("an address");
+        Self::dial_contact(contact, byte, message_bytes_max).await
+    }
+
+    /// Dials a node at another of its addresses.
+    pub(crate) async fn dial_at(
+        node: &Vnode,
+        address: SocketAddr,
+        byte: u8,
+    ) -> Result<Self, ConnectionError> {
+        let contact = NodeContact {
+            id: enode(node).id,
+            ip: address.ip(),
+            udp: address.port(),
+            tcp: address.port(),
+        };
+        Self::dial_contact(contact, byte, WireFamily::Mc.message_bytes_max()).await
+    }
+
+    async fn dial_contact(
+        contact: NodeContact,
+        byte: u8,
+        message_bytes_max: usize,
+    ) -> Result<Self, ConnectionError> {
         let settings = RlpxSettings {
             version: 5,
             client: "played/1".to_owned(),
             capabilities: WireFamily::Mc.offers(),
             port: 0,
-            message_bytes_max: WireFamily::Mc.message_bytes_max(),
+            message_bytes_max,
         };
         let connection = dial(&contact, key(byte), settings, Entropy::from_seed([byte; 32])).await?;
         Ok(Self {
@@ -113,6 +149,19 @@ impl PlayedPeer {
         let message = message.expect("something happens in time")?;
         let decoded = PeerMessage::decode(self.protocol, message.code, &message.payload);
         Ok(decoded.expect("the node sends good messages"))
+    }
+
+    /// Lets the queued messages be written. No message may come meanwhile.
+    pub(crate) async fn flush(&mut self) {
+        while self.connection.backlog() > 0 {
+            let came = timeout(FLUSH_TIME, self.connection.next()).await;
+            assert!(came.is_err(), "{came:?}");
+        }
+    }
+
+    /// Whether a message comes in a short time.
+    pub(crate) async fn has_answer(&mut self) -> bool {
+        timeout(FLUSH_TIME, self.connection.next()).await.is_ok()
     }
 
     /// Waits for a message for which `choose` gives a value.

@@ -3,4 +3,9 @@
 mod demo;
 mod life;
 mod program;
+mod restart;
+mod stage;
 mod stubs;
+mod tls;
+mod token_chain;
+mod two_vnodes;

@@ -51,6 +51,24 @@ fn bad_settings_are_refused() {
     check("{}", &["--userconfig", "none.json"], "cannot read none.json");
     check("{}", &["--period", "0"], "0 is not in 1..=3600");
     check("{}", &["--rpcapi", "scs,eth2"], "unknown API module");
+    check(
+        "{}",
+        &["--vnode.tls.ca", "userconfig.json"],
+        "--vnode.tls.ca userconfig.json: got no certificate, expected one",
+    );
+    check("{}", &["--vnode.tls.ca", "none.pem"], "--vnode.tls.ca none.pem: ");
+}
+
+#[test]
+fn an_unknown_key_is_named_in_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("userconfig.json"), r#"{"BondLimt": 3}"#).expect("a write");
+    let scs = Scs::start(folder.path(), &[]);
+    let log = scs.log();
+    assert!(
+        log.contains("unknown key ignored") && log.contains("BondLimt"),
+        "{log}"
+    );
 }
 
 #[test]

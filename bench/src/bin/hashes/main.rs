@@ -61,10 +61,9 @@ fn main() {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let best = InstructionSet::detect();
     let sets: Vec<_> = InstructionSet::ALL
         .into_iter()
-        .filter(|set| *set <= best)
+        .filter(|set| set.runs_here())
         .collect();
     let cache = LightCache::build(Epoch::ethash(args.epoch))?;
     let mut peer = args
@@ -176,7 +175,7 @@ fn measure_full(
     table: &mut Table,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let all = std::thread::available_parallelism().map_or(1, NonZero::get);
-    InstructionSet::Avx512.limit();
+    InstructionSet::detect().limit();
     let generated = generate(cache, all)?;
     let (words, took) = (&generated.words[generated.offset..], generated.time);
     println!(

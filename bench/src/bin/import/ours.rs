@@ -104,8 +104,9 @@ impl ImportCosts {
         };
         println!("  parts of the import, checked ahead ({} commits):", self.0.len());
         line("execution", sum(|cost| cost.execute));
-        line("state roots", sum(|cost| cost.roots));
-        line("rules, receipts roots, rows", sum(|cost| cost.rows));
+        line("receipts roots, waiting", sum(|cost| cost.roots));
+        line("state roots, beside", sum(|cost| cost.roots_beside));
+        line("rules, rows", sum(|cost| cost.rows));
         line("ordered rows, trie, commit", sum(|cost| cost.commit));
         let nodes = |part: fn(&RunCost) -> u64| {
             self.0.iter().map(part).sum::<u64>() as f64 / workload.blocks.len() as f64

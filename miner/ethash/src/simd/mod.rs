@@ -6,9 +6,12 @@
 //! states. A value of these operations exists only where the processor has the instructions, and
 //! nothing of a set can be done without that value.
 //!
-//! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`.
+//! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`, that
+//! for AArch64 in `simd/neon.rs`.
 
 mod kernel;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -20,7 +23,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) use kernel::{SimdKernel, SimdOps};
 pub(crate) use scalar::Scalar;
 
-/// An instruction set that the hot loops can use. A greater set includes the lesser ones.
+/// An instruction set that the hot loops can use. Of the sets of one architecture, a greater one
+/// includes the lesser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstructionSet {
     /// The instructions that every processor of the target has.
@@ -29,6 +33,8 @@ pub enum InstructionSet {
     Avx2 = 2,
     /// AVX-512 F, BW, DQ and VL: 512-bit vectors, vector rotations and three-operand logic.
     Avx512 = 3,
+    /// NEON of AArch64: 128-bit vectors. Every such processor has them.
+    Neon = 4,
 }
 
 /// The set in use, as its number in [`InstructionSet`]. 0 before the first call of `in_use` or
@@ -36,8 +42,8 @@ pub enum InstructionSet {
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
 impl InstructionSet {
-    /// All sets, from the least to the greatest.
-    pub const ALL: [Self; 3] = [Self::Baseline, Self::Avx2, Self::Avx512];
+    /// All sets of all architectures, from the least to the greatest.
+    pub const ALL: [Self; 4] = [Self::Baseline, Self::Avx2, Self::Avx512, Self::Neon];
 
     /// The greatest set that this processor supports.
     pub fn detect() -> Self {
@@ -50,7 +56,20 @@ impl InstructionSet {
                 return Self::Avx2;
             }
         }
+        if cfg!(target_arch = "aarch64") {
+            return Self::Neon;
+        }
         Self::Baseline
+    }
+
+    /// Whether this processor supports the set.
+    pub fn runs_here(self) -> bool {
+        let best = Self::detect();
+        match self {
+            Self::Baseline => true,
+            Self::Neon => best == Self::Neon,
+            Self::Avx2 | Self::Avx512 => best != Self::Neon && self <= best,
+        }
     }
 
     /// The set in use: the greatest one, unless [`limit`](Self::limit) has set a lesser one.
@@ -60,7 +79,8 @@ impl InstructionSet {
             1 => Self::Baseline,
             2 => Self::Avx2,
             3 => Self::Avx512,
-            _ => Self::Avx512.limit(),
+            4 => Self::Neon,
+            _ => Self::detect().limit(),
         }
     }
 
@@ -69,7 +89,7 @@ impl InstructionSet {
     /// That is this set, or the greatest one of the processor if it does not support this set. For
     /// comparisons, and for processors that run slower when they use wide vectors.
     pub fn limit(self) -> Self {
-        let set = self.min(Self::detect());
+        let set = if self.runs_here() { self } else { Self::detect() };
         IN_USE.store(set as u8, Ordering::Relaxed);
         set
     }
@@ -81,13 +101,14 @@ impl fmt::Display for InstructionSet {
             Self::Baseline => "baseline",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Neon => "neon",
         })
     }
 }
 
 /// A text that is not the name of an instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("instruction set: got {got:?}, expected baseline, avx2 or avx512")]
+#[error("instruction set: got {got:?}, expected baseline, avx2, avx512 or neon")]
 pub struct InstructionSetError {
     /// The text.
     pub got: String,
@@ -118,7 +139,11 @@ pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
                 return simd.run(kernel);
             }
         }
-        InstructionSet::Baseline => (),
+        InstructionSet::Baseline | InstructionSet::Neon => (),
+    }
+    #[cfg(target_arch = "aarch64")]
+    if InstructionSet::in_use() == InstructionSet::Neon {
+        return neon::Neon.run(kernel);
     }
     kernel.run(Scalar)
 }
@@ -131,6 +156,8 @@ pub(crate) fn for_each_instruction_set<K: SimdKernel>(
     check: impl Fn(K::Output, &str),
 ) {
     check(kernel().run(Scalar), "baseline");
+    #[cfg(target_arch = "aarch64")]
+    check(neon::Neon.run(kernel()), "neon");
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(simd) = x86::Avx2::detect() {
@@ -211,10 +238,12 @@ mod tests {
         let best = InstructionSet::detect();
         for set in InstructionSet::ALL {
             assert_eq!(set.to_string().parse(), Ok(set));
-            assert_eq!(set.limit(), set.min(best));
-            assert!(InstructionSet::in_use() <= best);
+            assert_eq!(set.limit(), if set.runs_here() { set } else { best });
+            assert!(InstructionSet::in_use().runs_here());
         }
-        assert_eq!(InstructionSet::Avx512.limit(), best);
+        assert!(InstructionSet::Baseline.runs_here() && best.runs_here());
+        assert!(!(InstructionSet::Neon.runs_here() && InstructionSet::Avx2.runs_here()));
+        assert_eq!(best.limit(), best);
         let error = "sse9".parse::<InstructionSet>().expect_err("no such set");
         assert!(error.to_string().contains("sse9"), "{error}");
     }

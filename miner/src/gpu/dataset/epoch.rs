@@ -113,13 +113,15 @@ fn compile(
 ) -> Result<KernelPipeline, GpuError> {
     let layout = &dataset.layout;
     let source = KernelSource {
-        entry: search_entry(options.kernel),
+        entry: search_entry(options.kernel.form),
         wgsl,
         constants: &[
             ("DATASET_ITEMS", layout.rows.into()),
-            ("DATASET_PAGE_SHIFT", layout.shift.into()),
+            ("DATASET_PAGE_ROWS", layout.page_rows.into()),
         ],
         workgroup_size: options.workgroup_size,
+        page_choice: options.kernel.pages,
+        has_counter: false,
         runtime_checks: options.runtime_checks,
     };
     KernelPipeline::new(gpu, &source, dataset)

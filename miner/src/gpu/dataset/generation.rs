@@ -8,17 +8,18 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use ethash::{ITEM_BYTES, LightCache, ROW_BYTES};
+use ethash::{DATASET_PARENTS, ITEM_BYTES, LightCache, ROW_BYTES};
 
 use crate::gpu::device::GpuDevice;
 use crate::gpu::dispatch_size::DispatchSizer;
 use crate::gpu::error::GpuError;
+use crate::gpu::kernel_form::PageChoice;
 use crate::gpu::options::GpuOptions;
 use crate::gpu::page_layout::PageLayout;
 use crate::gpu::pages::PagedBuffer;
 use crate::gpu::params::GenerateParams;
 use crate::gpu::pipeline::{KernelPipeline, KernelSource};
-use crate::gpu::shaders::{DATASET_ENTRY, dataset_module};
+use crate::gpu::shaders::{dataset_entry, dataset_module};
 
 /// Nodes in an item. A node is half an item.
 const NODES_PER_ITEM: u32 = (ITEM_BYTES / ROW_BYTES) as u32;
@@ -30,6 +31,14 @@ const FIRST_SLICE_NODES: u32 = 1024;
 const SLICES_IN_FLIGHT: usize = 2;
 /// During a search, slices are smaller by this factor, so that the search is delayed less.
 const SLICE_DIVISOR_DURING_SEARCH: u32 = 2;
+/// Tickets that are drawn until a sliced generation reads the next slice of the light cache. An
+/// invocation draws one in 32 turns, so with 100,000 invocations running this is about five turns.
+const TICKETS_PER_SLICE: u32 = 1 << 14;
+/// Turns in which an invocation of a sliced generation waits for the slice of a parent, for each
+/// slice and on average over all parents. Then it reads the others without waiting.
+const TURNS_PER_PARENT: u32 = 2;
+/// The most turns of a sliced generation.
+const TURNS_MAX: f64 = 65_536.0;
 /// Invocations in a workgroup.
 const WORKGROUP_SIZE: u32 = 64;
 
@@ -48,7 +57,13 @@ pub(crate) fn upload_cache(
     options: &GpuOptions,
     cache: &LightCache,
 ) -> Result<PagedBuffer, GpuError> {
-    let layout = PageLayout::new(cache.rows(), ROW_BYTES as u64, &gpu.limits, options.max_page_rows)?;
+    let layout = PageLayout::new(
+        cache.rows(),
+        ROW_BYTES as u64,
+        &gpu.limits,
+        options.max_page_rows,
+        options.large_pages,
+    )?;
     let pages = PagedBuffer::allocate(gpu, "light cache", layout)?;
     pages.upload(gpu, "light cache", cache.as_bytes())?;
     Ok(pages)
@@ -61,7 +76,13 @@ pub(crate) fn allocate(
     what: &str,
     items: u32,
 ) -> Result<PagedBuffer, GpuError> {
-    let layout = PageLayout::new(items, ITEM_BYTES as u64, &gpu.limits, options.max_page_items)?;
+    let layout = PageLayout::new(
+        items,
+        ITEM_BYTES as u64,
+        &gpu.limits,
+        options.max_page_items,
+        options.large_pages,
+    )?;
     PagedBuffer::allocate(gpu, what, layout)
 }
 
@@ -99,14 +120,31 @@ impl DatasetGeneration {
         slice_nodes: Option<u32>,
     ) -> Result<Self, GpuError> {
         let rows = upload_cache(gpu, options, cache)?;
+        let slices = options.cache_slices.clamp(1, rows.layout.rows);
+        let is_sliced = slices > 1;
+        let mut constants = vec![
+            ("CACHE_ROWS", rows.layout.rows.into()),
+            ("CACHE_PAGE_ROWS", rows.layout.page_rows.into()),
+        ];
+        if is_sliced {
+            constants.extend([
+                ("CACHE_SLICES", f64::from(slices)),
+                ("SLICE_ROWS", rows.layout.rows.div_ceil(slices).into()),
+                ("TICKETS_PER_SLICE", TICKETS_PER_SLICE.into()),
+                (
+                    "TURNS_MAX",
+                    (f64::from(TURNS_PER_PARENT) * f64::from(slices) * f64::from(DATASET_PARENTS))
+                        .min(TURNS_MAX),
+                ),
+            ]);
+        }
         let source = KernelSource {
-            entry: DATASET_ENTRY,
-            wgsl: dataset_module(rows.layout.pages),
-            constants: &[
-                ("CACHE_ROWS", rows.layout.rows.into()),
-                ("CACHE_PAGE_SHIFT", rows.layout.shift.into()),
-            ],
+            entry: dataset_entry(is_sliced),
+            wgsl: dataset_module(rows.layout.pages, is_sliced),
+            constants: &constants,
             workgroup_size: WORKGROUP_SIZE,
+            page_choice: PageChoice::Switch,
+            has_counter: is_sliced,
             runtime_checks: options.runtime_checks,
         };
         let first_slice = slice_nodes.unwrap_or(FIRST_SLICE_NODES);

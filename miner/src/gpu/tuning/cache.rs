@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::gpu::adapter::AdapterInfo;
-use crate::gpu::kernel_form::{ChosenKernel, KernelForm};
+use crate::gpu::kernel_form::{ChosenKernel, KernelVariant};
 use crate::gpu::shaders::search_fingerprint;
 
 /// The name of the file.
@@ -23,7 +23,7 @@ const FILE_NAME: &str = "gpu-kernels.json";
 /// The folder of this program in the cache folder of the user.
 const CACHE_FOLDER: &str = "vnode";
 /// The version of the file format.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Largest size of the file. Nothing beyond it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Largest workgroup size in a valid entry.
@@ -69,7 +69,7 @@ impl TuningCache {
         if entry["kernels"] != search_fingerprint() {
             return None;
         }
-        let chosen = parse(entry).filter(|chosen| chosen.form.runs_on(adapter));
+        let chosen = parse(entry).filter(|chosen| chosen.kernel.runs_on(adapter));
         if chosen.is_none() {
             tracing::warn!(path = %self.path.display(), "kernels are measured again: invalid entry {entry}");
         }
@@ -85,7 +85,7 @@ impl TuningCache {
         adapters.retain(|_, entry| entry["kernels"] == kernels);
         let entry = json!({
             "kernels": kernels,
-            "form": chosen.form.name(),
+            "kernel": chosen.kernel.to_string(),
             "workgroup_size": chosen.workgroup_size,
             "batch_us": chosen.target_batch.map(|batch| (batch.as_micros() as u64).clamp(1, BATCH_US_MAX)),
         });
@@ -142,7 +142,7 @@ fn key(adapter: &AdapterInfo, pages: u32) -> String {
 }
 
 fn parse(entry: &Value) -> Option<ChosenKernel> {
-    let form = KernelForm::from_name(entry["form"].as_str()?)?;
+    let kernel = KernelVariant::from_name(entry["kernel"].as_str()?)?;
     let workgroup_size = entry["workgroup_size"]
         .as_u64()
         .filter(|size| (8..=WORKGROUP_MAX).contains(size) && size.is_multiple_of(8))?;
@@ -151,7 +151,7 @@ fn parse(entry: &Value) -> Option<ChosenKernel> {
         us => Some(us.as_u64().filter(|us| (1..=BATCH_US_MAX).contains(us))?),
     };
     Some(ChosenKernel {
-        form,
+        kernel,
         workgroup_size: workgroup_size as u32,
         target_batch: target_batch.map(Duration::from_micros),
         hashrate: None,
@@ -173,6 +173,7 @@ fn user_cache(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::kernel_form::KernelForm;
 
     fn adapter(driver: &str) -> AdapterInfo {
         AdapterInfo {
@@ -185,13 +186,15 @@ mod tests {
             max_buffer: 1 << 30,
             max_pages: 31,
             subgroup_size: 32,
+            has_int64: true,
+            page_array_max: 0,
             pci_bus: None,
         }
     }
 
     fn chosen(form: KernelForm, batch_ms: Option<u64>) -> ChosenKernel {
         ChosenKernel {
-            form,
+            kernel: form.into(),
             workgroup_size: 128,
             target_batch: batch_ms.map(Duration::from_millis),
             hashrate: None,
@@ -243,21 +246,21 @@ mod tests {
             let kernels = search_fingerprint();
             let entry = entry.replace("KERNELS", &format!("\"kernels\":\"{kernels}\""));
             let key = json!(key(&adapter("1"), 4));
-            format!("{{\"version\":1,\"adapters\":{{{key}:{entry}}}}}")
+            format!("{{\"version\":2,\"adapters\":{{{key}:{entry}}}}}")
         };
-        let good = entry("{KERNELS,\"form\":\"group\",\"workgroup_size\":32,\"batch_us\":null}");
+        let good = entry("{KERNELS,\"kernel\":\"group\",\"workgroup_size\":32,\"batch_us\":null}");
         fs::write(&cache.path, good).expect("written");
         assert!(cache.load(&adapter("1"), 4).is_some());
         for bad in [
             String::new(),
             "\u{0}\u{1}".into(),
-            "{\"version\":2,\"adapters\":{}}".into(),
-            "{\"version\":1,\"adapters\":[]}".into(),
-            entry("{KERNELS,\"form\":\"warp\",\"workgroup_size\":32,\"batch_us\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":0,\"batch_us\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":36,\"batch_us\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":32,\"batch_us\":0}"),
-            entry("{\"kernels\":\"0\",\"form\":\"lane\",\"workgroup_size\":32,\"batch_us\":null}"),
+            "{\"version\":1,\"adapters\":{}}".into(),
+            "{\"version\":2,\"adapters\":[]}".into(),
+            entry("{KERNELS,\"kernel\":\"warp\",\"workgroup_size\":32,\"batch_us\":null}"),
+            entry("{KERNELS,\"kernel\":\"lane\",\"workgroup_size\":0,\"batch_us\":null}"),
+            entry("{KERNELS,\"kernel\":\"lane\",\"workgroup_size\":36,\"batch_us\":null}"),
+            entry("{KERNELS,\"kernel\":\"lane\",\"workgroup_size\":32,\"batch_us\":0}"),
+            entry("{\"kernels\":\"0\",\"kernel\":\"lane\",\"workgroup_size\":32,\"batch_us\":null}"),
             entry("7"),
         ] {
             fs::write(&cache.path, &bad).expect("written");

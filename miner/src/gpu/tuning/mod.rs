@@ -1,5 +1,5 @@
-//! Chooses the search kernel for an adapter: its form, its workgroup size, and the length of its
-//! batches.
+//! Chooses the search kernel for an adapter: its form, how it finds pages and computes Keccak, its
+//! workgroup size, and the length of its batches.
 //!
 //! The fastest kernel depends on the card, the driver and the number of pages. So it is measured
 //! for a few seconds on the dataset that will be searched, and stored in a [`TuningCache`]. A
@@ -15,7 +15,7 @@ use ethash::LightCache;
 
 use crate::gpu::check::CheckSample;
 use crate::gpu::error::GpuError;
-use crate::gpu::kernel_form::{ChosenKernel, KernelForm};
+use crate::gpu::kernel_form::{ChosenKernel, KeccakLane, KernelForm, KernelVariant, PageChoice};
 use crate::gpu::searcher::GpuSearcher;
 
 pub use cache::TuningCache;
@@ -25,11 +25,16 @@ pub use policy::KernelPolicy;
 /// kernel.
 pub const CHOICE_TIME_MAX: Duration = Duration::from_millis(2500);
 /// How long the hash rate of a kernel is measured.
-const TRIAL: Duration = Duration::from_millis(200);
+const TRIAL: Duration = Duration::from_millis(120);
 /// How long a kernel runs before the measurement, while its batches grow.
-const WARM_UP: Duration = Duration::from_millis(100);
+const WARM_UP: Duration = Duration::from_millis(80);
 /// The workgroup size with which the forms are compared.
 const FIRST_WORKGROUP: u32 = 64;
+/// Forms that read items together, on adapters with subgroups. The likely best one is tried first.
+const SHUFFLE_FORMS: [KernelForm; 3] = [KernelForm::Shuffle, KernelForm::Shuffle8, KernelForm::Shuffle2];
+/// Forms that read items together, on adapters without subgroups. With subgroups they are not
+/// tried, because the exchange through workgroup memory takes more steps.
+const GROUP_FORMS: [KernelForm; 3] = [KernelForm::Group, KernelForm::Group8, KernelForm::Group2];
 /// Other workgroup sizes, which are tried with the fastest form.
 const OTHER_WORKGROUPS: [u32; 3] = [128, 256, 32];
 /// Divisors of the longest batch that are tried. With shorter batches new work begins sooner.
@@ -72,7 +77,7 @@ pub fn choose_kernel(
 /// Uses `chosen` after a check of its hashes. Batches do not become longer than the current options
 /// say.
 fn apply(searcher: &mut GpuSearcher, cache: &LightCache, chosen: &ChosenKernel) -> Result<(), GpuError> {
-    searcher.set_kernel(chosen.form, chosen.workgroup_size)?;
+    searcher.set_kernel(chosen.kernel, chosen.workgroup_size)?;
     if let Some(batch) = chosen.target_batch {
         searcher.set_target_batch(batch.min(searcher.options().target_batch));
     }
@@ -93,8 +98,8 @@ struct KernelTrials<'a> {
     last_error: Option<GpuError>,
 }
 
-/// Finds the fastest kernel: first the form, then the workgroup size, then the length of the
-/// batches.
+/// Finds the fastest kernel: first the form, then how it finds pages and computes Keccak, then the
+/// workgroup size, then the length of the batches.
 fn measure(
     searcher: &mut GpuSearcher,
     cache: &LightCache,
@@ -114,28 +119,38 @@ fn measure(
         best: None,
         last_error: None,
     };
-    trials.try_kernel(KernelForm::Lane, FIRST_WORKGROUP)?;
-    // The exchange through workgroup memory takes more steps, so it is tried only without
-    // subgroups.
+    trials.try_kernel(KernelForm::Lane.into(), FIRST_WORKGROUP)?;
     let together = if with_subgroups {
-        KernelForm::Shuffle
+        SHUFFLE_FORMS
     } else {
-        KernelForm::Group
+        GROUP_FORMS
     };
-    trials.try_kernel(together, FIRST_WORKGROUP)?;
-    // More reads in flight can help only if reading together does.
-    if trials.best.is_some_and(|best| best.form == KernelForm::Shuffle) {
-        trials.try_kernel(KernelForm::Shuffle8, FIRST_WORKGROUP)?;
+    for form in together {
+        trials.try_kernel(form.into(), FIRST_WORKGROUP)?;
+    }
+    if let Some(best) = trials.best.filter(|_| trials.searcher.dataset_pages() > 1) {
+        let pages = PageChoice::Array;
+        trials.try_kernel(KernelVariant { pages, ..best.kernel }, FIRST_WORKGROUP)?;
+    }
+    if let Some(best) = trials.best {
+        let keccak = KeccakLane::Word;
+        trials.try_kernel(
+            KernelVariant {
+                keccak,
+                ..best.kernel
+            },
+            FIRST_WORKGROUP,
+        )?;
     }
     if let Some(best) = trials.best {
         for workgroup_size in OTHER_WORKGROUPS {
-            trials.try_kernel(best.form, workgroup_size)?;
+            trials.try_kernel(best.kernel, workgroup_size)?;
         }
     }
     let Some(mut best) = trials.best else {
         return Err(trials.last_error.unwrap_or(GpuError::NoDataset));
     };
-    trials.searcher.set_kernel(best.form, best.workgroup_size)?;
+    trials.searcher.set_kernel(best.kernel, best.workgroup_size)?;
     if has_several_batches {
         best.target_batch = Some(trials.shortest_batch(longest_batch, best.hashrate.unwrap_or(0.0))?);
     }
@@ -156,11 +171,14 @@ impl KernelTrials<'_> {
     ///
     /// # Errors
     /// When the device is lost.
-    fn try_kernel(&mut self, form: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
+    fn try_kernel(&mut self, kernel: KernelVariant, workgroup_size: u32) -> Result<(), GpuError> {
+        if !kernel.runs_on(self.searcher.adapter()) {
+            return Ok(());
+        }
         // The time that the driver needs to compile another form is unknown. The choice of the form
         // has the greatest effect, so it gets the benefit of the doubt.
         let expected = match self.best {
-            Some(best) if best.form == form => self.longest,
+            Some(best) if best.kernel.form == kernel.form => self.longest,
             _ => WARM_UP + TRIAL,
         };
         if !self.has_time(expected) {
@@ -169,16 +187,16 @@ impl KernelTrials<'_> {
         let start = Instant::now();
         let rate = self
             .searcher
-            .set_kernel(form, workgroup_size)
+            .set_kernel(kernel, workgroup_size)
             .and_then(|()| self.searcher.check_hashes(&self.sample))
             .and_then(|()| rate(self.searcher));
         self.longest = self.longest.max(start.elapsed());
         match rate {
             Ok(rate) => {
-                tracing::debug!(form = form.name(), workgroup_size, rate, "kernel measured");
+                tracing::debug!(%kernel, workgroup_size, rate, "kernel measured");
                 if self.best.is_none_or(|best| best.hashrate < Some(rate)) {
                     self.best = Some(ChosenKernel {
-                        form,
+                        kernel,
                         workgroup_size,
                         target_batch: None,
                         hashrate: Some(rate),
@@ -190,10 +208,10 @@ impl KernelTrials<'_> {
             Err(error) => {
                 // A workgroup above the limit of the adapter is normal.
                 if matches!(error, GpuError::AdapterTooSmall { .. }) {
-                    tracing::debug!(form = form.name(), workgroup_size, "kernel skipped: {error}");
+                    tracing::debug!(%kernel, workgroup_size, "kernel skipped: {error}");
                 } else {
                     let adapter = &self.searcher.adapter().name;
-                    tracing::warn!(%adapter, form = form.name(), workgroup_size, "kernel skipped: {error}");
+                    tracing::warn!(%adapter, %kernel, workgroup_size, "kernel skipped: {error}");
                 }
                 self.last_error = Some(error);
                 Ok(())
@@ -244,7 +262,7 @@ mod tests {
             chosen.target_batch <= Some(GpuOptions::default().target_batch),
             "{chosen:?}"
         );
-        assert_eq!(searcher.options().kernel, chosen.form);
+        assert_eq!(searcher.options().kernel, chosen.kernel);
         assert_eq!(searcher.options().workgroup_size, chosen.workgroup_size);
         let again = choose_kernel(&mut searcher, Some(&stored), &|| true).expect("it works again");
         let remembered = ChosenKernel {
@@ -261,22 +279,22 @@ mod tests {
         };
         // This is the light cache of another seed, so every hash of the device is wrong for it.
         let other = LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("the test sizes");
-        for form in KernelForm::ALL {
-            if !form.runs_on(searcher.adapter()) {
+        for kernel in KernelForm::ALL.map(KernelVariant::from) {
+            if !kernel.runs_on(searcher.adapter()) {
                 continue;
             }
             let chosen = ChosenKernel {
-                form,
+                kernel,
                 workgroup_size: 64,
                 target_batch: None,
                 hashrate: None,
             };
             let own = Arc::clone(searcher.cache().expect("there is a dataset"));
-            assert_eq!(apply(&mut searcher, &own, &chosen), Ok(()), "{form:?}");
+            assert_eq!(apply(&mut searcher, &own, &chosen), Ok(()), "{kernel}");
             let wrong = apply(&mut searcher, &other, &chosen);
             assert!(
                 matches!(wrong, Err(GpuError::WrongMix { .. })),
-                "{form:?}: {wrong:?}"
+                "{kernel}: {wrong:?}"
             );
         }
         let failed = measure(&mut searcher, &other, &|| true);

@@ -219,13 +219,13 @@ impl GpuWorker {
         let chosen = choose_kernel(&mut device.searcher, cache.as_ref(), &is_needed)?;
         tracing::info!(
             adapter = %self.adapter.name,
-            form = chosen.form.name(),
+            kernel = %chosen.kernel,
             workgroup_size = chosen.workgroup_size,
             batch_ms = chosen.target_batch.map(|batch| batch.as_secs_f64() * 1e3),
             remembered = chosen.hashrate.is_none(),
             "search kernel chosen"
         );
-        self.options.kernel = chosen.form;
+        self.options.kernel = chosen.kernel;
         self.options.workgroup_size = chosen.workgroup_size;
         if let Some(batch) = chosen.target_batch {
             self.options.target_batch = batch.min(self.options.target_batch);

@@ -93,7 +93,7 @@ mod tests {
             input: input.to_vec().into(),
             ..Default::default()
         };
-        PlainAction::of(&unsigned.with_form(TxForm::Native))
+        PlainAction::of(&unsigned.with_form(TxForm::Native, 0))
     }
 
     #[test]

@@ -8,7 +8,6 @@ use primitives::{B256, Header, catch_panic};
 use super::early_blocks::AHEAD_SECS_MAX;
 use super::writer::{WriterCommand, WriterJobs};
 use super::{Chain, ChainInner, WriteError};
-use crate::clock::unix_now;
 use crate::import::{CheckedHeaders, ImportError, ImportedHeaders};
 
 impl Chain {
@@ -31,7 +30,7 @@ impl Chain {
     /// [`WriteError`] if a header is refused, or if the store fails.
     pub fn check_headers(&self, headers: Vec<Header>) -> Result<CheckedHeaders, WriteError> {
         let snapshot = self.inner.store.snapshot().map_err(ImportError::from)?;
-        let latest = unix_now().as_secs().saturating_add(AHEAD_SECS_MAX);
+        let latest = self.inner.clock.now().as_secs().saturating_add(AHEAD_SECS_MAX);
         Ok(self
             .inner
             .importer

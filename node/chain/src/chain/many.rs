@@ -15,6 +15,7 @@ use super::follow::Doubt;
 use super::writer::{WriterCommand, WriterJobs};
 use super::{BlockOrigin, Chain, ChainInner, WriteError};
 use crate::import::{BlockId, ImportError, Imported, PreparedBlock};
+use crate::measured;
 use crate::parallel::for_each_in_order;
 
 /// A run is committed after this time.
@@ -138,6 +139,7 @@ impl ChainInner {
             reverted: Vec::new(),
             applied: blocks[..done].iter().map(id).collect(),
         };
+        measured::blocks_came("head", done);
         let BlockId { number, hash } = id(last);
         let took_ms = format!("{:.1}", started.elapsed().as_secs_f64() * 1000.0);
         tracing::debug!(blocks = done, number, %hash, took_ms, "imported blocks");

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | writer | imports blocks and headers | `writer`, `many`, `headers` |
 //! | writer | sets the head back | `set_head` |
+//! | anybody | makes a block on demand, on the development network | `make_block` |
 //! | writer | keeps blocks that could not be stored, or are early | `unstored`, `early_blocks` |
 //! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
@@ -18,6 +19,7 @@ mod early_blocks;
 mod error;
 mod follow;
 mod headers;
+mod make_block;
 mod many;
 mod pending;
 mod pool_maintenance;
@@ -29,6 +31,7 @@ mod writer;
 pub use bad_blocks::BadBlock;
 pub use early_blocks::{AHEAD_SECS_MAX, TooManyEarlyBlocks};
 pub use error::{ChainOpenError, SubmitError, WriteError};
+pub use make_block::{BlockOrder, MakeBlockError};
 pub use many::ImportedMany;
 pub use work_maker::RENEW_INTERVAL;
 
@@ -44,11 +47,12 @@ use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
 use store::{Store, StoreError};
 
-use crate::clock::unix_now;
+use crate::clock::{ChainClock, unix_now};
 use crate::genesis::ensure_genesis;
 use crate::import::{BlockId, ForkLimits, Imported, Importer, StateRetention};
+use crate::measured;
 use crate::mining::build::{BuildSettings, UnsealedBlock};
-use crate::mining::work::WorkManager;
+use crate::mining::work::{SolutionError, WorkManager};
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
 use crate::rules::body::sender;
 use crate::rules::next_gas_limit;
@@ -79,7 +83,7 @@ pub struct HeadEvent {
 pub enum BlockOrigin {
     /// Made here: the work manager accepted a solution.
     Sealed,
-    /// Given by someone who has it. Blocks from peers will be; today only tests give blocks.
+    /// Given by someone who has it: a peer.
     Imported,
 }
 
@@ -111,6 +115,9 @@ struct ChainInner {
     pool: TxPool,
     work: WorkManager,
     settings: Mutex<BuildSettings>,
+    clock: ChainClock,
+    /// Held while a block is made that somebody has asked for.
+    making_block: Mutex<()>,
     /// The channel to the writer; `None` once the writer has ended.
     commands: Mutex<Option<Sender<WriterCommand>>>,
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
@@ -210,12 +217,19 @@ impl Chain {
             gas_target: GAS_TARGET_DEFAULT,
         };
         let next = next_block(&config.spec, &view.head().header, &settings);
+        let (clock, head_time) = (jobs.chain_clock.clone(), view.head().header.timestamp);
+        if config.spec.developer && head_time > unix_now().as_secs() {
+            // The clock was moved when the head was made.
+            clock.set_now(head_time);
+        }
         let (sender, commands) = bounded(COMMANDS_MAX);
         let (pool_maintenance, stop_maintenance) = bounded(0);
         let inner = Arc::new(ChainInner {
             pool: TxPool::new(config.spec.clone(), config.pool, next),
             work: WorkManager::new(config.spec.clone(), config.seals.clone()),
             settings: Mutex::new(settings),
+            clock,
+            making_block: Mutex::default(),
             commands: Mutex::new(Some(sender)),
             subscribers: Mutex::default(),
             uncle_candidates: Mutex::default(),
@@ -321,8 +335,10 @@ impl Chain {
     /// # Errors
     /// [`SubmitError`] if the transaction is refused.
     pub fn submit_transaction(&self, transaction: Transaction) -> Result<B256, SubmitError> {
-        let sender = self.inner.sender_of(&transaction)?;
-        self.inner.admit(transaction, sender)
+        let sender = self.inner.sender_of(&transaction);
+        let result = sender.and_then(|sender| self.inner.admit(transaction, sender));
+        measured::transaction_offered(result.is_ok());
+        result
     }
 
     /// Takes a solution and imports the block that it seals.
@@ -334,7 +350,14 @@ impl Chain {
     /// # Errors
     /// [`WriteError`] if the solution is not accepted, or the sealed block is refused.
     pub fn submit_solution(&self, solution: &Solution) -> Result<Imported, WriteError> {
-        let block = self.inner.work.accept(solution)?;
+        let accepted = self.inner.work.accept(solution);
+        measured::solution(match &accepted {
+            Ok(_) => "accepted",
+            Err(SolutionError::UnknownWork(_)) => "unknown",
+            Err(SolutionError::Solved(_)) => "solved",
+            Err(SolutionError::Seal(_)) => "invalid",
+        });
+        let block = accepted?;
         let result = self.import_from(block, BlockOrigin::Sealed);
         if let Err(error) = &result {
             if matches!(error, WriteError::Import(refused) if !refused.is_invalid_block()) {
@@ -346,7 +369,7 @@ impl Chain {
         result
     }
 
-    /// Imports a block of someone else. This is for blocks from peers; today only tests call it.
+    /// Imports a block of someone else, such as a new block of a peer.
     ///
     /// A block that is at most [`AHEAD_SECS_MAX`] ahead of the clock waits ([`Imported::Later`])
     /// and is imported when its time has come.
@@ -385,7 +408,7 @@ impl Chain {
     /// [`StateError`] if the store fails.
     pub fn pending(&self, view: &View) -> Result<Arc<UnsealedBlock>, StateError> {
         let build = || {
-            let timestamp = unix_now().as_secs().max(view.head().header.timestamp + 1);
+            let timestamp = self.now().as_secs().max(view.head().header.timestamp + 1);
             self.inner.build_block(view, timestamp)
         };
         self.inner

@@ -8,7 +8,7 @@ use primitives::{B256, catch_panic};
 use store::BlockReads;
 
 use super::ChainInner;
-use crate::clock::unix_now;
+use crate::measured;
 use crate::mining::build::{BuildSettings, UnsealedBlock, build};
 use crate::mining::work::SealingWork;
 use crate::state::StateError;
@@ -100,15 +100,18 @@ impl ChainInner {
         // No block may be ahead of the clock, so the next block can begin one second after the
         // head.
         let earliest = Duration::from_secs(view.head().header.timestamp + 1);
-        let now = unix_now();
+        let now = self.clock.now();
         if now < earliest {
             return Ok(earliest - now);
         }
+        let started = Instant::now();
         let block = self.build_block(&view, now.as_secs())?.block;
+        let built = started.elapsed();
         // If the head has moved meanwhile, this work is stale, and the next round makes other work.
         if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(inputs.head)
             && self.work.publish(Some(SealingWork::new(&self.spec, block)))
         {
+            measured::work_published(built);
             *published = Some(PublishedWork {
                 inputs,
                 at: Instant::now(),

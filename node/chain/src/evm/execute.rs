@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use primitives::{
-    Address, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
-    TxForm, U256,
+    Address, Bloom, Bytes, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT,
+    SYSTEM_SENDER, Transaction, TxForm, U256,
 };
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
@@ -17,10 +17,11 @@ use store::{BlockReads, ScsNotice, StateReads};
 
 use crate::application::guard::CallGuard;
 use crate::application::members_in_force;
+use crate::developer::DeveloperChange;
 use crate::evm::flagged::DappAnswers;
 use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
-use crate::evm::{ChainEvm, block_env, chain_evm};
+use crate::evm::{ChainEvm, access_list, block_env, chain_evm};
 use crate::rules::{block_reward, uncle_rewards};
 use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
@@ -85,6 +86,8 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     waiting_mark: Option<ShardingMark>,
     /// What DappBase has said, on an application chain.
     pub(super) answers: DappAnswers,
+    /// What the outputs of this block may still have, on an application chain.
+    output_bytes_left: usize,
 }
 
 /// The mark that a creation leaves in the storage of the new account: the transaction's sharding
@@ -94,6 +97,12 @@ struct ShardingMark {
     account: Address,
     flag: u64,
 }
+
+/// Outputs of at most so many bytes are kept in every receipt of an application chain.
+const OUTPUT_BYTES_SHORT: usize = 256;
+/// The most bytes that the longer outputs of one block have together. Returning memory is cheap, so
+/// without a bound a block could fill a disk. Further long outputs are not kept.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// The slot of [`ShardingMark`]: the text `__shardingFlag`, right-aligned.
 const SHARDING_FLAG_SLOT: U256 = U256::from_limbs([0x6469_6e67_466c_6167, 0x0000_5f5f_7368_6172, 0, 0]);
@@ -121,6 +130,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             notices: Vec::new(),
             waiting_mark: None,
             answers: DappAnswers::default(),
+            output_bytes_left: if spec.application.is_some() {
+                OUTPUT_BYTES_MAX
+            } else {
+                0
+            },
         }
     }
 
@@ -130,13 +144,20 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         self.evm.ctx.chain.create2.refuses_large_memory = true;
     }
 
+    /// Gives the block a base fee (EIP-1559). No network here has one; test vectors of Ethereum's
+    /// rules do.
+    pub const fn set_base_fee(&mut self, base_fee: u64) {
+        self.evm.ctx.block.basefee = base_fee;
+    }
+
     /// The spec whose rules the block is executed by.
     pub const fn spec(&self) -> &'b ChainSpec {
         self.spec
     }
 
-    /// Makes the irregular state change of the DAO fork, if this is its first block. On an
-    /// application chain, reads the members in force. Must be called before the first transaction.
+    /// Makes the irregular state change of the DAO fork, if this is its first block, and the one
+    /// that the block of a development network asks for. On an application chain, reads the members
+    /// in force. Must be called before the first transaction.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -145,6 +166,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             let members = members_in_force(self.state().source(), self.header).map_err(StateError)?;
             self.evm.ctx.chain.guard = Some(Arc::new(CallGuard::new(rules, members)));
             return Ok(());
+        }
+        if self.spec.developer
+            && let Ok(Some(change)) = DeveloperChange::decode(&self.header.extra_data)
+        {
+            self.state().override_account(change.address, &change.values)?;
         }
         if !self.spec.is_dao_fork(self.header.number) {
             return Ok(());
@@ -190,7 +216,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         let outcome = transact(&mut self.evm, self.spec, env).map_err(transaction_error)?;
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
-        let success = self.record(rules, outcome)?;
+        let success = self.record(rules, transaction.tx_type(), outcome)?;
         if transaction.to.is_none() && rules.is_moac() {
             self.mark_creation(ShardingMark {
                 account: Transaction::created_address(&sender, transaction.tx_nonce),
@@ -239,7 +265,8 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         let outcome = system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
             .map_err(transaction_error)?;
         self.state().bump_nonce(SYSTEM_SENDER)?;
-        self.record(self.spec.rules_at(self.header.number), outcome)?;
+        let rules = self.spec.rules_at(self.header.number);
+        self.record(rules, LEGACY_TX_TYPE, outcome)?;
         Ok(())
     }
 
@@ -253,9 +280,14 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(Transaction::system(nonce))
     }
 
-    /// Adds a transaction's outcome to the block: its changes, its receipt and its notices. Returns
-    /// whether the transaction succeeded.
-    pub(super) fn record(&mut self, rules: BlockRules, outcome: EvmOutcome) -> Result<bool, StateError> {
+    /// Adds the outcome of a transaction of this type to the block: its changes, its receipt and
+    /// its notices. Returns whether the transaction succeeded.
+    pub(super) fn record(
+        &mut self,
+        rules: BlockRules,
+        tx_type: u8,
+        outcome: EvmOutcome,
+    ) -> Result<bool, StateError> {
         let EvmOutcome {
             result,
             changes,
@@ -273,6 +305,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         };
         self.notices.extend(notices.into_iter().map(with_index));
         let success = result.is_success();
+        let output = self.kept_output(&result);
         let logs = match result {
             ExecutionResult::Success { logs, .. } => logs,
             _ => Vec::new(),
@@ -290,12 +323,32 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             .collect();
         let outcome = self.receipt_outcome(rules, success)?;
         self.receipts.push(Receipt {
+            tx_type,
             outcome,
             cumulative_gas_used: self.gas_used,
             logs_bloom: primitives::logs_bloom(&logs),
             logs,
+            output,
         });
         Ok(success)
+    }
+
+    /// The output of a transaction that its receipt keeps: on application chains, and within
+    /// bounds. Clients of the base chain never see it.
+    fn kept_output(&mut self, result: &ExecutionResult) -> Bytes {
+        let Some(output) = result.output().filter(|_| self.spec.application.is_some()) else {
+            return Bytes::new();
+        };
+        if output.len() <= OUTPUT_BYTES_SHORT {
+            return output.clone();
+        }
+        match self.output_bytes_left.checked_sub(output.len()) {
+            Some(left) => {
+                self.output_bytes_left = left;
+                output.clone()
+            }
+            None => Bytes::new(),
+        }
     }
 
     /// The first field of the receipt of the transaction just run: its status, or the state root
@@ -368,6 +421,13 @@ pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), Transac
                 ));
             }
         }
+        (TxForm::AccessList, ChainFamily::Ethereum) => {
+            if !rules.has(Rule::Eip2718) || !rules.has(Rule::Eip2930) {
+                return Err(TransactionError::Other(
+                    "got a transaction of type 0x01, expected none before EIP-2718 and EIP-2930".to_owned(),
+                ));
+            }
+        }
         (form, _) => {
             return Err(TransactionError::Other(format!(
                 "{form:?} transactions do not belong to this chain"
@@ -428,6 +488,8 @@ pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Res
         data: transaction.input.clone(),
         nonce: transaction.tx_nonce,
         chain_id: transaction.chain_id(),
+        tx_type: transaction.tx_type(),
+        access_list: access_list(&transaction.access_list),
         ..Default::default()
     })
 }

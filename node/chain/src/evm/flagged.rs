@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use primitives::{Address, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
+use primitives::{Address, LEGACY_TX_TYPE, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
 use revm::context::TxEnv;
 use revm::primitives::{Bytes, TxKind};
 use store::{BlockReads, StateReads};
@@ -69,7 +69,7 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
         let rules = self.spec.rules_at(self.header.number);
-        let success = self.record(rules, outcome)?;
+        let success = self.record(rules, LEGACY_TX_TYPE, outcome)?;
         Ok(TransactionOutcome { gas_used, success })
     }
 

@@ -31,13 +31,14 @@ mod unmetered;
 use std::sync::Arc;
 
 use ethash::keccak256_long;
-use primitives::{Address, B256, EMPTY_CODE_HASH, Header, U256};
+use primitives::{AccessListEntry, Address, B256, EMPTY_CODE_HASH, Header, U256};
 use revm::Database;
 use revm::bytecode::opcode;
 use revm::context::TxEnv;
 use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
 use revm::context_interface::Host;
 use revm::context_interface::cfg::gas_params::{GasId, GasParams};
+use revm::context_interface::transaction::{AccessList, AccessListItem};
 use revm::handler::EthFrame;
 use revm::handler::instructions::EthInstructions;
 use revm::inspector::NoOpInspector;
@@ -58,6 +59,8 @@ use crate::evm::subroutines::{
 use crate::evm::unmetered::{unmetered_gas, unmetered_instructions};
 use crate::spec::{BlockRules, ChainSpec, Rule};
 
+/// The longest code that creates a contract, in bytes (EIP-3860).
+pub const INIT_CODE_BYTES_MAX: usize = 49_152;
 /// The largest contract code on the public network, in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
 /// Gas that every transaction of the public network pays.
@@ -142,6 +145,12 @@ pub(crate) fn chain_evm<DB: Database>(
     Evm::new(context, instructions, precompiles).with_inspector(NoOpInspector)
 }
 
+/// The precompiled contracts of block `number`.
+pub(crate) fn builtin_contracts(spec: &ChainSpec, number: u64) -> ChainPrecompiles {
+    let rules = spec.rules_at(number);
+    ChainPrecompiles::new(spec, rules, spec_id(rules))
+}
+
 /// Calls `run` with an EVM that does not meter gas. Afterwards the EVM is as before.
 pub(crate) fn without_metering<DB: Database, I, R>(
     evm: &mut ChainEvm<DB, I>,
@@ -224,14 +233,18 @@ fn instructions<DB: Database>(
         table.insert_instruction(opcode::EXTCODESIZE, extcodesize, 700);
         table.insert_instruction(opcode::SELFDESTRUCT, Instruction::new(selfdestruct), 5000);
         table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
-        if rules.has(Rule::Subroutines) {
+        // The public node has a price for this opcode, but does not mark it as valid.
+        table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
+        if rules.has(Rule::Eip1344) {
             table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
+        }
+        if rules.has(Rule::SelfBalance) {
             table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
-            if !rules.has(Rule::Eip1014) {
-                table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
-            }
-            // The public node has a price for this opcode, but does not mark it as valid.
-            table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
+        }
+        if rules.has(Rule::FlatCreate2) && !rules.has(Rule::Eip1014) {
+            table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+        }
+        if rules.has(Rule::Subroutines) {
             table.insert_instruction(BEGINSUB, Instruction::new(begin_sub), BEGINSUB_GAS);
             table.insert_instruction(JUMPSUB, Instruction::new(jump_sub), JUMPSUB_GAS);
             table.insert_instruction(RETURNSUB, Instruction::new(return_sub), RETURNSUB_GAS);
@@ -428,12 +441,26 @@ fn selfdestruct<IT: InterpreterTypes, DB: Database>(
     result
 }
 
-/// The gas that a transaction with this input pays before any code runs.
-pub fn intrinsic_gas(rules: BlockRules, input: &[u8], creates: bool) -> u64 {
+/// The gas that a transaction with this input and this access list pays before any code runs.
+pub fn intrinsic_gas(rules: BlockRules, input: &[u8], creates: bool, access_list: &[AccessListEntry]) -> u64 {
     let gas = gas_params(rules);
     let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
     let others = input.len() as u64 - zeros;
     let tokens = zeros + others * gas.tx_token_non_zero_byte_multiplier();
-    let create = if creates { gas.tx_create_cost() } else { 0 };
-    gas.tx_base_stipend() + create + tokens * gas.tx_token_cost()
+    let mut create = if creates { gas.tx_create_cost() } else { 0 };
+    if creates && rules.has(Rule::Eip3860) {
+        create += gas.tx_initcode_cost(input.len());
+    }
+    let slots: usize = access_list.iter().map(|entry| entry.slots.len()).sum();
+    let listed = gas.tx_access_list_cost(access_list.len() as u64, slots as u64);
+    gas.tx_base_stipend() + create + tokens * gas.tx_token_cost() + listed
+}
+
+/// The access list as revm takes it.
+pub(crate) fn access_list(entries: &[AccessListEntry]) -> AccessList {
+    let item = |entry: &AccessListEntry| AccessListItem {
+        address: entry.address,
+        storage_keys: entry.slots.clone(),
+    };
+    AccessList(entries.iter().map(item).collect())
 }

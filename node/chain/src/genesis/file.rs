@@ -81,6 +81,7 @@ impl ChainSpec {
             failed_calls_refund_gas: is_moac,
             system_contract: is_moac,
             notify_scs_always_exists: false,
+            developer: false,
             notice_list: (is_moac && NOTICE_LIST_CHAINS.contains(&chain_id)).then_some(NOTICE_LIST),
             application: None,
             schedule: rules.schedule,

@@ -89,8 +89,7 @@ const KEYS_WITHOUT_RULES: [&str; 4] = [
 
 /// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
 /// imported.
-const UNSUPPORTED_FORKS: [&str; 11] = [
-    "berlinBlock",
+const UNSUPPORTED_FORKS: [&str; 10] = [
     "londonBlock",
     "arrowGlacierBlock",
     "grayGlacierBlock",
@@ -229,10 +228,7 @@ fn single_rules(config: &mut GenesisFields) -> Result<FileRules, GenesisFileErro
         }
     }
     table.check_bundles().map_err(GenesisFileError::Rules)?;
-    // Blocks with transactions of other types cannot be read yet.
-    let typed = table.first(Rule::Eip2718);
     let mut rules = FileRules::new(ChainFamily::Ethereum, table);
-    rules.unsupported("eip2718FBlock", typed);
     rules.network_id = config.number("networkId")?;
     rules.bomb_pause_blocks = config.number("ecip1010Length")?.unwrap_or(0);
     rules.era_blocks = config.number("ecip1017EraRounds")?.unwrap_or(ERA_BLOCKS_DEFAULT);

@@ -1,6 +1,7 @@
 //! Block 0: it is made from a spec, written once, and compared at each later start.
 
 mod accounts;
+mod classic_accounts;
 pub mod file;
 mod file_accounts;
 mod file_fields;
@@ -12,6 +13,14 @@ use store::{BlockBody, BlockReads, HeaderRecord, Source, Store, StoreError, Tabl
 
 use crate::genesis::record::{RecordError, SpecRecord};
 use crate::spec::{ChainSpec, Genesis};
+
+/// Ethereum Classic with the accounts of its block 0. Only the start of a chain needs them, so
+/// [`ChainSpec::classic`] has none.
+pub fn classic_with_accounts() -> ChainSpec {
+    let mut spec = ChainSpec::classic();
+    spec.genesis.alloc = classic_accounts::accounts();
+    spec
+}
 
 /// Why a store cannot be used for a chain.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ pub enum SpecRecord {
     /// A network whose rules are built in.
     #[serde(rename_all = "camelCase")]
     Network {
-        /// The network's name: `main`, `test` or `dev`.
+        /// The network's name, as [`ChainSpec::built_in`] takes it.
         name: String,
         /// Text of the genesis file with the accounts of block 0 or their state root, if they are
         /// not built in.
@@ -55,7 +55,7 @@ pub enum RecordError {
     #[error("the stored spec is not a record of this program: {0}")]
     Decode(#[from] serde_json::Error),
     /// There is no built-in network of this name.
-    #[error("unknown network: got `{got}`, expected main, test or dev")]
+    #[error("unknown network: got `{got}`, expected main, test, dev, classic or mordor")]
     UnknownNetwork {
         /// The name in the record.
         got: String,
@@ -73,6 +73,16 @@ impl SpecRecord {
             genesis_file: None,
             file_hash: None,
             create2_per_word_block: Some(0),
+        }
+    }
+
+    /// The record of the built-in network `name`, whose block 0 is built in, too.
+    pub fn built_in(name: &str) -> Self {
+        Self::Network {
+            name: name.to_owned(),
+            genesis_file: None,
+            file_hash: None,
+            create2_per_word_block: None,
         }
     }
 

@@ -6,12 +6,13 @@ use primitives::{B256, Bloom, Header, Transaction};
 use store::{Snapshot, Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
-use super::state_session::StateSession;
+use super::state_session::{BlockUpdate, StateSession};
 use super::{ImportError, Importer};
 use crate::evm::execute::{Executed, Executor};
+use crate::measured::ImportStage;
 use crate::parallel::in_two_threads;
-use crate::spec::ChainSpec;
-use crate::state::{BlockState, HeadState, StateUpdate};
+use crate::spec::{ChainSpec, Rule};
+use crate::state::{BlockState, HeadState, StateError};
 use crate::trie::ordered_root;
 
 /// With fewer receipts a thread costs more than their root.
@@ -22,7 +23,7 @@ const RECEIPTS_FOR_A_THREAD: usize = 32;
 pub(super) struct ExecutionTimes {
     /// Transactions and rewards.
     pub(super) execute: Duration,
-    /// The state root.
+    /// The receipts root, and the state root unless it is computed later.
     pub(super) roots: Duration,
 }
 
@@ -30,14 +31,15 @@ pub(super) struct ExecutionTimes {
 struct ExecutedBlock {
     outcome: Executed,
     receipts_root: B256,
-    /// The block's changes of the state, with the state root.
-    update: StateUpdate,
+    /// The block's changes of the state.
+    update: BlockUpdate,
     times: ExecutionTimes,
 }
 
 impl Importer {
     /// Executes a block, compares the outcome with the block's header and makes the block the
-    /// head. Returns how long the execution took.
+    /// head. Returns how long the execution took. In a run of blocks the session compares the state
+    /// root later.
     ///
     /// `parent` is the block's parent and must be the head of `tables`.
     ///
@@ -51,7 +53,9 @@ impl Importer {
         parent: &Header,
         block: &mut CheckedBlock,
     ) -> Result<ExecutionTimes, ImportError> {
-        let state = session.begin_block(parent, &block.record.header.parent_hash);
+        let header = &block.record.header;
+        let status_receipts = self.spec.rules_at(header.number).has(Rule::Eip658);
+        let state = session.begin_block(parent, &header.parent_hash, !status_receipts);
         let source = session.source(tables);
         let executed = execute_block(&self.spec, (&source, session.committed()), state, parent, block)?;
         compare_with_header(&block.record.header, &executed)?;
@@ -62,7 +66,9 @@ impl Importer {
             ..
         } = executed;
         block.record.executed = true;
-        write_head_block(tables, session, block, &outcome, update)?;
+        ImportStage::Execute.took(times.execute);
+        ImportStage::Roots.took(times.roots);
+        ImportStage::Rows.time(|| write_head_block(tables, session, block, &outcome, update))?;
         Ok(times)
     }
 }
@@ -104,7 +110,13 @@ fn execute_block(
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();
     // The two roots do not depend on each other.
-    let own = || state.update();
+    let own = || {
+        if state.trie_is_lent() {
+            return Ok(BlockUpdate::WithoutRoot(Box::new(state.update_without_root())));
+        }
+        let update = state.update()?;
+        Ok::<_, StateError>(BlockUpdate::WithRoot(Box::new(update)))
+    };
     let (update, receipts_root) = if outcome.receipts.len() < RECEIPTS_FOR_A_THREAD {
         (own()?, receipts_root(spec, &outcome))
     } else {
@@ -123,7 +135,8 @@ fn execute_block(
     })
 }
 
-/// Compares the result of the execution with everything that the header says about it.
+/// Compares the result of the execution with everything that the header says about it, as far as it
+/// is known.
 fn compare_with_header(header: &Header, executed: &ExecutedBlock) -> Result<(), ImportError> {
     let ExecutedBlock {
         outcome,
@@ -150,13 +163,13 @@ fn compare_with_header(header: &Header, executed: &ExecutedBlock) -> Result<(), 
             expected_bits: bits(&header.logs_bloom),
         });
     }
-    if update.root != header.state_root {
-        return Err(ImportError::StateRoot {
+    match update {
+        BlockUpdate::WithRoot(update) if update.root != header.state_root => Err(ImportError::StateRoot {
             got: update.root,
             expected: header.state_root,
-        });
+        }),
+        BlockUpdate::WithRoot(_) | BlockUpdate::WithoutRoot(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Writes all rows of an executed block and makes it the head of the transaction. The rows of a
@@ -166,7 +179,7 @@ fn write_head_block(
     session: &mut StateSession<'_>,
     block: &CheckedBlock,
     outcome: &Executed,
-    update: StateUpdate,
+    update: BlockUpdate,
 ) -> Result<(), StoreError> {
     let (number, hash) = (block.record.header.number, &block.hash);
     if block.is_stored {
@@ -175,7 +188,7 @@ fn write_head_block(
         tables.put_block(hash, &block.record, &block.body)?;
     }
     tables.put_receipts(number, hash, &outcome.receipts)?;
-    session.end_block(tables, block.id(), update)?;
+    session.end_block(tables, block.id(), block.record.header.state_root, update)?;
     tables.put_notices(number, hash, &outcome.notices)?;
     tables.put_canonical(number, hash, &block.body.transactions, &outcome.receipts)
 }

@@ -166,7 +166,8 @@ impl ImportError {
         }
     }
 
-    /// Whether the block itself is invalid, so that it will be refused whenever it comes.
+    /// Whether the block or the named header itself is invalid, so that it will be refused whenever
+    /// it comes.
     ///
     /// This is not so for a failure of the store or of a light cache, for a block from the future,
     /// and for an earlier block of the branch.
@@ -183,6 +184,7 @@ impl ImportError {
                     }
             ),
             Self::KnownInvalid { .. } => true,
+            Self::OfHeader { error, .. } => error.is_invalid_block(),
             other => other.is_execution_failure(),
         }
     }

@@ -1,7 +1,7 @@
 //! Importing blocks: the one way in which a block gets into the store.
 //!
-//! Blocks that were mined here or read from a file all take these steps, and so will blocks from
-//! peers. The numbers are those of `ARCHITECTURE.md`, where step 10 follows in a running node:
+//! Blocks that were mined here, came from peers or were read from a file all take these steps. The
+//! numbers are those of `ARCHITECTURE.md`, where step 10 follows in a running node:
 //!
 //! | step | function | module |
 //! |---|---|---|
@@ -46,6 +46,7 @@ mod header_chain;
 pub mod limits;
 mod linked_blocks;
 mod reorg;
+mod root_worker;
 mod run;
 mod state_session;
 pub mod stream_import;
@@ -66,6 +67,7 @@ use std::sync::Arc;
 use primitives::{B256, Block, Header};
 use store::{BlockReads, HeaderReads, HeaderRecord, Snapshot, Store, StoreError, Tables, WriteBatch};
 
+use crate::measured::ImportStage;
 use crate::rules::body::check_body;
 use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
@@ -122,6 +124,11 @@ pub struct Importer {
 }
 
 impl Importer {
+    /// How seals are checked.
+    pub(crate) const fn seals(&self) -> &SealCheck {
+        &self.seals
+    }
+
     /// Makes an importer for a store that already has the spec's block 0.
     pub fn new(store: Store, spec: Arc<ChainSpec>, seals: SealCheck) -> Self {
         Self {
@@ -314,7 +321,9 @@ impl Importer {
         batch: WriteBatch,
         is_committed: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let Err(error) = batch.commit() else { return Ok(()) };
+        let Err(error) = ImportStage::Commit.time(|| batch.commit()) else {
+            return Ok(());
+        };
         match self.store.snapshot().and_then(|view| is_committed(&view)) {
             Ok(true) => {
                 tracing::warn!(%error, "a commit reported an error, but its rows are stored");

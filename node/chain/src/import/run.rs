@@ -2,7 +2,8 @@
 //!
 //! Each block of a run is a child of the one before, the first a child of the head. So the state
 //! that one block leaves in memory is the next block's, trie nodes are written once for all
-//! blocks, and rows go to their tables in the order of their keys. A block that is not a valid
+//! blocks, rows go to their tables in the order of their keys, and state roots are computed while
+//! the next blocks are executed. A block that is not a valid
 //! child of the head ends the run; [`Importer::import`] imports it or says what is wrong with it.
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use std::time::{Duration, Instant};
 use store::{BlockReads, StoreError, Tables};
 
 use super::block::{CandidateBlock, CurrentHead};
-use super::state_session::StateSession;
+use super::state_session::{RootTimes, StateSession};
 use super::{ImportError, Importer, PreparedBlock};
+use crate::measured::ImportStage;
 use crate::trie::TrieStats;
 
 /// A run ends when the rows that wait to be written take this much memory.
@@ -26,8 +28,11 @@ const RUN_BYTES_MAX: usize = 384 << 20;
 pub struct RunCost {
     /// Time for executing transactions.
     pub execute: Duration,
-    /// Time for state roots: changing and hashing tries.
+    /// Time for roots in the importing thread: receipts roots, state roots of blocks whose receipts
+    /// have state roots, and waiting for state roots that are computed beside the execution.
     pub roots: Duration,
+    /// Time in which another thread computed state roots beside the execution.
+    pub roots_beside: Duration,
     /// Time for everything else before the commit: rules, receipts roots, rows.
     pub rows: Duration,
     /// Time for writing trie nodes and waiting rows, and for the commit.
@@ -97,7 +102,8 @@ impl Importer {
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
-            while (valid.is_empty() || has_memory(tables, &session))
+            while !session.is_poisoned()
+                && (valid.is_empty() || has_memory(tables, &session))
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
@@ -109,6 +115,7 @@ impl Importer {
                 cost.rows += started.elapsed();
                 valid.push(prepared);
             }
+            session.compare_all_roots(tables)?;
             let blocks_done = Instant::now();
             cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
@@ -119,6 +126,12 @@ impl Importer {
             }
             Ok::<_, StoreError>(blocks_done)
         })?;
+        let RootTimes { computed, waited } = session.root_times();
+        cost.roots_beside = computed;
+        cost.roots += waited;
+        if let Some(blocks) = session.blocks_before_wrong_root() {
+            valid.truncate(blocks);
+        }
         if session.is_poisoned() && !valid.is_empty() {
             batch.abort()?;
             return Ok(RunAttempt::Poisoned { valid });
@@ -128,7 +141,7 @@ impl Importer {
         if valid.is_empty() {
             batch.abort()?;
         } else {
-            batch.commit()?;
+            ImportStage::Commit.time(|| batch.commit())?;
         }
         self.head_state.put(cached);
         cost.rows = cost.rows.saturating_sub(cost.execute + cost.roots);

@@ -142,7 +142,10 @@ pub fn import_stream(
         },
     };
     loop {
-        import.import_next_run()?;
+        if let Err(error) = import.import_next_run() {
+            (import.report)(&import.progress);
+            return Err(error);
+        }
         if !import.queue.blocks.is_empty() {
             if import.is_stopped() {
                 return Err(StreamImportError::Interrupted);

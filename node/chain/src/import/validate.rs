@@ -7,6 +7,7 @@ use store::{BlockBody, BlockReads, HeaderRecord};
 
 use super::block::{CandidateBlock, CheckedBlock};
 use super::{ImportError, Importer};
+use crate::measured::ImportStage;
 use crate::rules::body::check_body;
 use crate::rules::check_header;
 
@@ -35,11 +36,11 @@ impl Importer {
     ) -> Result<CheckedBlock, ImportError> {
         let block = candidate.block;
         if !candidate.seal_is_right {
-            self.seals.check_seal(&self.spec, &block.header)?;
+            ImportStage::Seal.time(|| self.seals.check_seal(&self.spec, &block.header))?;
         }
         let senders = match candidate.senders {
             Some(senders) => senders.to_vec(),
-            None => check_body(&self.spec, &self.seals, source, block)?,
+            None => ImportStage::Body.time(|| check_body(&self.spec, &self.seals, source, block))?,
         };
         Ok(CheckedBlock {
             hash: candidate.hash,

@@ -10,7 +10,7 @@ use super::account::{PoolAccount, SenderState};
 use super::entry::PoolEntry;
 use super::index::PoolIndex;
 use super::{NextBlock, PoolConfig, PoolError};
-use crate::evm::intrinsic_gas;
+use crate::evm::{INIT_CODE_BYTES_MAX, intrinsic_gas};
 use crate::spec::{ChainFamily, ChainSpec, Rule};
 
 /// Checks that block `number` may contain the transaction, whoever sent it.
@@ -26,6 +26,14 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
         }
         (TxForm::Ethereum, ChainFamily::Ethereum)
             if rules.has(Rule::Eip155) || !transaction.is_protected() => {}
+        (TxForm::AccessList, ChainFamily::Ethereum) => {
+            if !rules.has(Rule::Eip2718) || !rules.has(Rule::Eip2930) {
+                return Err(PoolError::Typed {
+                    got: transaction.tx_type(),
+                    number,
+                });
+            }
+        }
         (form, _) => return Err(PoolError::Form(form)),
     }
     if transaction.is_system() {
@@ -38,9 +46,14 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
     if transaction.sharding_flag != 0 {
         return Err(PoolError::ShardingFlag(transaction.sharding_flag));
     }
+    let creates = transaction.to.is_none();
+    let (got, max) = (transaction.input.len(), INIT_CODE_BYTES_MAX);
+    if creates && rules.has(Rule::Eip3860) && got > max {
+        return Err(PoolError::InitCode { got, max });
+    }
     let (got, expected) = (
         transaction.gas,
-        intrinsic_gas(rules, &transaction.input, transaction.to.is_none()),
+        intrinsic_gas(rules, &transaction.input, creates, &transaction.access_list),
     );
     if got < expected {
         return Err(PoolError::IntrinsicGas { got, expected });

@@ -69,6 +69,12 @@ pub enum PoolError {
     /// Blocks of this chain do not contain transactions of this form at this height.
     #[error("{0:?} transactions do not belong to this chain at this height")]
     Form(TxForm),
+    /// The next block does not have the rules for transactions of this type.
+    #[error("got a transaction of type {got:#04x}, expected one without a type in block {number}")]
+    Typed { got: u8, number: u64 },
+    /// The code that creates a contract is too long (EIP-3860).
+    #[error("code that creates a contract: got {got} bytes, expected at most {max}")]
+    InitCode { got: usize, max: usize },
     /// The transaction is for an application chain.
     #[error("shardingFlag {0} belongs to an application chain, not into the base chain's pool")]
     ShardingFlag(u64),

@@ -7,6 +7,7 @@ use primitives::{
 };
 use store::{BlockReads, StoreError};
 
+use crate::developer::impersonated_sender;
 use crate::parallel::for_each_in_order;
 use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
@@ -90,6 +91,11 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
     if got != Some(expected) && !unprotected {
         return Err(SenderError::ChainId { got, expected });
     }
+    if spec.developer
+        && let Some(named) = impersonated_sender(transaction)
+    {
+        return Ok(named);
+    }
     Ok(transaction.recover_sender(spec.rules_at(number).has(Rule::Eip2))?)
 }
 
@@ -141,16 +147,11 @@ pub fn plain_transactions(spec: &ChainSpec, header: &Header) -> Option<Vec<Trans
     (transactions_root(&transactions) == header.transactions_root).then_some(transactions)
 }
 
-/// Checks a body against its header and ancestors. Returns the senders of its transactions.
+/// Checks that the body of a block belongs to its header.
 ///
 /// # Errors
-/// [`BodyError`] for the first broken rule.
-pub fn check_body(
-    spec: &ChainSpec,
-    seals: &SealCheck,
-    view: &impl BlockReads,
-    block: &Block,
-) -> Result<Vec<Address>, BodyError> {
+/// [`BodyError::TransactionsRoot`] or [`BodyError::UnclesHash`] if it does not.
+pub fn check_roots(block: &Block) -> Result<(), BodyError> {
     let (got, expected) = (
         transactions_root(&block.transactions),
         block.header.transactions_root,
@@ -162,6 +163,20 @@ pub fn check_body(
     if got != expected {
         return Err(BodyError::UnclesHash { got, expected });
     }
+    Ok(())
+}
+
+/// Checks a body against its header and ancestors. Returns the senders of its transactions.
+///
+/// # Errors
+/// [`BodyError`] for the first broken rule.
+pub fn check_body(
+    spec: &ChainSpec,
+    seals: &SealCheck,
+    view: &impl BlockReads,
+    block: &Block,
+) -> Result<Vec<Address>, BodyError> {
+    check_roots(block)?;
     check_uncles(spec, seals, view, block)?;
     senders(spec, block.header.number, &block.transactions)
 }

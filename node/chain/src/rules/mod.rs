@@ -12,6 +12,7 @@ pub mod seal;
 use primitives::{B256, Bytes, Header, U256};
 
 use crate::application::{BLOCK_GAS_LIMIT, EXTRA_BYTES_MAX};
+use crate::developer::{self, DeveloperChange};
 use crate::rules::difficulty::next_difficulty;
 use crate::spec::{ChainFamily, ChainSpec, GAS_LIMIT_MIN, Rule};
 
@@ -42,6 +43,9 @@ pub enum HeaderError {
     /// The number is not the parent's number plus one.
     #[error("block number: got {got}, expected {expected}")]
     Number { got: u64, expected: u64 },
+    /// The extra data begins like a change of an account and is none.
+    #[error("extra data: {0}")]
+    Change(primitives::DecodeError),
     /// The timestamp is not greater than the parent's.
     #[error("timestamp: got {got}, expected more than the parent's {parent}")]
     Timestamp { got: u64, parent: u64 },
@@ -120,12 +124,15 @@ pub fn check_header(
             latest,
         });
     }
-    let max = extra_data_bytes_max(spec);
+    let max = extra_data_bytes_max(spec, &header.extra_data);
     if header.extra_data.len() > max {
         return Err(HeaderError::ExtraData {
             got: header.extra_data.len(),
             max,
         });
+    }
+    if spec.developer {
+        DeveloperChange::decode(&header.extra_data).map_err(HeaderError::Change)?;
     }
     check_dao_extra(spec, header)?;
     if let Some(expected) = spec.required_hashes.get(&header.number) {
@@ -165,9 +172,11 @@ pub fn check_header(
     Ok(())
 }
 
-/// The most extra data of a header of this chain, in bytes.
-const fn extra_data_bytes_max(spec: &ChainSpec) -> usize {
+/// The most extra data of a header of this chain, in bytes. Where developers change accounts, a
+/// change may be longer than other extra data.
+fn extra_data_bytes_max(spec: &ChainSpec, extra_data: &[u8]) -> usize {
     match spec.application {
+        None if spec.developer && developer::is_change(extra_data) => developer::EXTRA_BYTES_MAX,
         None => EXTRA_DATA_BYTES_MAX,
         Some(_) => EXTRA_BYTES_MAX,
     }
@@ -306,6 +315,44 @@ mod tests {
         let coins = |eighths: u64, parts| U256::from(2 * COIN) * U256::from(eighths) / U256::from(parts);
         assert_eq!(uncle_rewards(&spec(), 10, 9), (coins(7, 8), coins(1, 32)));
         assert_eq!(uncle_rewards(&spec(), 10, 3), (coins(1, 8), coins(1, 32)));
+    }
+
+    /// Source: ECIP-1017.
+    #[test]
+    fn rewards_of_ethereum_classic_by_era() {
+        let spec = ChainSpec::classic();
+        let milli = |thousandths: u64| U256::from(COIN / 1000) * U256::from(thousandths);
+        for (number, thousandths) in [
+            (1, 5000),
+            (5_000_000, 5000),
+            (5_000_001, 4000),
+            (10_000_000, 4000),
+            (10_000_001, 3200),
+            (15_000_000, 3200),
+            (15_000_001, 2560),
+            (20_000_001, 2048),
+        ] {
+            assert_eq!(block_reward(&spec, number), milli(thousandths), "{number}");
+            let part = milli(thousandths) / U256::from(32);
+            let first_era = number <= 5_000_000;
+            let uncle = if first_era {
+                milli(thousandths) * U256::from(6) / U256::from(8)
+            } else {
+                part
+            };
+            assert_eq!(
+                uncle_rewards(&spec, number, number.saturating_sub(2)).1,
+                part,
+                "{number}"
+            );
+            if number > 2 {
+                assert_eq!(uncle_rewards(&spec, number, number - 2).0, uncle, "{number}");
+            }
+        }
+        // The reward since block 25,000,001.
+        let expected = U256::from(1_638_400_000_000_000_000u64);
+        assert_eq!(block_reward(&spec, 25_000_001), expected);
+        assert_eq!(block_reward(&ChainSpec::mordor(), 2_000_001), milli(4000));
     }
 
     #[test]

@@ -47,7 +47,6 @@ impl ChainSpec {
                 .with(13_189_133, MAGNETO)
                 .with(14_525_000, MYSTIQUE)
                 .with(19_250_000, SPIRAL),
-            unsupported: Some(("Magneto".to_owned(), 13_189_133)),
             bomb_pause_blocks: 2_000_000,
             era_blocks: 5_000_000,
             schedule: Schedule::Etchash {
@@ -96,7 +95,6 @@ impl ChainSpec {
                 .with(3_985_893, MAGNETO)
                 .with(5_520_000, MYSTIQUE)
                 .with(9_957_000, SPIRAL),
-            unsupported: Some(("Magneto".to_owned(), 3_985_893)),
             era_blocks: 2_000_000,
             schedule: Schedule::Etchash {
                 fork_block: 2_520_000,
@@ -138,6 +136,7 @@ fn etchash() -> ChainSpec {
         failed_calls_refund_gas: false,
         system_contract: false,
         notify_scs_always_exists: false,
+        developer: false,
         notice_list: None,
         application: None,
         schedule: Schedule::Ethash,

@@ -47,7 +47,11 @@ pub const ETHEREUM_FORKS: [EthereumFork; 12] = [
         &[Eip152, Eip1108, Eip1344, Eip1884, Eip2028, Eip2200],
     ),
     alone("MuirGlacier", Some("muirGlacierBlock"), &[Eip2384]),
-    fork("Berlin", None, &[Eip2565, Eip2718, Eip2929, Eip2930]),
+    fork(
+        "Berlin",
+        Some("berlinBlock"),
+        &[Eip2565, Eip2718, Eip2929, Eip2930],
+    ),
     fork("London", None, &[Eip1559, Eip3198, Eip3529, Eip3541]),
     fork("Shanghai", None, &[Eip4399, Eip3651, Eip3855, Eip3860]),
 ];

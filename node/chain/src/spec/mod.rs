@@ -144,6 +144,9 @@ pub struct ChainSpec {
     /// The code size of 0x0d is 1 even if the account does not exist. So contracts that ask for it
     /// before they send a notice work on a network whose block 0 does not have the account.
     pub notify_scs_always_exists: bool,
+    /// Blocks may change accounts, and transactions may name their senders instead of being signed,
+    /// see [`crate::developer`]. Only the development network has this.
+    pub developer: bool,
     /// The contract that says which contracts may send notices; `None` if all may. A call of 0x0d
     /// by any other contract returns 0. If the contract has no code, all may.
     pub notice_list: Option<Address>,

@@ -94,6 +94,7 @@ impl ChainSpec {
             difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
             system_contract: false,
             notify_scs_always_exists: true,
+            developer: true,
             gas_price_min: U256::ZERO,
             genesis: Genesis {
                 alloc,
@@ -123,6 +124,7 @@ fn public() -> ChainSpec {
         failed_calls_refund_gas: true,
         system_contract: true,
         notify_scs_always_exists: false,
+        developer: false,
         notice_list: None,
         application: None,
         schedule: Schedule::Ethash,

@@ -1,10 +1,10 @@
 //! The rules that begin at a block, and the table that says at which: EIPs, ECIPs, and rules of the
 //! public network.
 //!
-//! Networks bundle rules in forks, each in its own way. Only [`super::forks`] and genesis files
-//! know these bundles. All other code asks for single rules. This module has names and block
-//! numbers only: [`crate::evm`] knows what a rule means for gas and opcodes, [`crate::rules`] what
-//! it means for headers and rewards.
+//! Networks bundle rules in forks, each in its own way. Only the specs of networks and the readers
+//! of genesis files know these bundles. All other code asks for single rules. This module has names
+//! and block numbers only: [`crate::evm`] knows what a rule means for gas and opcodes,
+//! [`crate::rules`] what it means for headers and rewards.
 
 use super::ChainFamily;
 

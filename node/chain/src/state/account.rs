@@ -34,6 +34,9 @@ pub(super) struct CachedAccount {
     pub(super) before: AccountVersion,
     /// The storage root when the state root was last computed.
     pub(super) storage_root: B256,
+    /// How many earlier blocks changed slots of this incarnation and have no state root yet. Until
+    /// it is 0, both storage roots here are out of date.
+    pub(super) blocks_without_root: u32,
     /// The block has emptied the storage that the parent block left.
     pub(super) wiped: bool,
     /// The account changed after the state root was last computed.
@@ -63,6 +66,7 @@ impl CachedAccount {
             now,
             before,
             storage_root: before.account.map_or(EMPTY_ROOT, |account| account.storage_root),
+            blocks_without_root: 0,
             wiped: false,
             unrooted: false,
             rooted: false,
@@ -144,6 +148,18 @@ impl CachedAccount {
         };
     }
 
+    /// Takes the storage root of `version`, the account after an earlier block that changed slots.
+    pub(super) const fn take_storage_root(&mut self, version: &AccountVersion) {
+        // The root of a storage that was emptied since is known.
+        if self.before.incarnation == version.incarnation
+            && let (Some(account), Some(after)) = (&mut self.before.account, version.account)
+        {
+            self.blocks_without_root = self.blocks_without_root.saturating_sub(1);
+            account.storage_root = after.storage_root;
+            self.storage_root = after.storage_root;
+        }
+    }
+
     /// Ends the block: the current values become the values of the next block's parent. Returns
     /// the slots that the block changed, ascending, with their new values.
     pub(super) fn end_block(&mut self) -> Vec<(U256, U256)> {
@@ -158,6 +174,9 @@ impl CachedAccount {
                 slot.before = slot.now;
                 changed.push((key, slot.now));
             }
+        }
+        if self.wiped {
+            self.blocks_without_root = 0;
         }
         self.before = self.version();
         (self.wiped, self.rooted) = (false, false);

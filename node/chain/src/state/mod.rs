@@ -9,8 +9,11 @@
 mod account;
 mod code;
 pub mod flat;
+mod overrides;
 mod update;
 
+pub use overrides::{AccountOverride, StorageOverride};
+pub(crate) use update::UpdateWithoutRoot;
 pub(crate) use update::revert_block;
 pub use update::{HeadState, StateUpdate};
 
@@ -22,11 +25,14 @@ use revm::database_interface::DBErrorMarker;
 use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
-use store::{BlockReads, Snapshot, StateReads, StoreError};
+use store::{AccountChange, AccountRecord, BlockReads, Snapshot, StateReads, StoreError};
 
 use crate::spec::GenesisAccount;
 use crate::trie::{NodeSource, ShareableNodes, StorageOwner};
 use account::{CachedAccount, CachedSlot};
+
+/// Why the tries are there when a root is computed.
+const TRIE_IS_HERE: &str = "tries are lent only for blocks that end without a root";
 
 /// A store failure that passes through the EVM.
 #[derive(Debug, thiserror::Error)]
@@ -254,7 +260,10 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         };
         if cached.wiped || cached.before.account.is_none() {
             // This incarnation began in this block, so no store has rows of it.
-            self.head.trie.forget_storage((address, cached.incarnation()));
+            // So a trie that is lent has none either: in this block it is not asked for a root.
+            if let Some(trie) = &mut self.head.trie {
+                trie.forget_storage((address, cached.incarnation()));
+            }
         } else {
             let slots = cached.rooted_changes();
             if !slots.is_empty() {
@@ -359,38 +368,43 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     /// # Errors
     /// [`StateError`] when the store fails or a trie node is damaged.
     pub fn root(&mut self) -> Result<B256, StateError> {
-        let mut addresses = std::mem::take(&mut self.unrooted);
-        addresses.sort_unstable();
-        let HeadState { accounts, trie, .. } = &mut self.head;
+        let mut changes = self.take_changes();
         let nodes = ShareableNodes {
             source: self.source,
             snapshot: self.shared_nodes,
         };
+        let HeadState { accounts, trie, .. } = &mut self.head;
+        let trie = trie.as_mut().expect(TRIE_IS_HERE);
         for undo in self.storage_undos.drain(..) {
             trie.set_slots(&nodes, undo.owner, undo.root, undo.slots)?;
         }
-        for address in &addresses {
-            let Some(cached) = accounts.get_mut(address) else {
+        let root = trie.apply(&nodes, &mut changes)?;
+        for AccountChange { address, version, .. } in &changes {
+            if let (Some(cached), Some(account)) = (accounts.get_mut(address), version.account) {
+                cached.storage_root = account.storage_root;
+            }
+        }
+        Ok(root)
+    }
+
+    /// Takes the changes since the state root was last computed, in the order of the addresses,
+    /// with the storage roots of then.
+    fn take_changes(&mut self) -> Vec<AccountChange> {
+        let mut addresses = std::mem::take(&mut self.unrooted);
+        addresses.sort_unstable();
+        let mut changes = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let Some(cached) = self.head.accounts.get_mut(&address) else {
                 continue;
             };
             let slots = cached.take_unrooted();
-            if !slots.is_empty() {
-                let owner = (*address, cached.incarnation());
-                trie.set_slots(&nodes, owner, cached.storage_root, slots)?;
-            }
-        }
-        trie.hash_storages();
-        let mut versions = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            let Some(cached) = accounts.get_mut(&address) else {
-                continue;
-            };
-            if let Some(root) = trie.storage_root((address, cached.incarnation())) {
-                cached.storage_root = root;
-            }
             let version = cached.version();
-            if cached.rooted || version != cached.before {
-                versions.push((address, version.account));
+            if cached.rooted || !slots.is_empty() || version != cached.before {
+                changes.push(AccountChange {
+                    address,
+                    version,
+                    slots,
+                });
             }
             cached.unrooted = false;
             if !cached.rooted {
@@ -398,8 +412,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
                 self.rooted.push(address);
             }
         }
-        trie.set_accounts(&nodes, &versions)?;
-        Ok(trie.root())
+        changes
     }
 
     /// Ends the block. Returns its changes, which no longer borrow the source.
@@ -410,6 +423,20 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         let root = self.root()?;
         self.rooted.sort_unstable();
         Ok(StateUpdate::new(root, self.head, &self.rooted, self.new_code))
+    }
+
+    /// Whether the tries are elsewhere. Then the block ends with [`Self::update_without_root`], and
+    /// [`Self::root`] must not be called.
+    pub(crate) const fn trie_is_lent(&self) -> bool {
+        self.head.trie.is_none()
+    }
+
+    /// Ends the block, whose state root has not been asked for. Returns its changes, of which the
+    /// owner of the tries computes the root.
+    pub(crate) fn update_without_root(mut self) -> UpdateWithoutRoot {
+        debug_assert!(self.rooted.is_empty() && self.storage_undos.is_empty());
+        let changes = self.take_changes();
+        UpdateWithoutRoot::new(self.head, &self.rooted, changes, self.new_code)
     }
 }
 
@@ -475,8 +502,11 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
             }
             if account.is_created() {
                 let cached = self.head.accounts.get(&address);
-                let before = cached.and_then(|cached| cached.before.account);
-                let had_storage = before.is_some_and(|account| account.storage_root != EMPTY_ROOT);
+                let had_storage = cached.is_some_and(|cached| {
+                    let before = cached.before.account;
+                    let had_root = |account: AccountRecord| account.storage_root != EMPTY_ROOT;
+                    before.is_some_and(had_root) || cached.blocks_without_root > 0
+                });
                 self.empty_storage(address, had_storage);
             }
             let Some(cached) = self.mark(address) else {
@@ -507,9 +537,26 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
 
 impl<S: StateReads + BlockReads + NodeSource> StorageProbe for &mut BlockState<'_, S> {
     fn has_storage(&mut self, address: Address) -> Result<bool, StateError> {
+        let (source, parent) = (self.source, self.parent);
         let cached = self.cached(address)?;
-        let before = cached.before.account.filter(|_| !cached.wiped);
-        Ok(before.is_some_and(|account| account.storage_root != EMPTY_ROOT)
-            || cached.slots.values().any(|slot| !slot.now.is_zero()))
+        if cached.slots.values().any(|slot| !slot.now.is_zero()) {
+            return Ok(true);
+        }
+        let Some(before) = cached.before.account.filter(|_| !cached.wiped) else {
+            return Ok(false);
+        };
+        if cached.blocks_without_root == 0 {
+            return Ok(before.storage_root != EMPTY_ROOT);
+        }
+        // The root is not known yet. All slots that changed are cached.
+        let owner = (address, cached.before.incarnation);
+        let found = flat::slots::<Option<StoreError>>(source, owner, parent, |slot, _| {
+            cached.slots.get(&slot).map(|_| ()).ok_or(None)
+        });
+        match found {
+            Ok(()) => Ok(false),
+            Err(None) => Ok(true),
+            Err(Some(error)) => Err(error.into()),
+        }
     }
 }

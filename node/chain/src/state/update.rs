@@ -10,6 +10,7 @@ use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
 use store::{AccountChange, AccountVersion, StateReads, StoreError, TableId, Tables};
 
+use super::TRIE_IS_HERE;
 use super::account::CachedAccount;
 use super::code::CodeCache;
 use super::flat;
@@ -27,7 +28,8 @@ const ENTRY_BYTES: usize = 500;
 pub struct HeadState {
     pub(super) accounts: AddressMap<CachedAccount>,
     pub(super) code: CodeCache,
-    pub(super) trie: StateTrie,
+    /// The tries; `None` while they are lent to the thread that computes roots.
+    pub(super) trie: Option<StateTrie>,
     /// Upper bound of the number of cached accounts and slots. Slots that were forgotten since the
     /// cache was last emptied are counted too.
     pub(super) cached_entries: usize,
@@ -39,7 +41,7 @@ impl HeadState {
         Self {
             accounts: AddressMap::default(),
             code: CodeCache::default(),
-            trie: StateTrie::new(root),
+            trie: Some(StateTrie::new(root)),
             cached_entries: 0,
         }
     }
@@ -52,18 +54,50 @@ impl HeadState {
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn save(&mut self, tables: &mut Tables<'_>) -> Result<TrieStats, StoreError> {
-        self.trie.commit(tables)?;
+        let trie = self.trie.as_mut().expect(TRIE_IS_HERE);
+        trie.commit(tables)?;
         if self.cached_entries > CACHED_ENTRIES_MAX {
             self.accounts.clear();
             self.cached_entries = 0;
         }
         self.code.save();
-        Ok(self.trie.take_stats())
+        Ok(trie.take_stats())
+    }
+
+    /// Takes the tries out, so that another thread can compute roots. While they are away, the
+    /// state is good for blocks that end with `BlockState::update_without_root`.
+    pub(crate) const fn lend_trie(&mut self) -> Option<StateTrie> {
+        self.trie.take()
+    }
+
+    /// Takes the tries back, which have the changes of all blocks.
+    pub(crate) fn return_trie(&mut self, trie: StateTrie) {
+        self.trie = Some(trie);
+    }
+
+    /// Takes the storage roots that were computed of an earlier block's changes.
+    pub(crate) fn take_storage_roots(&mut self, changes: &[AccountChange]) {
+        for AccountChange { address, version, .. } in changes.iter().filter(|change| !change.slots.is_empty())
+        {
+            if let Some(cached) = self.accounts.get_mut(address) {
+                cached.take_storage_root(version);
+            }
+        }
     }
 
     /// Memory that the cache takes, in bytes, roughly: what was read and what was changed.
     pub(crate) const fn memory_bytes(&self) -> usize {
-        self.cached_entries * ENTRY_BYTES + self.code.bytes() + self.trie.memory_bytes()
+        let trie = match &self.trie {
+            Some(trie) => trie.memory_bytes(),
+            None => 0,
+        };
+        self.cached_entries * ENTRY_BYTES + self.code.bytes() + trie
+    }
+
+    fn keep_code(&mut self, new_code: &B256Map<Bytecode>) {
+        for (hash, code) in new_code {
+            self.code.keep_created(*hash, code.clone());
+        }
     }
 }
 
@@ -73,7 +107,7 @@ pub struct StateUpdate {
     /// The state root after the block.
     pub root: B256,
     changed: Vec<AccountChange>,
-    new_code: Vec<(B256, Bytecode)>,
+    new_code: B256Map<Bytecode>,
     head: HeadState,
 }
 
@@ -101,13 +135,11 @@ impl StateUpdate {
                 });
             }
         }
-        for (hash, code) in &new_code {
-            head.code.keep_created(*hash, code.clone());
-        }
+        head.keep_code(&new_code);
         Self {
             root,
             changed,
-            new_code: new_code.into_iter().collect(),
+            new_code,
             head,
         }
     }
@@ -119,9 +151,7 @@ impl StateUpdate {
     /// [`StoreError`] when the store fails.
     pub fn write_without_trie(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
         tables.put_state(number, &self.changed)?;
-        for (code_hash, code) in &self.new_code {
-            tables.put_code(code_hash, code.original_byte_slice())?;
-        }
+        put_codes(tables, &self.new_code)?;
         Ok(self.head)
     }
 
@@ -135,6 +165,61 @@ impl StateUpdate {
         head.save(tables)?;
         Ok(head)
     }
+}
+
+/// The state changes of a whole block, without state root and storage roots.
+#[derive(Debug)]
+pub(crate) struct UpdateWithoutRoot {
+    changes: Vec<AccountChange>,
+    new_code: B256Map<Bytecode>,
+    head: HeadState,
+}
+
+impl UpdateWithoutRoot {
+    /// Makes the block's values the base for the next block. `touched` are the accounts that the
+    /// block may have changed, `changes` those that it has changed.
+    pub(super) fn new(
+        mut head: HeadState,
+        touched: &[Address],
+        changes: Vec<AccountChange>,
+        new_code: B256Map<Bytecode>,
+    ) -> Self {
+        for address in touched {
+            if let Some(cached) = head.accounts.get_mut(address) {
+                cached.end_block();
+            }
+        }
+        for change in changes.iter().filter(|change| !change.slots.is_empty()) {
+            if let Some(cached) = head.accounts.get_mut(&change.address) {
+                cached.blocks_without_root += 1;
+            }
+        }
+        head.keep_code(&new_code);
+        Self {
+            changes,
+            new_code,
+            head,
+        }
+    }
+
+    /// Writes new code. Returns the state after the block, without its tries, and the changes, of
+    /// which [`StateTrie::apply`] makes the root. They are written with [`Tables::put_state`]
+    /// afterwards.
+    pub(crate) fn write_code(
+        self,
+        tables: &mut Tables<'_>,
+    ) -> Result<(HeadState, Vec<AccountChange>), StoreError> {
+        put_codes(tables, &self.new_code)?;
+        Ok((self.head, self.changes))
+    }
+}
+
+/// Writes the code that a block has created.
+fn put_codes(tables: &mut Tables<'_>, codes: &B256Map<Bytecode>) -> Result<(), StoreError> {
+    for (code_hash, code) in codes {
+        tables.put_code(code_hash, code.original_byte_slice())?;
+    }
+    Ok(())
 }
 
 /// Takes the state changes of the head block `number` back: accounts, slots and trie nodes.

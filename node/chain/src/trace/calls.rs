@@ -1,6 +1,6 @@
 //! Records the tree of a transaction's calls, with their inputs, gas and results.
 
-use primitives::{Address, Bytes, U256};
+use primitives::{Address, Bytes, Log, U256};
 use revm::context::ContextTr;
 use revm::context::result::HaltReason;
 use revm::context_interface::CreateScheme;
@@ -13,9 +13,24 @@ use revm::interpreter::{
 
 use super::bounds::TraceBounds;
 use crate::call::halt_text;
+use crate::evm::precompiles::ChainPrecompiles;
+
+/// What to record of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Only the transaction's own call, without inner calls.
+    pub only_top: bool,
+    /// The logs of each call, too.
+    pub logs: bool,
+    /// The gas of the transaction's own call is that of the call itself, without what every
+    /// transaction pays.
+    pub own_gas: bool,
+}
 
 /// Length of a call's text without input and output, in bytes.
 const CALL_BYTES: usize = 300;
+/// Length of a log's text without topics and data, in bytes.
+const LOG_BYTES: usize = 120;
 
 /// A call, a contract creation or a self-destruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +56,19 @@ pub struct CallFrame {
     pub error: Option<String>,
     /// The inner calls, in order.
     pub calls: Vec<Self>,
+    /// The logs of the call itself, in order. Those of failed calls are left out.
+    pub logs: Vec<CallLog>,
+    /// Whether the callee is a precompiled contract.
+    pub is_builtin: bool,
+}
+
+/// A log of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallLog {
+    /// The log.
+    pub log: Log,
+    /// How many inner calls the call had made before.
+    pub position: usize,
 }
 
 /// The reason why a call or a step failed; `None` if it succeeded.
@@ -56,9 +84,10 @@ pub(super) fn failure_text(result: InstructionResult) -> Option<String> {
 
 /// The inspector that records calls.
 pub(super) struct CallTracer<'b> {
-    only_top: bool,
+    options: CallOptions,
     /// Whether the gas of a failed CALL goes back to the caller, as on the public network.
     refunds: bool,
+    builtin: &'b ChainPrecompiles,
     bounds: &'b mut TraceBounds,
     /// The recorded calls that have not ended, outermost first.
     open: Vec<CallFrame>,
@@ -68,10 +97,16 @@ pub(super) struct CallTracer<'b> {
 }
 
 impl<'b> CallTracer<'b> {
-    pub(super) fn new(only_top: bool, refunds: bool, bounds: &'b mut TraceBounds) -> Self {
+    pub(super) fn new(
+        options: CallOptions,
+        refunds: bool,
+        builtin: &'b ChainPrecompiles,
+        bounds: &'b mut TraceBounds,
+    ) -> Self {
         Self {
-            only_top,
+            options,
             refunds,
+            builtin,
             bounds,
             open: Vec::new(),
             unrecorded: 0,
@@ -85,7 +120,7 @@ impl<'b> CallTracer<'b> {
     }
 
     fn begin(&mut self, frame: CallFrame) {
-        if self.only_top && !self.open.is_empty() {
+        if self.options.only_top && !self.open.is_empty() {
             self.unrecorded += 1;
             return;
         }
@@ -104,6 +139,9 @@ impl<'b> CallTracer<'b> {
         }
         let Some(mut frame) = self.open.pop() else { return };
         frame.error = failure_text(result);
+        if frame.error.is_some() {
+            drop_logs(&mut frame);
+        }
         let unused_gas_goes_back = result.is_ok_or_revert() || self.refunds && frame.kind == "CALL";
         frame.gas_used = if unused_gas_goes_back {
             frame.gas.saturating_sub(gas.remaining())
@@ -117,6 +155,27 @@ impl<'b> CallTracer<'b> {
         match self.open.last_mut() {
             Some(parent) => parent.calls.push(frame),
             None => self.top = frame,
+        }
+    }
+}
+
+/// Removes the logs of a failed call and of the calls that it made.
+fn drop_logs(frame: &mut CallFrame) {
+    frame.logs.clear();
+    frame.calls.iter_mut().for_each(drop_logs);
+}
+
+impl CallTracer<'_> {
+    /// Records a log of the current call.
+    pub(super) fn log(&mut self, log: Log) {
+        if !self.options.logs || self.unrecorded > 0 {
+            return;
+        }
+        let Some(frame) = self.open.last_mut() else { return };
+        let text = LOG_BYTES + 70 * log.topics.len() + 2 * log.data.len();
+        if self.bounds.reserve(text, size_of::<CallLog>() + text) {
+            let position = frame.calls.len();
+            frame.logs.push(CallLog { log, position });
         }
     }
 }
@@ -143,6 +202,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
             value: (inputs.scheme != CallScheme::StaticCall).then(|| inputs.call_value()),
             gas: inputs.gas_limit,
             input: inputs.input.bytes(context),
+            is_builtin: self.builtin.has(&inputs.bytecode_address),
             ..CallFrame::default()
         });
         None
@@ -177,7 +237,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
     }
 
     fn selfdestruct(&mut self, contract: Address, target: Address, value: U256) {
-        if self.only_top {
+        if self.options.only_top {
             return;
         }
         self.bounds.reserve(CALL_BYTES, size_of::<CallFrame>());

@@ -2,15 +2,22 @@
 //!
 //! The block's earlier transactions run first, on the state of its parent. Then the requested one
 //! runs with an inspector: [`StepTrace`] has every step of the interpreter, [`CallFrame`] the tree
-//! of calls. Time and size of a trace are limited. The texts of traces in JSON are made elsewhere.
+//! of calls, [`PrestateTrace`] the accounts that were read or changed. Calls that are no
+//! transactions are traced in the same way. Time and size of a trace are limited. The texts of
+//! traces in JSON are made elsewhere.
 
 mod bounds;
 mod calls;
+mod prestate;
+mod recorder;
 mod replay;
+mod selectors;
 mod steps;
 mod storage;
 
-pub use calls::CallFrame;
+pub use calls::{CallFrame, CallLog, CallOptions};
+pub use prestate::{AccountValues, PrestateTrace};
+pub use selectors::SelectorCounts;
 pub use steps::{StepOptions, StepTrace, TraceStep};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
 
@@ -19,12 +26,15 @@ use std::time::Duration;
 use primitives::B256;
 use store::StoreError;
 
+use crate::call::{CallRequest, EvmCallError, StateAt};
+use crate::evm::builtin_contracts;
 use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
 use crate::state::{StateError, StateNotKept};
 use crate::view::{StoredBlock, View};
 use crate::work::{WorkLimit, WorkStop};
 use bounds::TraceBounds;
+use recorder::{Recorder, RunFacts};
 use replay::BlockReplay;
 
 /// The default time limit of a trace.
@@ -38,10 +48,16 @@ pub enum Tracer {
     /// Every step of the interpreter.
     Steps(StepOptions),
     /// The calls.
-    Calls {
-        /// Only the transaction's own call, without inner calls.
-        only_top: bool,
+    Calls(CallOptions),
+    /// The accounts that were read or changed.
+    Prestate {
+        /// Only what was changed, with the new values.
+        changes: bool,
     },
+    /// How often each function was called.
+    Selectors,
+    /// Nothing: the transaction is only run.
+    Nothing,
 }
 
 impl Tracer {
@@ -49,7 +65,10 @@ impl Tracer {
     fn empty(&self) -> Trace {
         match self {
             Self::Steps(_) => Trace::Steps(StepTrace::default()),
-            Self::Calls { .. } => Trace::Calls(CallFrame::default()),
+            Self::Calls(_) => Trace::Calls(CallFrame::default()),
+            Self::Prestate { changes } => Trace::Prestate(PrestateTrace::empty(*changes)),
+            Self::Selectors => Trace::Selectors(SelectorCounts::new()),
+            Self::Nothing => Trace::Nothing,
         }
     }
 }
@@ -70,6 +89,12 @@ pub enum Trace {
     Steps(StepTrace),
     /// Its calls.
     Calls(CallFrame),
+    /// The accounts that it read or changed.
+    Prestate(PrestateTrace),
+    /// How often it called each function.
+    Selectors(SelectorCounts),
+    /// Nothing was recorded.
+    Nothing,
 }
 
 /// Why a trace cannot be made.
@@ -108,6 +133,9 @@ pub enum TraceError {
     /// The state that the block was executed on is too old.
     #[error(transparent)]
     NotKept(#[from] StateNotKept),
+    /// The call cannot be run.
+    #[error(transparent)]
+    Call(#[from] EvmCallError),
     /// The state could not be read.
     #[error(transparent)]
     State(#[from] StateError),
@@ -145,6 +173,34 @@ impl View {
         let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
         let mut replay = BlockReplay::begin(self, block)?;
         replay.trace_all(&request.tracer, &mut bounds)
+    }
+}
+
+impl View {
+    /// Traces a call. It is no transaction: it needs no funds, and its changes are dropped.
+    ///
+    /// # Errors
+    /// [`TraceError`] when the call cannot be run, or a limit is exceeded.
+    pub fn trace_call(
+        &self,
+        at: StateAt<'_>,
+        request: &CallRequest,
+        trace: &TraceRequest,
+    ) -> Result<Trace, TraceError> {
+        let mut bounds = TraceBounds::new(trace.limit.clone(), TRACE_BYTES_MAX);
+        let (header, mut state) = self.open_call(at, request)?;
+        let builtin = builtin_contracts(self.spec(), header.number);
+        let refunds = self.spec().failed_calls_refund_gas;
+        let mut recorder = Recorder::new(&trace.tracer, refunds, &builtin, &mut bounds);
+        let gas = request.gas_of_call();
+        let outcome = self.run_call(&header, &mut state, request, gas, &mut recorder)?;
+        let facts = RunFacts {
+            gas,
+            is_metered: true,
+        };
+        let trace = recorder.trace(&trace.tracer, facts, &outcome, &mut state)?;
+        bounds.check()?;
+        Ok(trace)
     }
 }
 

@@ -4,18 +4,16 @@
 
 use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
-use revm::context::result::ExecutionResult;
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use store::Snapshot;
 
 use super::bounds::TraceBounds;
-use super::calls::{CallFrame, CallTracer};
-use super::steps::{StepTrace, StepTracer};
+use super::recorder::{Recorder, RunFacts};
 use super::{Trace, TraceError, Tracer, off_chain};
 use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
 use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
-use crate::evm::{EvmContext, block_env, chain_evm};
+use crate::evm::{EvmContext, block_env, builtin_contracts, chain_evm};
 use crate::rules::order::ExecutionOrder;
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay};
@@ -101,31 +99,16 @@ impl<'v> BlockReplay<'v> {
             return Ok(tracer.empty());
         }
         let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
-        let trace = match tracer {
-            Tracer::Steps(options) => {
-                let mut tracer = StepTracer::new(*options, bounds);
-                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
-                let steps = tracer.into_steps();
-                let result = self.commit(Some(index), outcome)?;
-                Trace::Steps(StepTrace {
-                    gas: gas_used(transaction.0, &result),
-                    failed: !result.is_success(),
-                    return_value: result.output().cloned().unwrap_or_default(),
-                    steps,
-                })
-            }
-            Tracer::Calls { only_top } => {
-                let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
-                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
-                let top = tracer.into_top();
-                let result = self.commit(Some(index), outcome)?;
-                Trace::Calls(CallFrame {
-                    gas: transaction.0.gas,
-                    gas_used: gas_used(transaction.0, &result),
-                    ..top
-                })
-            }
+        let builtin = builtin_contracts(self.spec, self.block.record.header.number);
+        let mut recorder = Recorder::new(tracer, self.spec.failed_calls_refund_gas, &builtin, bounds);
+        let facts = RunFacts {
+            gas: transaction.0.gas,
+            is_metered: !transaction.0.is_system(),
         };
+        let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut recorder);
+        let outcome = outcome.map_err(|error| self.run_error(Some(index), error))?;
+        let trace = recorder.trace(tracer, facts, &outcome, &mut self.state)?;
+        self.commit(Some(index), outcome)?;
         bounds.check()?;
         Ok(trace)
     }
@@ -147,7 +130,8 @@ impl<'v> BlockReplay<'v> {
             transaction_env(transaction, sender)
                 .and_then(|env| transact(&mut evm, spec, env).map_err(transaction_error))
         };
-        self.commit(index, outcome).map(drop)
+        let outcome = outcome.map_err(|error| self.run_error(index, error))?;
+        self.commit(index, outcome)
     }
 
     /// Transaction `index` and its sender.
@@ -156,24 +140,23 @@ impl<'v> BlockReplay<'v> {
         (&body.transactions[index], body.senders[index])
     }
 
-    fn commit(
-        &mut self,
-        index: Option<usize>,
-        outcome: Result<EvmOutcome, TransactionError>,
-    ) -> Result<ExecutionResult, TraceError> {
-        let EvmOutcome { result, changes, .. } = outcome.map_err(|error| match error {
+    fn run_error(&self, index: Option<usize>, error: TransactionError) -> TraceError {
+        match error {
             TransactionError::State(error) => error.into(),
             error => TraceError::Transaction {
                 number: self.block.record.header.number,
                 index: index.unwrap_or(0),
                 error,
             },
-        })?;
-        self.state.commit(changes);
+        }
+    }
+
+    fn commit(&mut self, index: Option<usize>, outcome: EvmOutcome) -> Result<(), TraceError> {
+        self.state.commit(outcome.changes);
         if index.is_none_or(|index| self.transaction(index).0.is_system()) {
             self.state.bump_nonce(SYSTEM_SENDER)?;
         }
-        Ok(result)
+        Ok(())
     }
 }
 
@@ -193,13 +176,4 @@ fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Sna
     }
     let env = transaction_env(transaction, sender)?;
     inspect(&mut evm, spec, env).map_err(transaction_error)
-}
-
-/// The gas that a transaction used; 0 for a system transaction.
-fn gas_used(transaction: &Transaction, result: &ExecutionResult) -> u64 {
-    if transaction.is_system() {
-        0
-    } else {
-        result.tx_gas_used()
-    }
 }

@@ -10,11 +10,13 @@
 mod change;
 mod halves;
 mod node;
+mod proof;
 mod references;
 mod sorted;
 mod state;
 mod verify;
 
+pub(crate) use proof::trie_proof;
 pub(crate) use sorted::sorted_root;
 pub use state::{StateTrie, StorageOwner};
 pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};

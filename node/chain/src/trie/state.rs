@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use alloy_rlp::Encodable;
 use ethash::keccak256_many;
-use primitives::{Address, B256, U256};
-use store::{AccountRecord, StoreError, Tables};
+use primitives::{Address, B256, EMPTY_ROOT, U256};
+use store::{AccountChange, AccountRecord, StoreError, Tables};
 
 use super::{NodeRows, NodeSource, Trie, TrieStats, references};
 
@@ -136,6 +136,47 @@ impl StateTrie {
         self.stats.read += read;
         self.stats.hashed += hashed;
         Ok(())
+    }
+
+    /// Applies changes of accounts and their slots, and returns the state root.
+    ///
+    /// An account with changed slots comes with the storage root that it had before the first
+    /// change that this trie knows. All accounts leave with their storage roots after the changes.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a trie node is missing, altered or unreadable.
+    pub(crate) fn apply(
+        &mut self,
+        source: &impl NodeSource,
+        changes: &mut [AccountChange],
+    ) -> Result<B256, StoreError> {
+        for change in changes.iter().filter(|change| !change.slots.is_empty()) {
+            let AccountChange {
+                address,
+                version,
+                slots,
+            } = change;
+            let root = version.account.map_or(EMPTY_ROOT, |account| account.storage_root);
+            self.set_slots(
+                source,
+                (*address, version.incarnation),
+                root,
+                slots.iter().copied(),
+            )?;
+        }
+        self.hash_storages();
+        for AccountChange { address, version, .. } in changes.iter_mut() {
+            let root = self.storage_root((*address, version.incarnation));
+            if let (Some(account), Some(root)) = (&mut version.account, root) {
+                account.storage_root = root;
+            }
+        }
+        let accounts: Vec<_> = changes
+            .iter()
+            .map(|change| (change.address, change.version.account))
+            .collect();
+        self.set_accounts(source, &accounts)?;
+        Ok(self.root())
     }
 
     /// The state root with all changes so far.

@@ -5,6 +5,7 @@
 //! of each other module say what it tests.
 
 mod calls;
+mod classic_judges;
 mod common;
 mod crash;
 mod damage;
@@ -17,6 +18,7 @@ mod gas;
 mod handle;
 mod headers;
 mod import;
+mod import_runs;
 mod journal;
 mod logs;
 mod money;
@@ -37,5 +39,6 @@ mod set_head;
 mod stream_import;
 mod system_call;
 mod trace;
+mod typed;
 mod vectors;
 mod verify;

@@ -14,7 +14,7 @@ use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
 use chain::spec::{ChainIdChange, DEV_ACCOUNTS};
-use chain::trace::{TIMEOUT_DEFAULT, TraceRequest, Tracer};
+use chain::trace::{CallOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 use primitives::{
     Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, TxRules, U256,
 };
@@ -190,7 +190,7 @@ fn the_system_transactions_of_a_block_are_replaced() {
         assert_sound(&node.store, &maker.spec);
         // Every transaction that was executed can be traced, and the log is found.
         let request = TraceRequest {
-            tracer: Tracer::Calls { only_top: false },
+            tracer: Tracer::Calls(CallOptions::default()),
             limit: TIMEOUT_DEFAULT.into(),
         };
         let traced = view.trace_block(&stored, &request).expect("traced");

@@ -10,7 +10,7 @@ use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
-    CallFrame, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
+    CallFrame, CallOptions, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
 };
 use chain::view::StoredBlock;
 use chain::work::{CancelFlag, WorkLimit, WorkStop};
@@ -90,16 +90,16 @@ fn steps(view: &View, block: &StoredBlock) -> Vec<StepTrace> {
     let traces = view.trace_block(block, &request(Tracer::Steps(options)));
     let each = |trace| match trace {
         Trace::Steps(steps) => steps,
-        Trace::Calls(calls) => panic!("got {calls:?}, expected steps"),
+        other => panic!("got {other:?}, expected steps"),
     };
     traces.expect("a trace").into_iter().map(each).collect()
 }
 
 fn calls(view: &View, block: &StoredBlock) -> Vec<CallFrame> {
-    let traces = view.trace_block(block, &request(Tracer::Calls { only_top: false }));
+    let traces = view.trace_block(block, &request(Tracer::Calls(CallOptions::default())));
     let each = |trace| match trace {
         Trace::Calls(calls) => calls,
-        Trace::Steps(steps) => panic!("got {steps:?}, expected calls"),
+        other => panic!("got {other:?}, expected calls"),
     };
     traces.expect("a trace").into_iter().map(each).collect()
 }
@@ -160,7 +160,7 @@ fn gas_and_success_match_the_receipts() {
         }
         // The trace of a single transaction is the same as in the trace of the block.
         let last = receipts.len() - 1;
-        let alone = view.trace_transaction(block, last, &request(Tracer::Calls { only_top: false }));
+        let alone = view.trace_transaction(block, last, &request(Tracer::Calls(CallOptions::default())));
         assert_eq!(alone.expect("a trace"), Trace::Calls(calls[last].clone()));
     }
 
@@ -263,7 +263,10 @@ fn each_block_is_traced_on_its_parents_state() {
 fn requests_that_cannot_be_traced_are_errors() {
     let chain = open_chain(COUNTER);
     let (view, head) = next_block(&chain, Vec::new());
-    let calls = request(Tracer::Calls { only_top: true });
+    let calls = request(Tracer::Calls(CallOptions {
+        only_top: true,
+        ..CallOptions::default()
+    }));
     let genesis = view.block(0).expect("a read").expect("block 0");
     assert!(matches!(
         view.trace_block(&genesis, &calls),

@@ -198,10 +198,12 @@ impl MemberEngine {
     ) -> Result<(), EngineError> {
         let members = contract.members.len() as u64;
         let call = match (open.distribute_flag, place) {
-            (0, Some(place)) if 2 * open.voters.len() as u64 > members => BaseCall::Act {
-                place,
-                hash: open.hash,
-            },
+            (0, Some(place)) if 2 * open.voters.len() as u64 > members && self.is_in_time(contract, open) => {
+                BaseCall::Act {
+                    place,
+                    hash: open.hash,
+                }
+            }
             (1, _) => BaseCall::Redeem {
                 hash: open.hash,
                 left: open.redemptions_left,
@@ -223,10 +225,36 @@ impl MemberEngine {
         let own = place_of(&self.id).unwrap_or(count);
         let first = place_of(&open.proposed_by).unwrap_or(0);
         let distance = (own + count - first) % count;
-        if base >= since + RETRY_BLOCKS * distance as u64 {
+        // A transaction of a member before this one may be this very call. An action that is done
+        // twice lowers the rewards twice, so the others wait for it while there is time.
+        let is_before =
+            |id: &Address| place_of(id).is_some_and(|place| (place + count - first) % count < distance);
+        let deadline = contract.proposal_deadline().unwrap_or_default();
+        let needed = contract.action_blocks(open.redemptions_left) + RETRY_BLOCKS;
+        let has_time = base.saturating_add(needed) <= deadline;
+        let waits = has_time && contract.busy.iter().any(is_before);
+        if base >= since + RETRY_BLOCKS * distance as u64 && !waits {
             self.call(call);
         }
         Ok(())
+    }
+
+    /// Whether a proposal can be finished before it expires. An action lowers the rewards at once,
+    /// so one with redemptions that cannot all be paid is not begun.
+    fn is_in_time(&self, contract: &ContractState, open: &Proposal) -> bool {
+        let deadline = contract.proposal_deadline().unwrap_or_default();
+        let needed = match open.redemptions_left {
+            0 => 1,
+            left => contract.action_blocks(left),
+        };
+        let in_time = contract.base_block.saturating_add(needed) <= deadline;
+        if !in_time {
+            tracing::info!(
+                chain = %self.setup.address, hash = %open.hash, base = contract.base_block, deadline,
+                "too late to carry out a proposal with redemptions"
+            );
+        }
+        in_time
     }
 
     /// The hash of a canonical block.

@@ -7,11 +7,13 @@
 //! | how does an SCS catch up? | `sync` |
 //! | what is a flush, and who does what for it? | `flush`, `proposal` |
 //! | how do deposits reach the MicroChain, and DappBase the list of members? | `credits` |
+//! | are the credited deposits those of the chain base? | `deposits` |
 //!
 //! Each event is handled to its end by one thread. What is done depends on what is stored and on
 //! the last reads of the chain base, never on the order of notices.
 
 mod credits;
+mod deposits;
 mod flush;
 mod follow;
 mod produce;

@@ -1,14 +1,12 @@
 //! Proposals for a flush: making one, uploading its redemptions, and checking one of another member
 //! (docs/microchain-design.md, 4).
 
-use std::collections::BTreeMap;
-
 use chain::View;
-use primitives::{Address, B256, U256};
+use primitives::{B256, U256};
 
 use super::flush::{commitment, named_members};
 use super::{EngineError, MemberEngine};
-use crate::contract::{BaseCall, ContractState, Proposal};
+use crate::contract::{BaseCall, CALL_BLOCKS, ContractState, Proposal};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
 use crate::records::ExchangeRecord;
@@ -74,7 +72,17 @@ impl MemberEngine {
         let Some(content) = self.content_of(view, contract)? else {
             return Ok(());
         };
-        let redemptions = self.redemptions(view, contract, content.end)?;
+        let mut redemptions = self.redemptions(view, contract, content.end)?;
+        let left = turn
+            .saturating_add(contract.turn_blocks())
+            .saturating_sub(contract.base_block);
+        if proposal_blocks(contract, redemptions.len() as u64) > left {
+            // They come with the next flush.
+            redemptions.clear();
+        }
+        if proposal_blocks(contract, redemptions.len() as u64) > left {
+            return Ok(());
+        }
         let price = contract.gas_price.min(U256::from(GAS_PRICE_MAX));
         let gas = U256::from(FLUSH_GAS + PAYOUT_GAS * redemptions.len() as u64);
         let rewards = content
@@ -138,8 +146,7 @@ impl MemberEngine {
     pub(super) fn upload(&mut self, contract: &ContractState, open: &Proposal) -> Result<(), EngineError> {
         let view = self.ledger.view()?;
         let all = self.redemptions(&view, contract, open.end)?;
-        let by_gas = (contract.base_gas_limit / 4 * 3 / UPLOAD_GAS).max(1);
-        let most = contract.upload_max.clamp(1, by_gas) as usize;
+        let most = upload_batch(contract) as usize;
         let announced = all.get(..open.redemptions_left as usize).unwrap_or(&all);
         let batch = announced.get(open.users.len()..).unwrap_or_default();
         let batch = &batch[..batch.len().min(most)];
@@ -287,61 +294,29 @@ impl MemberEngine {
         if hash != open.hash {
             return wrong("hash of the proposal", &open.hash, &hash);
         }
-        if let Some(reason) = self.wrong_deposit(view, contract, open.end)? {
+        if let Some(reason) = self.wrong_deposit(view, contract, (open.start, open.end))? {
             return Ok(Err(reason));
         }
         Ok(Ok(content.block))
-    }
-
-    /// Compares the deposits that were credited since the last flush, up to block `end`, with those
-    /// of the chain base. Returns the first difference.
-    fn wrong_deposit(
-        &self,
-        view: &View,
-        contract: &ContractState,
-        end: u64,
-    ) -> Result<Option<String>, EngineError> {
-        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
-        let to = calls.enter_position(end)?;
-        let from = self.deposits_from();
-        let (read_from, entries) = (contract.deposits.from, &contract.deposits.entries);
-        if to == from {
-            return Ok(None);
-        }
-        let first = from.checked_sub(read_from);
-        let last = to.checked_sub(read_from);
-        let bought = match (first, last) {
-            (Some(first), Some(last)) => entries.get(first as usize..last as usize),
-            _ => None,
-        };
-        let Some(bought) = bought else {
-            let read = read_from + entries.len() as u64;
-            return Ok(Some(format!(
-                "credited deposits: got positions {from} to {to}, expected at most {read} of the chain base"
-            )));
-        };
-        let mut by_user: BTreeMap<Address, Vec<U256>> = BTreeMap::new();
-        for deposit in bought {
-            by_user.entry(deposit.user).or_default().push(deposit.tokens);
-        }
-        let last_flush = self.flush.as_ref().map_or(0, |flush| flush.end);
-        for (user, expected) in by_user {
-            let before = calls.credited(&user, last_flush)?.len();
-            let credited = calls.credited(&user, end)?;
-            let got = credited.get(before..).unwrap_or_default();
-            if !got.iter().map(|one| one.tokens).eq(expected.iter().copied()) {
-                return Ok(Some(format!(
-                    "deposits of {user} from position {from} on: got {got:?}, expected {expected:?}"
-                )));
-            }
-        }
-        Ok(None)
     }
 }
 
 /// The first block of the next flush.
 const fn first_block(contract: &ContractState) -> u64 {
     contract.approved.end + 1
+}
+
+/// The most redemptions of one upload.
+fn upload_batch(contract: &ContractState) -> u64 {
+    let by_gas = (contract.base_gas_limit / 4 * 3 / UPLOAD_GAS).max(1);
+    contract.upload_max.clamp(1, by_gas)
+}
+
+/// The base blocks that a flush takes from its proposal to its end.
+fn proposal_blocks(contract: &ContractState, redemptions: u64) -> u64 {
+    // The proposal, its uploads, the votes.
+    let calls = 2 + redemptions.div_ceil(upload_batch(contract));
+    CALL_BLOCKS * calls + contract.action_blocks(redemptions)
 }
 
 /// The most redemptions of one flush: a payout must fit into a base block.

@@ -24,7 +24,7 @@ pub use service::{
     LOOKUPS_MAX, PENDING_ANSWERS_MAX, REFRESH_INTERVAL, REVALIDATION_INTERVAL, SEEDS_MAX, UNKNOWN_LIFETIME,
     UNPROVEN_PINGS_IN_SECOND,
 };
-pub use socket::{DISCOVERY_EVENTS_MAX, DiscoveryEvent, DiscoverySocket};
+pub use socket::{DISCOVERY_EVENTS_MAX, DiscoveryEvent, DiscoverySocket, DiscoveryValues};
 pub use table::{
     BUCKET_NEIGHBOURS_MAX, BUCKET_NODES_MAX, ContactKind, REPLACEMENTS_MAX, TABLE_NEIGHBOURS_MAX,
 };

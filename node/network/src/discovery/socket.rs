@@ -7,12 +7,12 @@ use std::time::Duration;
 use alloy_eip2124::ForkId;
 use primitives::{B512, Enode};
 use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::packet::{PACKET_BYTES_MAX, PacketEndpoint};
 use super::service::{Discovery, DiscoveryAction};
-use super::table::ContactKind;
+use super::table::{BUCKET_NODES_MAX, ContactKind};
 use crate::contact::NodeContact;
 use crate::enr::NodeRecord;
 use crate::moment::SystemClock;
@@ -52,6 +52,58 @@ enum SocketRequest {
     Probe(NodeContact),
     SetKind(B512, SocketAddr, ContactKind),
     Announce(PacketEndpoint, Option<ForkId>),
+    Brothers(B512, oneshot::Sender<Vec<NodeContact>>),
+    Kept(B512, oneshot::Sender<Vec<Enode>>),
+    StoreAt(B512, Vec<NodeContact>),
+    FindValuesAt(B512, Vec<NodeContact>),
+}
+
+/// Asks a running discovery for what concerns keys and values. Clones are cheap. When discovery has
+/// ended, answers are empty.
+#[derive(Clone, Debug)]
+pub struct DiscoveryValues(mpsc::Sender<SocketRequest>);
+
+impl DiscoveryValues {
+    /// The brothers in the table that are closest to `key`, at most [`BUCKET_NODES_MAX`].
+    pub async fn brothers(&self, key: B512) -> Vec<NodeContact> {
+        let (reply, answer) = oneshot::channel();
+        self.request(SocketRequest::Brothers(key, reply)).await;
+        answer.await.unwrap_or_default()
+    }
+
+    /// The enodes that this node keeps under `key` for others.
+    pub async fn kept(&self, key: B512) -> Vec<Enode> {
+        let (reply, answer) = oneshot::channel();
+        self.request(SocketRequest::Kept(key, reply)).await;
+        answer.await.unwrap_or_default()
+    }
+
+    /// Asks `nodes` to keep this node's enode, as its socket shows it, under `key`.
+    pub async fn store_at(&self, key: B512, nodes: Vec<NodeContact>) {
+        self.request(SocketRequest::StoreAt(key, nodes)).await;
+    }
+
+    /// Asks `nodes` for what they keep under `key`. [`DiscoveryEvent::Values`] has the answers.
+    pub async fn find_values_at(&self, key: B512, nodes: Vec<NodeContact>) {
+        self.request(SocketRequest::FindValuesAt(key, nodes)).await;
+    }
+
+    /// Asks the nodes whether they are there. Those without an address are left out.
+    pub async fn probe_all(&self, nodes: &[Enode]) {
+        for node in nodes.iter().filter_map(NodeContact::from_enode) {
+            self.request(SocketRequest::Probe(node)).await;
+        }
+    }
+
+    /// Begins a search for the nodes closest to `key`.
+    pub async fn lookup(&self, key: B512) {
+        self.request(SocketRequest::Lookup(key)).await;
+    }
+
+    async fn request(&self, request: SocketRequest) {
+        // If discovery has ended, nobody needs the request.
+        let _ = self.0.send(request).await;
+    }
 }
 
 /// Discovery that runs. It ends when this is dropped.
@@ -93,6 +145,11 @@ impl DiscoverySocket {
     /// The address of the socket.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Asks for what concerns keys and values.
+    pub fn values(&self) -> DiscoveryValues {
+        DiscoveryValues(self.requests.clone())
     }
 
     /// Begins a search. [`DiscoveryEvent::LookupDone`] has the result.
@@ -151,7 +208,7 @@ impl SocketLoop {
                     }
                 },
                 request = inbox.recv() => match request {
-                    Some(request) => self.take(&request),
+                    Some(request) => self.take(request),
                     None => return,
                 },
                 () = wait => self.discovery.on_time(self.clock.now()),
@@ -172,20 +229,28 @@ impl SocketLoop {
         }
     }
 
-    fn take(&mut self, request: &SocketRequest) -> Vec<DiscoveryAction> {
+    fn take(&mut self, request: SocketRequest) -> Vec<DiscoveryAction> {
         let now = self.clock.now();
         match request {
-            SocketRequest::Lookup(target) => self.discovery.lookup(*target, now).1,
-            SocketRequest::Probe(node) => self.discovery.probe(*node, now),
-            SocketRequest::SetKind(id, address, kind) => {
-                self.discovery.set_kind(id, address.ip(), *kind, now);
-                Vec::new()
+            SocketRequest::Lookup(target) => return self.discovery.lookup(target, now).1,
+            SocketRequest::Probe(node) => return self.discovery.probe(node, now),
+            SocketRequest::StoreAt(key, nodes) => return self.discovery.store_at(key, &nodes, now),
+            SocketRequest::FindValuesAt(key, nodes) => {
+                return self.discovery.find_values_at(key, &nodes, now);
             }
-            SocketRequest::Announce(endpoint, fork_id) => {
-                self.discovery.announce(*endpoint, *fork_id);
-                Vec::new()
+            SocketRequest::SetKind(id, address, kind) => {
+                self.discovery.set_kind(&id, address.ip(), kind, now);
+            }
+            SocketRequest::Announce(endpoint, fork_id) => self.discovery.announce(endpoint, fork_id),
+            // Whoever has asked may have ended meanwhile.
+            SocketRequest::Brothers(key, reply) => {
+                let _ = reply.send(self.discovery.closest(&key, BUCKET_NODES_MAX, true));
+            }
+            SocketRequest::Kept(key, reply) => {
+                let _ = reply.send(self.discovery.kept(&key, now));
             }
         }
+        Vec::new()
     }
 
     async fn act(&self, action: DiscoveryAction) {

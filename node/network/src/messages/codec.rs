@@ -214,7 +214,7 @@ impl PeerMessage {
             Self::NodeData(_, nodes) => (NODE_DATA, list(nodes)),
             Self::GetReceipts(_, hashes) => (GET_RECEIPTS, list(hashes)),
             Self::Receipts(_, blocks) => {
-                let encode = |receipt: &Receipt| receipt.encode(form);
+                let encode = |receipt: &Receipt| receipt.encode_item(form);
                 let block =
                     |receipts: &Vec<Receipt>| raw_list(&receipts.iter().map(encode).collect::<Vec<_>>());
                 let entries: Vec<_> = blocks.iter().map(block).collect();
@@ -394,13 +394,14 @@ impl MessageDecoder {
     fn gossiped(self, reader: RlpReader<'_>) -> Result<Vec<Transaction>, PeerMessageError> {
         let rules = self.protocol.family().tx_rules();
         self.entries(reader, "transactions", MESSAGE_TRANSACTIONS_MAX, |reader| {
-            let rlp = reader.raw("transaction")?;
-            if rules == TxRules::Moac {
-                // The raw form may have nine fields, but not between nodes.
-                let fields = RlpReader::open(rlp, "transaction")?;
-                fields.expect_count("transaction", 12, "12")?;
+            let item = reader.raw("transaction")?;
+            if rules == TxRules::Ethereum {
+                return Transaction::decode_item(item, rules);
             }
-            Transaction::decode_raw(rlp, rules)
+            // The raw form may have nine fields, but not between nodes.
+            let fields = RlpReader::open(item, "transaction")?;
+            fields.expect_count("transaction", 12, "12")?;
+            Transaction::decode_raw(item, rules)
         })
     }
 
@@ -491,7 +492,7 @@ impl MessageDecoder {
         let rules = self.protocol.family().tx_rules();
         let transactions = self.field(reader.list("transactions"))?;
         let transactions = self.entries(transactions, "transactions", *left, |reader| {
-            Transaction::decode_stored(reader.raw("transaction")?, rules)
+            Transaction::decode_item(reader.raw("transaction")?, rules)
         })?;
         *left -= transactions.len();
         let uncles = self.field(reader.list("uncles"))?;
@@ -531,7 +532,7 @@ impl MessageDecoder {
         while !reader.is_empty() {
             let block = self.field(reader.list("block"))?;
             let receipts = self.entries(block, "receipts", left, |reader| {
-                Receipt::decode(reader.raw("receipt")?, form)
+                Receipt::decode_item(reader.raw("receipt")?, form)
             })?;
             left -= receipts.len();
             blocks.push(receipts);

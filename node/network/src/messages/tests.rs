@@ -29,10 +29,11 @@ fn mc63() -> WireProtocol {
     WireFamily::Mc.protocol(63).expect("known")
 }
 
-/// A transaction of the family's form.
+/// A transaction of the family's form; of Ethereum's the even ones are typed.
 fn transaction(family: WireFamily, tx_nonce: u64) -> Transaction {
     let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
     let form = match family {
+        WireFamily::Eth if tx_nonce.is_multiple_of(2) => TxForm::AccessList,
         WireFamily::Eth => TxForm::Ethereum,
         WireFamily::Mc => TxForm::Native,
     };
@@ -55,14 +56,22 @@ fn messages(protocol: WireProtocol, seed: u64) -> Vec<PeerMessage> {
         number: seed,
         ..Header::default()
     };
-    let transactions = vec![transaction(family, seed), transaction(family, 1)];
+    let transactions = vec![
+        transaction(family, seed),
+        transaction(family, 1),
+        transaction(family, 2),
+    ];
     let request = |start| HeadersRequest {
         start,
         amount: seed,
         skip: 191,
         reverse: seed % 2 == 1,
     };
-    let receipt = Receipt::new(ReceiptOutcome::Status(true), seed, vec![Log::default()]);
+    let plain = Receipt::new(ReceiptOutcome::Status(true), seed, vec![Log::default()]);
+    let receipt = match family {
+        WireFamily::Eth => plain.with_type((seed % 2) as u8),
+        WireFamily::Mc => plain,
+    };
     let mut all = vec![
         PeerMessage::Status(PeerStatus {
             version: protocol.version(),

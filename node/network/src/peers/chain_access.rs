@@ -5,12 +5,10 @@
 //! they belong on threads for blocking work.
 
 use chain::Chain;
-use chain::import::{BlockId, ImportError, Imported};
-use chain::rules::body::transactions_root;
+use chain::import::{BlockId, Imported};
+use chain::rules::body::check_roots;
 use chain::view::StoredBlock;
-use primitives::{
-    B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, U256, keccak256, uncles_hash,
-};
+use primitives::{B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, U256, keccak256};
 use store::{StateReads, StoreError};
 
 use crate::messages::PeerBody;
@@ -40,8 +38,11 @@ impl From<StoreError> for ChainAccessError {
 /// How an import or a check ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportResult {
-    /// The block is good: it is stored, or waits for its time, or its check found no fault.
+    /// The block is good: it is stored, or its check found no fault.
     Good,
+    /// No fault was found, but the block is ahead of the clock. The chain keeps it until its time
+    /// has come.
+    Later,
     /// The block is invalid. Whoever made it has broken the rules.
     Invalid(String),
     /// The block cannot be imported now, for a reason that says nothing about it.
@@ -142,7 +143,7 @@ impl ChainAccess for Chain {
 
     fn check(&self, block: &Block) -> ImportResult {
         if let Err(reason) = check_roots(block) {
-            return ImportResult::Invalid(reason);
+            return ImportResult::Invalid(reason.to_string());
         }
         match self.check_headers(vec![block.header.clone()]) {
             Ok(_) => ImportResult::Good,
@@ -152,9 +153,8 @@ impl ChainAccess for Chain {
 
     fn import(&self, block: Block) -> ImportResult {
         match Self::import(self, block) {
-            Ok(Imported::Known | Imported::Later | Imported::Side | Imported::Head { .. }) => {
-                ImportResult::Good
-            }
+            Ok(Imported::Known | Imported::Side | Imported::Head { .. }) => ImportResult::Good,
+            Ok(Imported::Later) => ImportResult::Later,
             Err(error) => refused(&error),
         }
     }
@@ -183,39 +183,9 @@ impl ChainAccess for Chain {
     }
 }
 
-/// Checks that the body of a block belongs to its header.
-///
-/// # Errors
-/// What was got and what was expected.
-fn check_roots(block: &Block) -> Result<(), String> {
-    let header = &block.header;
-    let pairs = [
-        (
-            "transactions root",
-            transactions_root(&block.transactions),
-            header.transactions_root,
-        ),
-        ("uncles hash", uncles_hash(&block.uncles), header.uncles_hash),
-    ];
-    for (what, got, expected) in pairs {
-        if got != expected {
-            return Err(format!("{what}: got {got}, expected {expected}"));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the error says that the block or header itself is invalid.
-fn is_invalid(error: &ImportError) -> bool {
-    match error {
-        ImportError::OfHeader { error, .. } => is_invalid(error),
-        other => other.is_invalid_block(),
-    }
-}
-
 fn refused(error: &chain::chain::WriteError) -> ImportResult {
     match error {
-        chain::chain::WriteError::Import(import) if is_invalid(import) => {
+        chain::chain::WriteError::Import(import) if import.is_invalid_block() => {
             ImportResult::Invalid(error.to_string())
         }
         _ => ImportResult::Failed(error.to_string()),

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use primitives::{B256, B512, Block, U256};
+use primitives::{B256, B512, U256};
 
 use crate::messages::{AnnouncedBlock, HeadersRequest, PeerMessage, WireProtocol};
 use crate::rlpx::RlpxDisconnect;
@@ -69,13 +69,13 @@ pub enum PeerNews {
     Joined(PeerFacts),
     /// A peer is gone, whoever ended the connection. Always the last news of a peer.
     Left(PeerId),
-    /// A peer has sent a whole block that is no child of a known block, or is far above the head.
-    /// A block near the head is imported without the synchronization.
+    /// A peer has sent a whole block that is no child of a stored block, or is far above the head,
+    /// or for which there is no space. Others are imported without the synchronization.
     DistantBlock {
         /// The peer.
         peer: PeerId,
-        /// The block. Its seal is not checked.
-        block: Box<Block>,
+        /// The hash of the block. Its seal is not checked.
+        hash: B256,
         /// The total difficulty with it, as the peer says.
         total_difficulty: U256,
     },
@@ -88,8 +88,9 @@ pub enum PeerNews {
         /// The total difficulty with it, as the peer says, or at least.
         total_difficulty: U256,
     },
-    /// A peer says that it has imported blocks far above the head. Those near the head are fetched
-    /// without the synchronization.
+    /// A peer has blocks that this node does not get without the synchronization: they are far
+    /// above the head, or their parents are missing, or they could not be imported. How heavy they
+    /// are is not known.
     DistantAnnouncement {
         /// The peer.
         peer: PeerId,

@@ -36,6 +36,13 @@ impl KnownHashes {
         true
     }
 
+    /// Forgets a hash.
+    pub(super) fn remove(&mut self, hash: &B256) {
+        if self.hashes.remove(hash) {
+            self.order.retain(|other| other != hash);
+        }
+    }
+
     /// Whether the hash is remembered.
     pub(super) fn contains(&self, hash: &B256) -> bool {
         self.hashes.contains(hash)
@@ -56,5 +63,9 @@ mod tests {
         let left: Vec<_> = (1..=4).filter(|byte| known.contains(&hash(*byte))).collect();
         assert_eq!(left, [2, 3, 4]);
         assert_eq!((known.hashes.len(), known.order.len()), (3, 3));
+        known.remove(&hash(3));
+        known.remove(&hash(9));
+        assert!(!known.contains(&hash(3)));
+        assert_eq!((known.hashes.len(), known.order.len()), (2, 2));
     }
 }

@@ -4,6 +4,7 @@
 //! than [`ANSWER_BYTES`], and leaves out what is not known. Knows the chain through
 //! [`ChainAccess`] only.
 
+use alloy_rlp::Encodable;
 use primitives::{B256, Header, Receipt};
 
 use super::chain_access::{ChainAccess, ChainAccessError, ChainReader};
@@ -69,10 +70,7 @@ pub fn answer(
             let read = |hash: &B256| {
                 let body = reader.body(hash)?;
                 Ok(body.map(|body| {
-                    let bytes = body
-                        .transactions
-                        .iter()
-                        .map(|transaction| transaction.encode().len());
+                    let bytes = body.transactions.iter().map(Encodable::length);
                     let bytes = bytes.sum::<usize>() + body.uncles.len() * HEADER_BYTES;
                     (body, bytes)
                 }))
@@ -105,7 +103,7 @@ pub fn answer(
             let read = |hash: &B256| {
                 let transaction = chain.pooled(hash);
                 Ok(transaction.map(|transaction| {
-                    let bytes = transaction.encode().len();
+                    let bytes = transaction.length();
                     (transaction, bytes)
                 }))
             };

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::error::{RlpxError, SendError};
+use super::frame::FRAME_BYTES_LIMIT;
 use super::handshake::HandshakeForm;
 use super::hello::RlpxDisconnect;
 use super::session::{RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, WRITE_TIMEOUT};
@@ -25,6 +26,8 @@ use crate::moment::SystemClock;
 const READ_BYTES: usize = 16 << 10;
 /// Longest time for the last bytes of a connection that ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes that are read away when a connection ends: the rest of the largest frame.
+const CLOSE_BYTES_MAX: usize = FRAME_BYTES_LIMIT;
 
 /// Why a connection over a socket ended.
 #[derive(Debug, thiserror::Error)]
@@ -225,13 +228,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
         Ok(timeout(WRITE_TIMEOUT, write).await.map_err(late)??)
     }
 
+    /// Sends what waits, the Disconnect included, and then reads away what still comes. If bytes of
+    /// the other side stayed unread, the system would reset the connection, and the other side
+    /// would not learn why it ends.
+    /// Nothing is read from a side that has not even shown its key.
     async fn close(&mut self) {
-        let write = poll_fn(|context| {
-            ready!(self.poll_write(context))?;
-            Pin::new(&mut *self.stream).poll_shutdown(context)
-        });
+        let has_reason = !self.session.output().is_empty();
+        let last = async {
+            let write = poll_fn(|context| {
+                ready!(self.poll_write(context))?;
+                Pin::new(&mut *self.stream).poll_shutdown(context)
+            });
+            write.await?;
+            let mut bytes = vec![0; READ_BYTES];
+            let mut left = if has_reason { CLOSE_BYTES_MAX } else { 0 };
+            while left > 0 {
+                let mut buffer = ReadBuf::new(&mut bytes);
+                poll_fn(|context| Pin::new(&mut *self.stream).poll_read(context, &mut buffer)).await?;
+                match buffer.filled().len() {
+                    0 => break,
+                    count => left = left.saturating_sub(count),
+                }
+            }
+            io::Result::Ok(())
+        };
         // The connection ends in any case.
-        let _ = timeout(CLOSE_TIMEOUT, pin!(write)).await;
+        let _ = timeout(CLOSE_TIMEOUT, last).await;
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<RlpxEvent, ConnectionError>> {

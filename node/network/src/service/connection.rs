@@ -50,6 +50,7 @@ pub(super) fn take(
         protocol,
         is_inbound: !is_dialled,
         is_exempt: is_static || is_trusted,
+        is_preferred: is_dialled == (state.dialer.own_id() < node),
     };
     let admitted = if state.is_stopping {
         Err(RlpxDisconnect::Quitting)
@@ -222,13 +223,15 @@ impl PeerTask {
             return;
         }
         let Some(job) = self.jobs.pop_front() else { return };
-        let (chain, limits) = (Arc::clone(&self.core.chain), self.limits);
+        let (core, limits) = (Arc::clone(&self.core), self.limits);
+        let chain = Arc::clone(&self.core.chain);
         self.running = Some(tokio::task::spawn_blocking(move || match job {
             PeerJob::Serve(request) => serve::answer(&*chain, limits, &request).unwrap_or_else(|error| {
                 tracing::warn!(%error, "a request of a peer is not answered");
                 None
             }),
             PeerJob::Submit(transactions) => {
+                let _counted = core.begin_submission();
                 for transaction in transactions {
                     if let Err(reason) = chain.submit(transaction) {
                         tracing::trace!(reason, "a transaction of a peer is not taken");

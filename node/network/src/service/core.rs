@@ -5,25 +5,34 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
 use primitives::{B256, B512, Block, Transaction};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::NetworkSettings;
 use super::syncing::SyncInbox;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::dial::Dialer;
+use crate::entropy::Entropy;
 use crate::messages::{ApplicationChainMessage, PeerMessage, WireProtocol};
 use crate::moment::{Moment, SystemClock};
-use crate::peers::{ChainAccess, ImportResult, PeerAction, PeerCounters, PeerHub, PeerId, PeerNews};
+use crate::peers::{
+    BLOCKS_WAITING_MAX, ChainAccess, ImportResult, PeerAction, PeerCounters, PeerHub, PeerId, PeerNews,
+};
 use crate::requests::AnswerKind;
 use crate::rlpx::RlpxDisconnect;
 use crate::sync::SyncShared;
 
 /// Messages that wait for the task of a connection. Gossip beyond that is not sent.
 pub const OUTBOX_MESSAGES_MAX: usize = 512;
+
+/// Nodes that discovery must still be told of. More are left out.
+const AGREED_MAX: usize = 64;
 
 /// A message for a peer: its code and its RLP.
 pub(super) type OutboxMessage = (u64, Arc<[u8]>);
@@ -106,7 +115,14 @@ pub(super) struct Core {
     pub(super) timer: Notify,
     /// There may be somebody to dial.
     pub(super) dial: Notify,
-    pub(super) application_chains: OnceLock<Arc<dyn ApplicationChains>>,
+    /// Networks of application chains share it with the chain's network.
+    pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
+    /// This is the network of an application chain.
+    pub(super) is_subnet: bool,
+    /// When something for an application chain was passed on last.
+    last_carried: Mutex<Instant>,
+    /// Packs of transactions that are being offered to the pool.
+    pub(super) submissions: AtomicUsize,
     pub(super) traffic: TrafficCells,
     /// The thread of the synchronization.
     pub(super) sync: SyncInbox,
@@ -116,7 +132,114 @@ pub(super) struct Core {
     pub(super) agreed: mpsc::Sender<(B512, SocketAddr)>,
 }
 
+/// What the threads and tasks of a [`Core`] wait for.
+pub(super) struct CoreInboxes {
+    pub(super) checks: Receiver<ChainJob>,
+    pub(super) imports: Receiver<ChainJob>,
+    pub(super) agreed: mpsc::Receiver<(B512, SocketAddr)>,
+}
+
+/// What a [`Core`] is made of.
+pub(super) struct CoreParts {
+    pub(super) hub: PeerHub,
+    pub(super) dialer: Dialer,
+    pub(super) trusted: BTreeSet<B512>,
+    pub(super) chain: Arc<dyn ChainAccess>,
+    pub(super) sync: SyncInbox,
+    pub(super) sync_status: Arc<SyncShared>,
+    pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
+    pub(super) is_subnet: bool,
+}
+
 impl Core {
+    pub(super) fn new(parts: CoreParts) -> (Arc<Self>, CoreInboxes) {
+        let (checks, checks_inbox) = bounded(BLOCKS_WAITING_MAX);
+        let (imports, imports_inbox) = bounded(BLOCKS_WAITING_MAX);
+        let (agreed, agreed_inbox) = mpsc::channel(AGREED_MAX);
+        let core = Self {
+            state: Mutex::new(CoreState {
+                hub: parts.hub,
+                dialer: parts.dialer,
+                trusted: parts.trusted,
+                outboxes: BTreeMap::new(),
+                reports: BTreeMap::new(),
+                is_stopping: false,
+            }),
+            chain: parts.chain,
+            clock: SystemClock::start(),
+            checks,
+            imports,
+            timer: Notify::new(),
+            dial: Notify::new(),
+            application_chains: parts.application_chains,
+            is_subnet: parts.is_subnet,
+            last_carried: Mutex::new(Instant::now()),
+            submissions: AtomicUsize::new(0),
+            traffic: TrafficCells::default(),
+            sync: parts.sync,
+            sync_status: parts.sync_status,
+            agreed,
+        };
+        let inboxes = CoreInboxes {
+            checks: checks_inbox,
+            imports: imports_inbox,
+            agreed: agreed_inbox,
+        };
+        (Arc::new(core), inboxes)
+    }
+
+    /// The core of the network of an application chain, which shares chain and servers with this.
+    pub(super) fn for_subnet(
+        &self,
+        settings: &NetworkSettings,
+        entropy: &mut Entropy,
+    ) -> (Arc<Self>, CoreInboxes) {
+        let (genesis, head) = {
+            let state = self.state.lock();
+            (state.hub.genesis(), state.hub.head())
+        };
+        let dialer = settings.dialer();
+        let hub = settings.hub(&dialer, genesis, None);
+        let mut hub = PeerHub::new(hub, Arc::clone(&self.chain), head, entropy.fork());
+        hub.carry_application_chains_only();
+        Self::new(CoreParts {
+            hub,
+            dialer,
+            trusted: BTreeSet::new(),
+            chain: Arc::clone(&self.chain),
+            // Nobody synchronizes over it.
+            sync: SyncInbox::new().0,
+            sync_status: Arc::default(),
+            application_chains: Arc::clone(&self.application_chains),
+            is_subnet: true,
+        })
+    }
+
+    /// The peers whose Status fits.
+    pub(super) fn peers(&self) -> Vec<PeerReport> {
+        let state = self.state.lock();
+        let peers = state.hub.peers().filter_map(|facts| {
+            let report = state.reports.get(&facts.peer)?.clone();
+            Some(PeerReport {
+                head: Some((facts.head, facts.total_difficulty)),
+                is_static: state.dialer.is_static(&report.node),
+                is_trusted: state.trusted.contains(&report.node),
+                ..report
+            })
+        });
+        peers.collect()
+    }
+
+    /// Notes that something for an application chain is passed on.
+    pub(super) fn carries(&self) {
+        *self.last_carried.lock() = Instant::now();
+    }
+
+    /// When something for an application chain was passed on last.
+    pub(super) fn last_carried(&self) -> Instant {
+        *self.last_carried.lock()
+    }
+
     pub(super) fn now(&self) -> Moment {
         self.clock.now()
     }
@@ -155,6 +278,9 @@ impl Core {
                 PeerAction::Serve { request, .. } => jobs.push(PeerJob::Serve(request)),
                 PeerAction::Submit { transactions, .. } => jobs.push(PeerJob::Submit(transactions)),
                 PeerAction::Check { hash, block } => {
+                    let made = Duration::from_secs(block.header.timestamp);
+                    let age = self.now().unix.saturating_sub(made);
+                    metrics::histogram!("vnode_block_arrival_seconds").record(age);
                     if let Some(reason) = try_job(&self.checks, ChainJob::Check(hash, block)) {
                         left.extend(state.hub.checked(&hash, &reason, self.now()));
                     }
@@ -173,6 +299,7 @@ impl Core {
                             client = report.client,
                             protocol = %report.protocol,
                             total_difficulty = %facts.total_difficulty,
+                            is_subnet = self.is_subnet,
                             "a peer has joined"
                         );
                         // If the queue is full, discovery learns it from a later connection.
@@ -181,11 +308,13 @@ impl Core {
                     self.sync.news(news);
                 }
                 PeerAction::ApplicationChain(message) => {
+                    self.carries();
                     if let Some(target) = self.application_chains.get() {
                         target.message(&message);
                     }
                 }
                 PeerAction::ForApplicationChain(transaction) => {
+                    self.carries();
                     if let Some(target) = self.application_chains.get() {
                         target.transaction(&transaction);
                     }
@@ -196,9 +325,24 @@ impl Core {
         jobs
     }
 
+    /// Notes that transactions of a peer are offered to the pool, until the result is dropped.
+    pub(super) fn begin_submission(&self) -> RunningSubmission<'_> {
+        self.submissions.fetch_add(1, Ordering::AcqRel);
+        RunningSubmission(self)
+    }
+
     /// The counters of the hub and of the connections.
     pub(super) fn counters(&self) -> (PeerCounters, TrafficCounters) {
         (self.state.lock().hub.counters().clone(), self.traffic.read())
+    }
+}
+
+/// See [`Core::begin_submission`].
+pub(super) struct RunningSubmission<'a>(&'a Core);
+
+impl Drop for RunningSubmission<'_> {
+    fn drop(&mut self) {
+        self.0.submissions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

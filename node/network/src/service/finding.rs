@@ -22,7 +22,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct FindingLoop {
     pub(super) core: Arc<Core>,
     pub(super) socket: DiscoverySocket,
-    pub(super) seen: SeenNodes,
+    /// `None` if nodes are not remembered.
+    pub(super) seen: Option<SeenNodes>,
     pub(super) endpoint: PacketEndpoint,
     pub(super) entropy: Entropy,
 }
@@ -42,7 +43,7 @@ impl FindingLoop {
         let mut has_nat = true;
         loop {
             tokio::select! {
-                Some(event) = events.recv() => self.take(event),
+                Some(event) = events.recv() => self.take(event).await,
                 Some((id, address)) = agreed.recv() => {
                     self.socket.set_kind(id, address, ContactKind::Uncle).await;
                 }
@@ -61,15 +62,18 @@ impl FindingLoop {
         self.save();
     }
 
-    fn take(&mut self, event: DiscoveryEvent) {
+    async fn take(&mut self, event: DiscoveryEvent) {
         let nodes = match event {
             DiscoveryEvent::Verified(node) => {
-                self.seen.saw(node, self.core.now().unix);
+                if let Some(seen) = &mut self.seen {
+                    seen.saw(node, self.core.now().unix);
+                }
                 vec![node]
             }
             DiscoveryEvent::LookupDone { nodes, .. } => nodes,
             DiscoveryEvent::Record(record) => record.contact().into_iter().collect(),
-            DiscoveryEvent::Values { .. } => return,
+            // They are dialled once they have proven their addresses.
+            DiscoveryEvent::Values { nodes, .. } => return self.socket.values().probe_all(&nodes).await,
         };
         self.core.state.lock().dialer.add_candidates(nodes);
         self.core.dial.notify_one();
@@ -101,7 +105,10 @@ impl FindingLoop {
     }
 
     fn save(&mut self) {
-        if let Err(error) = self.seen.save(self.core.now().unix) {
+        let now = self.core.now().unix;
+        if let Some(seen) = &mut self.seen
+            && let Err(error) = seen.save(now)
+        {
             tracing::warn!(%error, "the nodes that were seen cannot be written");
         }
     }

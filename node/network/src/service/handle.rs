@@ -3,19 +3,24 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
-use primitives::{B512, Transaction};
+use parking_lot::Mutex;
+use primitives::{Address, B512, Transaction};
 use tokio::sync::watch;
 
 use super::NetworkSettings;
+use super::called_subnets::CalledSubnets;
 use super::core::{ApplicationChains, Core, PeerReport};
+use super::subnets::{RunningSubnets, SubnetPlan, SubnetReport, chain_of};
+use super::tasks::NetworkTasks;
 use super::traffic::TrafficCounters;
 use crate::contact::NodeContact;
-use crate::messages::ApplicationChainMessage;
+use crate::messages::{ApplicationChainMessage, WireFamily};
 use crate::nat::NatStatus;
 use crate::peers::PeerCounters;
 use crate::rlpx::RlpxDisconnect;
-use crate::sync::FAR_BEHIND_BLOCKS;
+use crate::sync::{FAR_BEHIND_BLOCKS, SyncState};
 
 /// A handle of the running network. Clones are cheap. It does not keep the network running.
 #[derive(Clone)]
@@ -25,6 +30,16 @@ pub struct NetworkHandle {
     address: SocketAddr,
     has_discovery: bool,
     nat: watch::Receiver<NatStatus>,
+    family: WireFamily,
+    subnets: Arc<SubnetHandle>,
+}
+
+/// What readers and users of the subnets need.
+pub(super) struct SubnetHandle {
+    pub(super) plans: watch::Sender<Vec<SubnetPlan>>,
+    pub(super) subnets: Arc<RunningSubnets>,
+    /// Chains for which servers of this node have spoken.
+    pub(super) called: Arc<Mutex<CalledSubnets>>,
 }
 
 impl fmt::Debug for NetworkHandle {
@@ -39,20 +54,18 @@ impl NetworkHandle {
     pub(super) fn new(
         core: Arc<Core>,
         settings: &NetworkSettings,
-        address: SocketAddr,
-        nat: watch::Receiver<NatStatus>,
+        tasks: &NetworkTasks,
+        subnets: SubnetHandle,
     ) -> Self {
         Self {
             core,
             id: settings.key.public_key(),
-            address,
+            address: tasks.address(),
             has_discovery: settings.has_discovery,
-            nat,
+            nat: tasks.nat().clone(),
+            family: settings.family,
+            subnets: Arc::new(subnets),
         }
-    }
-
-    pub(super) fn core(&self) -> Arc<Core> {
-        Arc::clone(&self.core)
     }
 
     /// The node's id.
@@ -79,19 +92,9 @@ impl NetworkHandle {
         self.nat.borrow().external_ip
     }
 
-    /// The peers whose Status fits.
+    /// The peers whose Status fits, without those of subnets.
     pub fn peers(&self) -> Vec<PeerReport> {
-        let state = self.core.state.lock();
-        let peers = state.hub.peers().filter_map(|facts| {
-            let report = state.reports.get(&facts.peer)?.clone();
-            Some(PeerReport {
-                head: Some((facts.head, facts.total_difficulty)),
-                is_static: state.dialer.is_static(&report.node),
-                is_trusted: state.trusted.contains(&report.node),
-                ..report
-            })
-        });
-        peers.collect()
+        self.core.peers()
     }
 
     /// How many peers there are.
@@ -103,6 +106,11 @@ impl NetworkHandle {
     /// of. `None` if there is nothing to catch up with.
     pub fn sync_status(&self) -> Option<(u64, u64)> {
         self.core.sync_status.status()
+    }
+
+    /// How far the synchronization is.
+    pub fn sync_progress(&self) -> SyncState {
+        self.core.sync_status.progress()
     }
 
     /// Whether so many blocks are missing that work is not handed out.
@@ -157,13 +165,48 @@ impl NetworkHandle {
         }
     }
 
-    /// Passes a message of an application chain's server on to peers.
+    /// Passes a message of an application chain's server on to peers: those of the chain's subnet
+    /// if there is one, else those of this network. If the chain's contract asks for a subnet, the
+    /// node joins it soon.
     pub fn relay_message(&self, message: &ApplicationChainMessage) {
-        self.core.with_hub(|hub, _| hub.relay_message(message));
+        let chain = chain_of(&message.subchain_id);
+        if let Some(address) = chain.filter(|_| self.has_subnets()) {
+            self.subnets.called.lock().spoke(address, Instant::now());
+        }
+        let core = self.carrier(chain);
+        core.with_hub(|hub, _| hub.relay_message(message));
     }
 
-    /// Passes a transaction with a sharding flag on to peers.
+    /// Passes a transaction with a sharding flag on to peers: those of the subnet of the
+    /// application chain that it is for if there is one, else those of this network.
     pub fn relay_transaction(&self, transaction: &Transaction) {
-        self.core.with_hub(|hub, _| hub.relay_transaction(transaction));
+        let core = self.carrier(transaction.to);
+        core.with_hub(|hub, _| hub.relay_transaction(transaction));
+    }
+
+    /// Who carries what is for an application chain.
+    fn carrier(&self, chain: Option<Address>) -> Arc<Core> {
+        let head = self.core.state.lock().hub.head().number;
+        chain
+            .and_then(|address| self.subnets.subnets.carrier(&address, head))
+            .inspect(|carrier| carrier.carries())
+            .unwrap_or_else(|| Arc::clone(&self.core))
+    }
+
+    /// Whether this network can have subnets.
+    pub const fn has_subnets(&self) -> bool {
+        matches!(self.family, WireFamily::Mc)
+    }
+
+    /// Says of which subnets the node is to be part. They replace those that were named before.
+    pub fn set_subnets(&self, plans: Vec<SubnetPlan>) {
+        if self.has_subnets() {
+            self.subnets.plans.send_replace(plans);
+        }
+    }
+
+    /// The subnets of which the node is part now.
+    pub fn subnets(&self) -> Vec<SubnetReport> {
+        self.subnets.subnets.reports()
     }
 }

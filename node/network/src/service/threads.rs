@@ -1,14 +1,16 @@
 //! The threads that wait for the chain: one checks blocks, one imports them, one follows the head
 //! and the pool.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chain::Chain;
 use chain::chain::HeadEvent;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use primitives::{Block, Transaction};
+use metrics::histogram;
+use primitives::{B256, Block, Transaction};
 
 use super::core::{ChainJob, Core};
 use crate::peers::{ChainAccess, ImportResult};
@@ -16,6 +18,9 @@ use crate::sync::SHORT_GAP_BLOCKS;
 
 /// How often the pool is looked at.
 const POOL_INTERVAL: Duration = Duration::from_millis(50);
+/// While a peer's transactions are being offered to the pool, the new ones are told in one step at
+/// the end, but at the latest after this time.
+const GATHER_MAX: Duration = Duration::from_secs(1);
 /// New transactions that are told in one step.
 const POOL_STEP_MAX: usize = 4096;
 /// If more blocks than this become canonical at once, peers are told of the last one only.
@@ -27,12 +32,16 @@ pub(super) fn work(core: &Weak<Core>, jobs: &Receiver<ChainJob>) {
         let Some(core) = core.upgrade() else { return };
         match job {
             ChainJob::Check(hash, block) => {
+                let begun = Instant::now();
                 let result = core.chain.check(&block);
+                histogram!("vnode_block_check_seconds").record(begun.elapsed());
                 core.with_hub(|hub, now| hub.checked(&hash, &result, now));
             }
             ChainJob::Import(hash, block) => {
                 let number = block.header.number;
+                let begun = Instant::now();
                 let result = core.chain.import(*block);
+                histogram!("vnode_block_import_seconds").record(begun.elapsed());
                 if result == ImportResult::Good {
                     tracing::debug!(number, %hash, "imported a block of a peer");
                 }
@@ -50,6 +59,7 @@ pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
 /// Tells the hub of new heads and new transactions, until the service ends.
 pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<HeadEvent>>) {
     let mut cursor = chain.pool().pending_cursor();
+    let mut told = Instant::now();
     loop {
         let event = match heads.recv_timeout(POOL_INTERVAL) {
             Ok(event) => Some(event),
@@ -60,6 +70,11 @@ pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<Head
         if let Some(event) = event {
             follow_head(&core, chain, &event);
         }
+        let is_gathering = core.submissions.load(Ordering::Acquire) > 0;
+        if is_gathering && told.elapsed() < GATHER_MAX {
+            continue;
+        }
+        told = Instant::now();
         let pending = chain.pool().pending_since(cursor, POOL_STEP_MAX);
         cursor = pending.cursor;
         let transaction = |hash| chain.pool().get(hash).map(|pooled| (*pooled.transaction).clone());
@@ -81,28 +96,42 @@ fn follow_head(core: &Core, chain: &Chain, event: &HeadEvent) {
     core.with_hub(|hub, now| hub.head_moved(head, now));
     core.sync.head_moved();
     if core.sync_status.missing() > SHORT_GAP_BLOCKS {
-        // Peers have had these blocks for long.
+        // Most peers have had these blocks for long. At the end all are told of the head.
         return;
     }
     let told = event.applied.len().saturating_sub(APPLIED_TOLD_MAX);
     let told = if told > 0 { event.applied.len() - 1 } else { 0 };
     for id in &event.applied[told..] {
-        if core.state.lock().hub.has_told(&id.hash) {
-            continue;
+        tell(core, chain, id.number, &id.hash);
+    }
+    core.with_hub(|hub, _| hub.announce_head());
+}
+
+/// Tells peers of the head, unless they were told already.
+pub(super) fn tell_head(core: &Core, chain: &Chain) {
+    match ChainAccess::head(chain) {
+        Ok(head) => tell(core, chain, head.number, &head.hash),
+        Err(error) => tracing::warn!(%error, "peers are not told of the head"),
+    }
+}
+
+/// Tells peers of a stored block, unless they were told already.
+fn tell(core: &Core, chain: &Chain, number: u64, hash: &B256) {
+    if core.state.lock().hub.has_told(hash) {
+        return;
+    }
+    let block = chain.view().and_then(|view| view.block_by_hash(hash));
+    match block {
+        Ok(Some(stored)) => {
+            let block = Block {
+                header: stored.record.header,
+                transactions: stored.body.transactions,
+                uncles: stored.body.uncles,
+            };
+            let total_difficulty = stored.record.total_difficulty;
+            core.with_hub(|hub, _| hub.announce(&block, total_difficulty));
         }
-        let block = chain.view().and_then(|view| view.block_by_hash(&id.hash));
-        match block {
-            Ok(Some(stored)) => {
-                let block = Block {
-                    header: stored.record.header,
-                    transactions: stored.body.transactions,
-                    uncles: stored.body.uncles,
-                };
-                let total_difficulty = stored.record.total_difficulty;
-                core.with_hub(|hub, _| hub.announce(&block, total_difficulty));
-            }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, number = id.number, "peers are not told of a block"),
-        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, number, "peers are not told of a block"),
     }
 }

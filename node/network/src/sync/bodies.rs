@@ -13,7 +13,7 @@ use chain::rules::body::plain_transactions;
 use store::StoreError;
 
 use super::jobs::{ChainRefusal, SyncJob, WantedBody};
-use super::roster::{lies, stalls};
+use super::roster::{OVERTAKE_TIME, QuestionKind, lies, stalls};
 use super::window::WINDOW_BLOCKS;
 use super::{CHAIN_RETRY, QuestionTopic, Synchronizer};
 use crate::messages::{PeerBody, PeerMessage};
@@ -27,8 +27,6 @@ const PEER_QUESTIONS_MAX: u32 = 2;
 const PLAIN_MAX: usize = 512;
 /// The most import jobs that are under way, so that the chain has the next one at once.
 const IMPORTS_MAX: usize = 2;
-/// The lowest missing body is asked of a second peer after this time.
-const OVERTAKE_TIME: Duration = Duration::from_millis(1500);
 /// A block whose body every peer lacks for this long is given up.
 const WITHHELD_TIME: Duration = Duration::from_secs(6);
 
@@ -195,15 +193,14 @@ impl Synchronizer {
         let Some((slow, since)) = self.window.waited_for() else {
             return;
         };
-        if self.now.saturating_sub(since) < OVERTAKE_TIME {
-            return;
-        }
+        let waited = self.now.saturating_sub(since);
         let Some(lowest) = self.window.first_missing() else {
             return;
         };
         let idle = self.roster.iter().find(|(peer, entry)| {
             let is_idle = entry.body_questions == 0 && self.now >= entry.rest_until;
-            *peer != slow && is_idle && entry.lacks_from(self.now) > lowest.number
+            let is_due = waited > entry.overtakes_after(QuestionKind::Bodies);
+            *peer != slow && is_idle && is_due && entry.lacks_from(self.now) > lowest.number
         });
         let Some((peer, entry)) = idle else { return };
         let (most, lacks) = (entry.batch, entry.lacks_from(self.now));
@@ -213,7 +210,9 @@ impl Synchronizer {
             return;
         }
         self.ask_bodies(peer, wanted);
-        if let Some(fault) = self.roster.overtaken(slow) {
+        if waited > OVERTAKE_TIME
+            && let Some(fault) = self.roster.overtaken(slow)
+        {
             self.drop_peer(slow, fault);
         }
     }
@@ -324,7 +323,7 @@ impl Synchronizer {
                     }
                 }
             }
-            ChainRefusal::NotNow(text) => {
+            ChainRefusal::Early(text) | ChainRefusal::NotNow(text) => {
                 tracing::debug!(error = text, "blocks are not taken now");
                 self.chain_pause = self.now + CHAIN_RETRY;
             }

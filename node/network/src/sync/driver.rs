@@ -6,11 +6,11 @@
 //! machine has bounds for what is under way. Knows threads and the chain; knows no sockets.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chain::{Chain, View};
 use crossbeam_channel::{Sender, unbounded};
+use parking_lot::Mutex;
 use primitives::{B256, catch_panic};
 use store::StoreError;
 
@@ -98,37 +98,28 @@ fn run_on_chain(chain: &Chain, job: SyncJob) -> SyncOutcome {
 
 /// How far the synchronization is, for readers on any thread.
 #[derive(Debug, Default)]
-pub struct SyncShared {
-    is_running: AtomicBool,
-    started_at: AtomicU64,
-    highest: AtomicU64,
-    missing: AtomicU64,
-}
+pub struct SyncShared(Mutex<SyncState>);
 
 impl SyncShared {
+    /// How far it is.
+    pub fn progress(&self) -> SyncState {
+        *self.0.lock()
+    }
+
     /// The block at which the running synchronization began, and the highest block that is known
     /// of. `None` if there is nothing to catch up with.
     pub fn status(&self) -> Option<(u64, u64)> {
-        self.is_running.load(Ordering::Acquire).then(|| {
-            (
-                self.started_at.load(Ordering::Relaxed),
-                self.highest.load(Ordering::Relaxed),
-            )
-        })
+        let progress = self.progress();
+        Some((progress.started_at?, progress.highest))
     }
 
     /// Blocks whose headers are here and whose bodies are not.
     pub fn missing(&self) -> u64 {
-        self.missing.load(Ordering::Relaxed)
+        self.progress().missing
     }
 
     fn set(&self, progress: &SyncState) {
-        self.missing.store(progress.missing, Ordering::Relaxed);
-        self.highest.store(progress.highest, Ordering::Relaxed);
-        self.started_at
-            .store(progress.started_at.unwrap_or(0), Ordering::Relaxed);
-        self.is_running
-            .store(progress.started_at.is_some(), Ordering::Release);
+        *self.0.lock() = *progress;
     }
 }
 
@@ -164,6 +155,18 @@ impl ChainSync {
             shared: Arc::default(),
             log: ProgressLog::default(),
         })
+    }
+
+    /// Leaves the lines between begin and end out of the log. Someone else shows the progress.
+    #[must_use]
+    pub const fn without_progress_lines(mut self) -> Self {
+        self.log.is_quiet = true;
+        self
+    }
+
+    /// The chain.
+    pub const fn chain(&self) -> &Chain {
+        &self.chain
     }
 
     /// How far the synchronization is, for readers on any thread.
@@ -226,6 +229,8 @@ impl ChainSync {
 #[derive(Debug, Default)]
 struct ProgressLog {
     running: Option<LoggedPoint>,
+    /// Only begin and end are logged.
+    is_quiet: bool,
 }
 
 /// What a line of the log has said.
@@ -264,7 +269,7 @@ impl ProgressLog {
                 );
                 self.running = None;
             }
-            (Some(last), Some(_)) if now.saturating_sub(last.at) >= LOG_INTERVAL => {
+            (Some(last), Some(_)) if !self.is_quiet && now.saturating_sub(last.at) >= LOG_INTERVAL => {
                 let seconds = now.saturating_sub(last.at).as_secs_f64();
                 let rate = progress.head.saturating_sub(last.head) as f64 / seconds;
                 let left = progress.highest.saturating_sub(progress.head);
@@ -294,8 +299,8 @@ impl ProgressLog {
     }
 }
 
-/// A time that is left, in words.
-fn time_text(seconds: f64) -> String {
+/// A time that is left, in words. `unknown` if it has no end.
+pub fn time_text(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "unknown".to_owned();
     }

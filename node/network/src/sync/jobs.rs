@@ -84,7 +84,9 @@ pub enum ChainRefusal {
     /// This node cannot follow the chain, whether it is valid or not: it leaves ours too far below
     /// the head, for example.
     Unsuitable(String),
-    /// Not now: the store has failed, or a block is ahead of the clock.
+    /// Not yet: a block is ahead of the clock.
+    Early(String),
+    /// Not now: the store has failed, for example.
     NotNow(String),
 }
 
@@ -98,10 +100,11 @@ impl ChainRefusal {
                 match Self::of(BlockId { number, hash }, error) {
                     Self::Invalid { id, .. } => Self::Invalid { id, text },
                     Self::Unsuitable(_) => Self::Unsuitable(text),
+                    Self::Early(_) => Self::Early(text),
                     Self::NotNow(_) => Self::NotNow(text),
                 }
             }
-            ImportError::Header(HeaderError::Future { .. }) => Self::NotNow(text),
+            ImportError::Header(HeaderError::Future { .. }) => Self::Early(text),
             error if error.is_invalid_block() => Self::Invalid { id, text },
             ImportError::StateNotKept(_)
             | ImportError::ReorgDepth { .. }

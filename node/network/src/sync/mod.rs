@@ -16,7 +16,7 @@
 //!
 //! | a peer | what happens |
 //! |---|---|
-//! | does not answer, or only after others | loses its place after a few times (`roster`) |
+//! | does not answer, or much later than others do | loses its place after a few times (`roster`) |
 //! | sends headers or bodies that were not asked for | loses its place |
 //! | has given a header whose seal, rules or block are wrong | loses its place (`vouchers`) |
 //! | claims more total difficulty than it has | loses its place when its headers are here |
@@ -36,7 +36,7 @@ mod segments;
 mod vouchers;
 mod window;
 
-pub use driver::{ChainSync, SyncDriver, SyncShared};
+pub use driver::{ChainSync, SyncDriver, SyncShared, time_text};
 pub use jobs::{ChainRefusal, SyncJob, SyncOutcome, SyncTarget, WantedBody, run_job};
 
 use std::collections::BTreeMap;
@@ -48,9 +48,9 @@ use primitives::{B256, U256};
 use store::StoreError;
 
 use crate::moment::Moment;
-use crate::peers::{PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
+use crate::peers::{NEAR_BELOW, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
 use headers::HeaderSession;
-use roster::{Roster, lies};
+use roster::{QuestionKind, Roster, lies};
 use vouchers::Vouchers;
 use window::BodyWindow;
 
@@ -71,6 +71,10 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 const GOSSIP_TIME: Duration = Duration::from_secs(1);
 /// A claim that could not be followed is looked at again after this time.
 const CLAIM_RETRY: Duration = Duration::from_secs(15);
+/// A head that its peer does not have is asked for again after this time, then after twice as long.
+const MISS_RETRY: Duration = Duration::from_secs(1);
+/// Headers that are ahead of the clock are looked at again after this time.
+const EARLY_RETRY: Duration = Duration::from_secs(2);
 /// A peer that could not be asked rests for this long.
 const BUSY_PEER_TIME: Duration = Duration::from_secs(1);
 /// A pause after the chain could not take something for now.
@@ -102,6 +106,41 @@ pub struct SyncState {
     pub far_behind: bool,
 }
 
+/// What a synchronization is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncStage {
+    /// There is nothing to catch up with.
+    Idle,
+    /// Headers are fetched, and perhaps bodies, too.
+    Headers,
+    /// All headers are here, and bodies are fetched.
+    Bodies,
+}
+
+impl SyncStage {
+    /// Its name, for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Headers => "headers",
+            Self::Bodies => "bodies",
+        }
+    }
+}
+
+impl SyncState {
+    /// What it is doing.
+    pub const fn stage(&self) -> SyncStage {
+        if self.started_at.is_none() {
+            SyncStage::Idle
+        } else if self.best_header < self.highest {
+            SyncStage::Headers
+        } else {
+            SyncStage::Bodies
+        }
+    }
+}
+
 /// What a question was about.
 #[derive(Clone, Debug)]
 enum QuestionTopic {
@@ -109,6 +148,15 @@ enum QuestionTopic {
     Session(u64, headers::SessionQuestion),
     /// The bodies of these blocks.
     Bodies(Vec<WantedBody>),
+}
+
+impl QuestionTopic {
+    const fn kind(&self) -> QuestionKind {
+        match self {
+            Self::Session(..) => QuestionKind::Headers,
+            Self::Bodies(_) => QuestionKind::Bodies,
+        }
+    }
 }
 
 /// A question that waits for its answer.
@@ -210,11 +258,12 @@ impl Synchronizer {
 
     /// When [`Self::on_time`] must be called, in the time of [`Moment::elapsed`].
     pub fn deadline(&self) -> Option<Duration> {
-        if self.session.is_some() || !self.window.is_empty() {
+        if self.session.is_some() || self.headers_job.is_some() || !self.window.is_empty() {
             return Some(self.now + BUSY_INTERVAL);
         }
-        let claims = self.roster.claiming(self.chain.best.total_difficulty);
-        claims.into_iter().map(|(_, look_at)| look_at.max(self.now)).min()
+        let open = self.roster.open_heads(self.chain.best.total_difficulty);
+        let soonest = self.now.max(self.chain_pause);
+        open.into_iter().map(|head| head.look_at.max(soonest)).min()
     }
 
     /// How far the synchronization is.
@@ -252,17 +301,15 @@ impl Synchronizer {
             }
             PeerNews::DistantBlock {
                 peer,
-                block,
+                hash,
                 total_difficulty,
-            } => self.roster.claim(peer, block.hash(), total_difficulty, self.now),
+            } => self.roster.claim(peer, hash, total_difficulty, self.now),
             PeerNews::DistantAnnouncement { peer, blocks } => {
-                // How heavy the chain is, is not said. It is taken to be a little heavier than
-                // ours, if the block is higher than ours.
+                // A block that is a little lower can still be the heavier one.
                 let highest = blocks.into_iter().max_by_key(|block| block.number);
-                if let Some(block) = highest.filter(|block| block.number > self.chain.best.number) {
-                    let weight = self.chain.best.total_difficulty.saturating_add(U256::ONE);
-                    self.roster
-                        .claim(peer, block.hash, weight, self.now + GOSSIP_TIME);
+                let lowest = self.chain.best.number.saturating_sub(NEAR_BELOW);
+                if let Some(block) = highest.filter(|block| block.number >= lowest) {
+                    self.roster.hint(peer, block.hash, self.now + GOSSIP_TIME);
                 }
             }
             PeerNews::Answer {
@@ -271,8 +318,8 @@ impl Synchronizer {
                 answer,
                 took,
             } => {
-                self.roster.answered(peer);
                 if let Some(question) = self.close_question(ticket) {
+                    let kind = question.topic.kind();
                     match question.topic {
                         QuestionTopic::Session(session, question) => {
                             self.session_answer(view, peer, session, question, answer)?;
@@ -280,6 +327,9 @@ impl Synchronizer {
                         QuestionTopic::Bodies(wanted) => {
                             self.bodies_answer(peer, ticket, wanted, answer, took)
                         }
+                    }
+                    if let Some(fault) = self.roster.answered(peer, kind, took) {
+                        self.drop_peer(peer, fault);
                     }
                 }
             }

@@ -1,8 +1,11 @@
 //! What the synchronization remembers of each peer: what chain it claims to have, how it answers.
 //!
 //! A claim is a hash and a total difficulty. Whether it is true shows when its headers are here. A
-//! peer that lies loses its place at once. One that does not answer, or is slower than others that
-//! could have been asked, loses it after a few times.
+//! hint is a hash only: the peer has announced a block and did not say how heavy its chain is.
+//!
+//! A peer that lies loses its place at once. One that does not answer, that others overtake, or
+//! that takes much longer than the others usually do ([`Roster::answered`]) loses it after a few
+//! times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,6 +23,22 @@ const STALL_BAN: Duration = Duration::from_secs(300);
 const LATE_MAX: u32 = 3;
 /// So many answers that came after another peer's, asked later, cost the place.
 const OVERTAKEN_MAX: u32 = 6;
+/// So often a peer is asked for a head that it has told of and does not have: for half a minute.
+const MISSES_MAX: u32 = 6;
+/// So many answers in a row that took much longer than those of others cost the place.
+const SLOW_MAX: u32 = 6;
+/// An answer that takes this many times as long as those of others is slow,
+const SLOWER_TIMES: u32 = 4;
+/// unless it takes less than this. Distant peers have long round trips.
+const SLOW_MIN: Duration = Duration::from_secs(1);
+/// After this time another peer is asked for what a peer does not send, and that counts against it.
+pub(super) const OVERTAKE_TIME: Duration = Duration::from_millis(1500);
+/// If the other peer is known to be quick, it is asked after so many times its usual time,
+const OVERTAKE_TIMES: u32 = 3;
+/// but not before this time.
+const OVERTAKE_MIN: Duration = Duration::from_millis(300);
+/// The share of a new time in the usual one is one of so many.
+const SMOOTHING: u32 = 4;
 /// Bodies of a peer's first question.
 const FIRST_BATCH: usize = 32;
 /// The most bodies of a question: what every node answers with.
@@ -31,17 +50,75 @@ const SLOW: Duration = Duration::from_secs(2);
 /// How long a peer is not asked for bodies that it has said to lack.
 const LACKING_TIME: Duration = Duration::from_secs(2);
 
+/// What a question is for. The times of answers are compared with those of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuestionKind {
+    Headers,
+    Bodies,
+}
+
+/// How long a peer usually takes for an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct AnswerTimes {
+    headers: Option<Duration>,
+    bodies: Option<Duration>,
+}
+
+impl AnswerTimes {
+    const fn of(&mut self, kind: QuestionKind) -> &mut Option<Duration> {
+        match kind {
+            QuestionKind::Headers => &mut self.headers,
+            QuestionKind::Bodies => &mut self.bodies,
+        }
+    }
+}
+
+/// A head that a peer has told of.
+#[derive(Clone, Debug)]
+struct ToldHead {
+    hash: B256,
+    /// The total difficulty with it; `None` if the peer did not say.
+    total_difficulty: Option<U256>,
+    /// It is not looked at before this time.
+    look_at: Duration,
+    /// It is known to be of no use, or was followed to its end.
+    settled: bool,
+    /// How often the peer was asked for it and did not have it.
+    misses: u32,
+}
+
+impl ToldHead {
+    const fn new(hash: B256, total_difficulty: Option<U256>, look_at: Duration) -> Self {
+        Self {
+            hash,
+            total_difficulty,
+            look_at,
+            settled: false,
+            misses: 0,
+        }
+    }
+}
+
+/// A head that may be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenHead {
+    /// Who told of it.
+    pub(super) peer: PeerId,
+    /// The block.
+    pub(super) hash: B256,
+    /// The total difficulty with it, as the peer claims; `None` for a hint.
+    pub(super) total_difficulty: Option<U256>,
+    /// It is not looked at before this time.
+    pub(super) look_at: Duration,
+}
+
 /// What is remembered of a peer.
 #[derive(Clone, Debug)]
 pub(super) struct RosterEntry {
-    /// The hash of the head that it claims to have.
-    pub(super) head: B256,
-    /// The total difficulty that it claims.
-    pub(super) total_difficulty: U256,
-    /// The claim is not looked at before this time.
-    pub(super) look_at: Duration,
-    /// The claim is known to be of no use, or was followed to its end.
-    pub(super) settled: bool,
+    /// The head that it claims to have.
+    claim: ToldHead,
+    /// A block that it has announced.
+    hint: Option<ToldHead>,
     /// Open questions for headers.
     pub(super) header_questions: u32,
     /// Open questions for bodies.
@@ -52,24 +129,27 @@ pub(super) struct RosterEntry {
     pub(super) lacks: Option<(u64, B256, Duration)>,
     /// It is not asked before this time, because a question could not be asked.
     pub(super) rest_until: Duration,
+    times: AnswerTimes,
     late: u32,
     overtaken: u32,
+    /// Slow answers, one after the other.
+    slow: u32,
 }
 
 impl RosterEntry {
-    const fn new(head: B256, total_difficulty: U256, look_at: Duration) -> Self {
+    fn new(head: B256, total_difficulty: U256, look_at: Duration) -> Self {
         Self {
-            head,
-            total_difficulty,
-            look_at,
-            settled: false,
+            claim: ToldHead::new(head, Some(total_difficulty), look_at),
+            hint: None,
             header_questions: 0,
             body_questions: 0,
             batch: FIRST_BATCH,
             lacks: None,
             rest_until: Duration::ZERO,
+            times: AnswerTimes::default(),
             late: 0,
             overtaken: 0,
+            slow: 0,
         }
     }
 
@@ -84,7 +164,6 @@ impl RosterEntry {
     /// The peer answered a question for bodies with all of them, or not.
     pub(super) fn bodies_came(&mut self, took: Duration, all: bool) {
         self.lacks = None;
-        self.overtaken = self.overtaken.saturating_sub(1);
         if took > SLOW {
             self.batch = (self.batch / 2).max(1);
         } else if took < QUICK && all {
@@ -92,8 +171,23 @@ impl RosterEntry {
         }
     }
 
+    /// How long the peer usually takes for an answer; `None` if it has given none.
+    pub(super) const fn usual_time(&self, kind: QuestionKind) -> Option<Duration> {
+        match kind {
+            QuestionKind::Headers => self.times.headers,
+            QuestionKind::Bodies => self.times.bodies,
+        }
+    }
+
+    /// After what time this peer is asked for what another one does not send.
+    pub(super) fn overtakes_after(&self, kind: QuestionKind) -> Duration {
+        self.usual_time(kind).map_or(OVERTAKE_TIME, |usual| {
+            (usual * OVERTAKE_TIMES).clamp(OVERTAKE_MIN, OVERTAKE_TIME)
+        })
+    }
+
     const fn strikes(&self) -> u32 {
-        self.late + self.overtaken
+        self.late + self.overtaken + self.slow
     }
 }
 
@@ -127,44 +221,114 @@ impl Roster {
 
     /// The peer has another head. It is looked at from `look_at` on.
     pub(super) fn claim(&mut self, peer: PeerId, head: B256, total_difficulty: U256, look_at: Duration) {
-        if let Some(entry) = self.entries.get_mut(&peer)
-            && entry.head != head
-            && total_difficulty >= entry.total_difficulty
+        if let Some(RosterEntry { claim, .. }) = self.entries.get_mut(&peer)
+            && claim.hash != head
+            && Some(total_difficulty) >= claim.total_difficulty
         {
-            let look_at = if entry.settled {
+            let look_at = if claim.settled {
                 look_at
             } else {
-                entry.look_at.min(look_at)
+                claim.look_at.min(look_at)
             };
-            entry.head = head;
-            entry.total_difficulty = total_difficulty;
-            entry.settled = false;
-            entry.look_at = look_at;
+            *claim = ToldHead::new(head, Some(total_difficulty), look_at);
         }
     }
 
-    /// The peers that claim more than `total_difficulty`, the best claim first. Among equals those
-    /// that answer well come first.
-    pub(super) fn claiming(&self, total_difficulty: U256) -> Vec<(PeerId, Duration)> {
-        let open = |(_, entry): &(&PeerId, &RosterEntry)| {
-            !entry.settled && entry.total_difficulty > total_difficulty
-        };
-        let mut found: Vec<_> = self.entries.iter().filter(open).collect();
-        found.sort_by_key(|(peer, entry)| {
-            let weight = std::cmp::Reverse(entry.total_difficulty);
-            (weight, entry.strikes(), **peer)
+    /// The peer has announced a block. It is looked at from `look_at` on.
+    pub(super) fn hint(&mut self, peer: PeerId, hash: B256, look_at: Duration) {
+        if let Some(entry) = self.entries.get_mut(&peer)
+            && entry.claim.hash != hash
+            && entry.hint.as_ref().is_none_or(|hint| hint.hash != hash)
+        {
+            // Many announcements do not put it off for ever.
+            let open = entry.hint.as_ref().filter(|hint| !hint.settled);
+            let look_at = open.map_or(look_at, |hint| hint.look_at.min(look_at));
+            entry.hint = Some(ToldHead::new(hash, None, look_at));
+        }
+    }
+
+    /// What the peer has told of this block, if it is still of interest.
+    fn told(&mut self, peer: PeerId, hash: &B256) -> impl Iterator<Item = &mut ToldHead> {
+        let entry = self.entries.get_mut(&peer);
+        let told = entry.map(|entry| std::iter::once(&mut entry.claim).chain(entry.hint.as_mut()));
+        told.into_iter().flatten().filter(|told| told.hash == *hash)
+    }
+
+    /// The head that the peer has told of is of no use, or was followed to its end.
+    pub(super) fn settle(&mut self, peer: PeerId, hash: &B256) {
+        self.told(peer, hash).for_each(|told| told.settled = true);
+    }
+
+    /// The head that the peer has told of is looked at again at this time.
+    pub(super) fn postpone(&mut self, peer: PeerId, hash: &B256, look_at: Duration) {
+        self.told(peer, hash).for_each(|told| told.look_at = look_at);
+    }
+
+    /// The peer was asked for the head that it has told of, and did not have it. It may be that it
+    /// is still importing it, so it is asked again a few times: after `retry`, then after twice as
+    /// long.
+    pub(super) fn missed(&mut self, peer: PeerId, hash: &B256, now: Duration, retry: Duration) {
+        self.told(peer, hash).for_each(|told| {
+            told.look_at = now + retry * (1 << told.misses.min(MISSES_MAX));
+            told.misses += 1;
+            told.settled = told.misses >= MISSES_MAX;
         });
-        found
-            .into_iter()
-            .map(|(peer, entry)| (*peer, entry.look_at))
-            .collect()
     }
 
-    /// The peer has answered in time.
-    pub(super) fn answered(&mut self, peer: PeerId) {
-        if let Some(entry) = self.get(peer) {
-            entry.late = 0;
-        }
+    /// The heads that may be followed: claims of more than `total_difficulty`, the best one first,
+    /// then hints. Among equals those of peers that answer well come first.
+    pub(super) fn open_heads(&self, total_difficulty: U256) -> Vec<OpenHead> {
+        let is_open = |told: &&ToldHead| {
+            let claimed = told.total_difficulty;
+            !told.settled && claimed.is_none_or(|claimed| claimed > total_difficulty)
+        };
+        let told = self.entries.iter().flat_map(|(peer, entry)| {
+            std::iter::once(&entry.claim)
+                .chain(&entry.hint)
+                .map(move |told| (peer, entry, told))
+        });
+        let mut found: Vec<_> = told.filter(|(_, _, told)| is_open(told)).collect();
+        found.sort_by_key(|(peer, entry, told)| {
+            (std::cmp::Reverse(told.total_difficulty), entry.strikes(), **peer)
+        });
+        let open = found.into_iter().map(|(peer, _, told)| OpenHead {
+            peer: *peer,
+            hash: told.hash,
+            total_difficulty: told.total_difficulty,
+            look_at: told.look_at,
+        });
+        open.collect()
+    }
+
+    /// How long the others usually take: the middle of their times.
+    fn time_of_others(&self, peer: PeerId, kind: QuestionKind) -> Option<Duration> {
+        let others = self.entries.iter().filter(|(other, _)| **other != peer);
+        let mut times: Vec<_> = others.filter_map(|(_, entry)| entry.usual_time(kind)).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    }
+
+    /// The peer has answered before it was late. Returns why it loses its place, if it does: it
+    /// takes much longer than others, again and again.
+    pub(super) fn answered(&mut self, peer: PeerId, kind: QuestionKind, took: Duration) -> Option<PeerFault> {
+        let others = self.time_of_others(peer, kind);
+        let entry = self.get(peer)?;
+        let usual = entry.times.of(kind);
+        *usual = Some(usual.map_or(took, |usual| (usual * (SMOOTHING - 1) + took) / SMOOTHING));
+        entry.late = 0;
+        let Some(others) = others.filter(|others| took > SLOW_MIN.max(*others * SLOWER_TIMES)) else {
+            entry.slow = 0;
+            if took < SLOW_MIN {
+                entry.overtaken = entry.overtaken.saturating_sub(1);
+            }
+            return None;
+        };
+        entry.slow += 1;
+        (entry.slow >= SLOW_MAX).then(|| {
+            let text =
+                format!("{SLOW_MAX} slow answers: the last one took {took:?}, those of others {others:?}");
+            stalls(text)
+        })
     }
 
     /// The peer did not answer in time. Returns why it loses its place, if it does.
@@ -220,19 +384,38 @@ mod tests {
             roster.join(PeerId(u64::from(peer)), head, U256::from(difficulty), seconds(0));
         }
         let order = |roster: &Roster, above: u64| -> Vec<u64> {
-            let claiming = roster.claiming(U256::from(above));
-            claiming.into_iter().map(|(peer, _)| peer.0).collect()
+            let open = roster.open_heads(U256::from(above));
+            open.into_iter().map(|open| open.peer.0).collect()
         };
         assert_eq!(order(&roster, 20), [2, 3, 1]);
         assert_eq!(roster.late(PeerId(2)), None);
         assert_eq!(order(&roster, 20), [3, 2, 1]);
-        roster.get(PeerId(3)).expect("a peer").settled = true;
+        roster.settle(PeerId(3), &B256::repeat_byte(3));
         assert_eq!(order(&roster, 50), [2]);
         // A lower claim changes nothing; a higher one opens a settled one again.
         roster.claim(PeerId(3), B256::repeat_byte(9), U256::from(60), seconds(5));
         assert_eq!(order(&roster, 0), [2, 1, 4]);
         roster.claim(PeerId(3), B256::repeat_byte(9), U256::from(80), seconds(5));
-        assert_eq!(roster.claiming(U256::from(75)), [(PeerId(3), seconds(5))]);
+        let open = |peer, mark, total_difficulty, look_at| OpenHead {
+            peer: PeerId(peer),
+            hash: B256::repeat_byte(mark),
+            total_difficulty,
+            look_at: seconds(look_at),
+        };
+        let best = open(3, 9, Some(U256::from(80)), 5);
+        assert_eq!(roster.open_heads(U256::from(75)), [best]);
+        // A hint says nothing of weight. It comes last, and does not replace the claim.
+        roster.hint(PeerId(3), B256::repeat_byte(0x33), seconds(7));
+        roster.hint(PeerId(3), B256::repeat_byte(0x34), seconds(8));
+        assert_eq!(roster.open_heads(U256::from(75)), [best, open(3, 0x34, None, 7)]);
+        roster.settle(PeerId(3), &B256::repeat_byte(9));
+        assert_eq!(roster.open_heads(U256::from(75)), [open(3, 0x34, None, 7)]);
+        // A head that the peer does not have yet is asked for again, a few times.
+        for round in 1..=MISSES_MAX {
+            assert_eq!(roster.open_heads(U256::from(75)).len(), 1, "{round}");
+            roster.missed(PeerId(3), &B256::repeat_byte(0x34), seconds(9), seconds(1));
+        }
+        assert_eq!(roster.open_heads(U256::from(75)), []);
     }
 
     #[test]
@@ -243,7 +426,7 @@ mod tests {
         for round in 0..3 {
             assert_eq!(roster.late(peer), None, "{round}");
             assert_eq!(roster.late(peer), None, "{round}");
-            roster.answered(peer);
+            assert_eq!(roster.answered(peer, QuestionKind::Headers, seconds(1)), None);
         }
         let late: Vec<_> = (0..LATE_MAX).map(|_| roster.late(peer).is_some()).collect();
         assert_eq!(late, [false, false, true]);
@@ -251,6 +434,33 @@ mod tests {
         assert_eq!(slow.filter(|lost| *lost).count(), 1);
         assert_eq!(roster.get(peer).expect("a peer").batch, 1);
         assert_eq!(roster.late(PeerId(9)), None);
+    }
+
+    #[test]
+    fn those_who_are_slower_than_others_lose_their_place() {
+        let (slow, quick) = (PeerId(1), PeerId(2));
+        // The first slow answer that costs the place, if any does.
+        let loses_after = |others: &[u64], took: u64| -> Option<u32> {
+            let mut roster = Roster::default();
+            for peer in [slow, quick, PeerId(3)] {
+                roster.join(peer, B256::ZERO, U256::ZERO, seconds(0));
+            }
+            let mut answered = |peer, millis| {
+                let took = Duration::from_millis(millis);
+                roster.answered(peer, QuestionKind::Bodies, took).is_some()
+            };
+            (1..50).find(|_| {
+                for (at, other) in others.iter().enumerate() {
+                    assert!(!answered(PeerId(2 + at as u64), *other), "a quick one");
+                }
+                answered(slow, took)
+            })
+        };
+        assert_eq!(loses_after(&[100], 1900), Some(SLOW_MAX));
+        assert_eq!(loses_after(&[100, 900], 3700), Some(SLOW_MAX));
+        assert_eq!(loses_after(&[], 19_000), None, "nobody is quicker");
+        assert_eq!(loses_after(&[1900, 1800], 1900), None, "all are alike");
+        assert_eq!(loses_after(&[20], 900), None, "a distant one");
     }
 
     #[test]
@@ -270,5 +480,11 @@ mod tests {
         assert_eq!(entry.batch, BATCH_MAX);
         entry.bodies_came(seconds(3), true);
         assert_eq!(entry.batch, BATCH_MAX / 2);
+        let kind = QuestionKind::Headers;
+        assert_eq!(entry.overtakes_after(kind), OVERTAKE_TIME);
+        for (millis, expected) in [(20, 300), (200, 600), (900, 1500)] {
+            *entry.times.of(kind) = Some(Duration::from_millis(millis));
+            assert_eq!(entry.overtakes_after(kind), Duration::from_millis(expected));
+        }
     }
 }

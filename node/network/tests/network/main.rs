@@ -1,6 +1,8 @@
 //! The package from outside: connections and discovery over loopback, and hostile peers.
 
 mod discovery;
+mod dns;
+mod dns_server;
 mod hostile;
 mod peers;
 mod support;

@@ -1,7 +1,7 @@
 //! The chain of a simulated node: a store in memory, the importer, and a clock that the simulation
 //! turns. Blocks are sealed by their header hash, which costs nothing and can still be wrong.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chain::chain::AHEAD_SECS_MAX;
@@ -58,6 +58,8 @@ pub(crate) struct SimChain {
     importer: Importer,
     /// Seconds since the start of the simulation.
     clock: Arc<AtomicU64>,
+    /// Seconds by which the node's clock is ahead.
+    skew: AtomicI64,
     side_blocks: Mutex<Vec<Header>>,
 }
 
@@ -70,6 +72,7 @@ impl SimChain {
             importer: Importer::new(store.clone(), spec.clone(), seals),
             spec: spec.clone(),
             clock: clock.clone(),
+            skew: AtomicI64::new(0),
             side_blocks: Mutex::default(),
             store,
         }
@@ -80,7 +83,13 @@ impl SimChain {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        START_SECS + self.clock.load(Ordering::Relaxed)
+        let skew = self.skew.load(Ordering::Relaxed);
+        (START_SECS + self.clock.load(Ordering::Relaxed)).saturating_add_signed(skew)
+    }
+
+    /// Lets the node's clock run ahead by so many seconds, or behind.
+    pub(crate) fn set_skew(&self, seconds: i64) {
+        self.skew.store(seconds, Ordering::Relaxed);
     }
 
     /// Blocks a little ahead of the clock need not wait here.
@@ -249,7 +258,9 @@ fn id_of(header: &Header) -> BlockId {
 fn result_of(block: &Block, error: &ImportError) -> ImportResult {
     match ChainRefusal::of(id_of(&block.header), error) {
         ChainRefusal::Invalid { text, .. } => ImportResult::Invalid(text),
-        ChainRefusal::Unsuitable(text) | ChainRefusal::NotNow(text) => ImportResult::Failed(text),
+        ChainRefusal::Unsuitable(text) | ChainRefusal::Early(text) | ChainRefusal::NotNow(text) => {
+            ImportResult::Failed(text)
+        }
     }
 }
 

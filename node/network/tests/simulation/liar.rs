@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chain::rules::difficulty::next_difficulty;
 use network::messages::{HeadersRequest, HeadersStart, PeerBody, PeerMessage, PeerStatus, WireFamily};
 use network::peers::serve::{ServeLimits, answer};
+use network::requests::{REQUEST_TIMEOUT_MAX, REQUEST_TIMEOUT_MIN};
 use primitives::{B256, Header, Transaction, U256};
 use store::BlockReads;
 
@@ -31,6 +33,10 @@ pub(crate) enum Lie {
     BadState,
     /// Answers with what was not asked for.
     Junk,
+    /// Tells the truth, each time just before the longest time for an answer is over.
+    Late,
+    /// Tells the truth, each time just before the shortest time for an answer is over.
+    Slow,
 }
 
 pub(crate) const LIES: [Lie; 8] = [
@@ -44,8 +50,13 @@ pub(crate) const LIES: [Lie; 8] = [
     Lie::Junk,
 ];
 
+/// They do not lie, but are much slower than others.
+pub(crate) const SLOW_ONES: [Lie; 2] = [Lie::Late, Lie::Slow];
+
 /// Headers that a liar builds on the honest chain.
 const FORGED: u64 = 80;
+/// How much earlier than the timeout the slow ones answer. A link takes up to 300 ms both ways.
+const MARGIN: Duration = Duration::from_millis(400);
 /// Headers of the branch of little weight.
 const ENDLESS: u64 = 6_000;
 
@@ -71,7 +82,7 @@ impl Liar {
             by_hash: HashMap::new(),
         };
         match lie {
-            Lie::Silent | Lie::NoHead | Lie::Junk => {}
+            Lie::Silent | Lie::NoHead | Lie::Junk | Lie::Late | Lie::Slow => {}
             Lie::Endless => {
                 let view = liar.honest.view();
                 let genesis = view.header(0).expect("read").expect("block 0").1.header;
@@ -133,16 +144,23 @@ impl Liar {
             None if self.lie == Lie::NoHead => B256::repeat_byte(0xee),
             None => view.head_hash(),
         };
+        let claimed = if self.thinks().is_zero() { 1u64 << 50 } else { 0 };
         PeerStatus {
             version,
             network_id,
-            total_difficulty: view
-                .head()
-                .total_difficulty
-                .saturating_add(U256::from(1u64 << 50)),
+            total_difficulty: view.head().total_difficulty.saturating_add(U256::from(claimed)),
             head,
             genesis,
             fork_id: None,
+        }
+    }
+
+    /// How long it takes for an answer.
+    pub(crate) fn thinks(&self) -> Duration {
+        match self.lie {
+            Lie::Late => REQUEST_TIMEOUT_MAX - MARGIN,
+            Lie::Slow => REQUEST_TIMEOUT_MIN - MARGIN,
+            _ => Duration::ZERO,
         }
     }
 

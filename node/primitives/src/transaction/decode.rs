@@ -3,21 +3,29 @@
 //! Knows the number of fields and the marks of each form. Does not check signatures: a decoded
 //! transaction may have no sender.
 
-use super::{CLASSIC_V_BIT, Transaction, TxForm, TxRules};
-use crate::{error::DecodeError, rlp::RlpReader};
+use super::typed::decode_typed;
+use super::{CLASSIC_V_BIT, TX_TYPE_MAX, Transaction, TxForm, TxRules};
+use crate::{
+    error::DecodeError,
+    rlp::{RlpError, RlpReader},
+};
 
 /// The name of the list in errors.
 const WHAT: &str = "transaction";
-/// The largest first byte of a typed transaction (EIP-2718). A list begins with 0xc0 or more.
-const TYPE_MAX: u8 = 0x7f;
+/// The smallest first byte of a list.
+const LIST_MIN: u8 = 0xc0;
 
 impl Transaction {
-    /// Decodes the stored form, as it is in a block: twelve fields for [`TxRules::Moac`], nine for
-    /// [`TxRules::Ethereum`].
+    /// Decodes the stored form: twelve fields for [`TxRules::Moac`], nine fields or a typed
+    /// transaction for [`TxRules::Ethereum`].
     ///
     /// # Errors
-    /// [`DecodeError`] if `rlp` is not exactly one such list.
+    /// [`DecodeError`] if `rlp` is not exactly one such transaction.
     pub fn decode_stored(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
+        let is_typed = rlp.first().is_some_and(|first| *first <= TX_TYPE_MAX);
+        if is_typed && rules == TxRules::Ethereum {
+            return decode_typed(rlp);
+        }
         let reader = RlpReader::open(rlp, WHAT)?;
         match rules {
             TxRules::Moac => {
@@ -31,24 +39,42 @@ impl Transaction {
         }
     }
 
+    /// Decodes the stored form as an item of a list, as it is in the body of a block: a typed
+    /// transaction is a string of bytes there.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `item` is not exactly one such item.
+    pub fn decode_item(item: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
+        let is_string = item.first().is_some_and(|first| *first < LIST_MIN);
+        if !is_string || rules != TxRules::Ethereum {
+            return Self::decode_stored(item, rules);
+        }
+        let mut reader = RlpReader::over(item);
+        let envelope = reader.slice(WHAT)?;
+        match reader.rest().len() {
+            0 => decode_typed(envelope),
+            got => Err(DecodeError::Field {
+                field: WHAT,
+                cause: RlpError::Trailing { got },
+            }),
+        }
+    }
+
     /// Decodes the raw form, as a client sends it.
     ///
     /// For [`TxRules::Moac`] it has twelve fields, or nine, which become a [`TxForm::Classic`]. For
-    /// [`TxRules::Ethereum`] it has nine fields.
+    /// [`TxRules::Ethereum`] it is the stored form.
     ///
     /// # Errors
     /// [`DecodeError`] if `rlp` is not exactly one such list, if it is a system transaction, which
     /// only the builder of a block may make, or if it is a classic transaction with native fields.
     pub fn decode_raw(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
-        if let Some(got @ ..=TYPE_MAX) = rlp.first().copied() {
-            let expected = match rules {
-                TxRules::Moac => "12 or 9",
-                TxRules::Ethereum => "9",
-            };
-            return Err(DecodeError::Typed { got, expected });
-        }
         if rules == TxRules::Ethereum {
             return Self::decode_stored(rlp, rules);
+        }
+        if let Some(got @ ..=TX_TYPE_MAX) = rlp.first().copied() {
+            let expected = "a list of 12 or 9 fields";
+            return Err(DecodeError::Typed { got, expected });
         }
         let reader = RlpReader::open(rlp, WHAT)?;
         let transaction = match reader.count(WHAT)? {
@@ -84,6 +110,8 @@ fn decode_twelve(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> 
         input: reader.bytes("transaction.input")?,
         sharding_flag: reader.u64("transaction.shardingFlag")?,
         via: reader.optional_address("transaction.via")?,
+        typed_chain_id: 0,
+        access_list: Vec::new(),
         v: reader.u256("transaction.v")?,
         r: reader.u256("transaction.r")?,
         s: reader.u256("transaction.s")?,
@@ -112,7 +140,7 @@ fn refuse_native_fields(transaction: &Transaction) -> Result<(), DecodeError> {
     let refuse = |field, got, expected| Err(DecodeError::NotClassic { field, got, expected });
     match transaction {
         Transaction {
-            form: TxForm::Native | TxForm::System | TxForm::Ethereum,
+            form: TxForm::Native | TxForm::System | TxForm::Ethereum | TxForm::AccessList,
             ..
         } => Ok(()),
         Transaction {
@@ -136,6 +164,8 @@ fn decode_nine(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> {
         input: reader.bytes("transaction.input")?,
         sharding_flag: 0,
         via: None,
+        typed_chain_id: 0,
+        access_list: Vec::new(),
         v: reader.u256("transaction.v")?,
         r: reader.u256("transaction.r")?,
         s: reader.u256("transaction.s")?,
@@ -179,6 +209,8 @@ mod tests {
             input: Bytes::from(vec![0xca; 60]),
             sharding_flag: 1,
             via: Some(Address::repeat_byte(0x71)),
+            typed_chain_id: 0,
+            access_list: Vec::new(),
             v: U256::from(236),
             r: U256::from(3),
             s: U256::from(4),
@@ -279,8 +311,12 @@ mod tests {
 
     #[test]
     fn typed_transactions_are_refused() {
-        for got in [0, 1, 2, 0x7f] {
-            for (rules, expected) in [(TxRules::Moac, "12 or 9"), (TxRules::Ethereum, "9")] {
+        for got in [0, 2, 0x7f] {
+            let ethereum = "type 0x01 or a list of 9 fields";
+            for (rules, expected) in [
+                (TxRules::Moac, "a list of 12 or 9 fields"),
+                (TxRules::Ethereum, ethereum),
+            ] {
                 let envelope = [&[got][..], &sample().encode()].concat();
                 let error = DecodeError::Typed { got, expected };
                 assert_eq!(Transaction::decode_raw(&envelope, rules), Err(error));

@@ -1,13 +1,15 @@
 //! The transaction: its forms, its RLP and its hashes.
 //!
-//! Decoding is in [`decode`], signatures are in [`signing`]. Whether a form, a `sharding_flag` or a
-//! `syscnt` is allowed in a block is a rule of the package `chain`.
+//! Decoding is in [`decode`], typed transactions are in [`typed`], signatures in [`signing`].
+//! Whether a form, a `sharding_flag` or a `syscnt` is allowed in a block is a rule of the package
+//! `chain`.
 
 mod decode;
 mod signing;
+mod typed;
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
-use alloy_rlp::{BufMut, Encodable};
+use alloy_rlp::{BufMut, Encodable, Header as RlpHeader};
 
 use crate::{
     SYSTEM_CONTRACT,
@@ -15,6 +17,8 @@ use crate::{
 };
 
 pub use signing::{NATIVE_CHAIN_ID_BOUND, UnsignedTransaction};
+pub(crate) use typed::TX_TYPE_MAX;
+pub use typed::{ACCESS_LIST_TX_TYPE, AccessListEntry, LEGACY_TX_TYPE};
 
 /// The bit in a stored V that marks a classic transaction: 2^216.
 pub const CLASSIC_V_BIT: U256 = U256::from_limbs([0, 0, 0, 1 << (216 - 192)]);
@@ -38,6 +42,8 @@ pub enum TxForm {
     Classic,
     /// Signed, stored and hashed with nine fields. V is 27, 28 or contains a chain id (EIP-155).
     Ethereum,
+    /// A transaction of type 1, with an access list (EIP-2930). V is the parity, 0 or 1.
+    AccessList,
     /// Twelve fields, made by the builder of a block. It needs no signature.
     System,
 }
@@ -47,7 +53,8 @@ pub enum TxForm {
 pub enum TxRules {
     /// Those of the public network: twelve fields in blocks; clients may also send nine.
     Moac,
-    /// Those of Ethereum: nine fields.
+    /// Those of Ethereum: nine fields, or type 1. Whether a block may have typed transactions is a
+    /// rule of the package `chain`.
     Ethereum,
 }
 
@@ -78,8 +85,12 @@ pub struct Transaction {
     pub sharding_flag: u64,
     /// The node through which a transaction goes to an application chain.
     pub via: Option<Address>,
+    /// The chain id of a typed transaction; 0 in other forms, which have it in V.
+    pub typed_chain_id: u64,
+    /// The accounts and slots that a typed transaction names in advance; none in other forms.
+    pub access_list: Vec<AccessListEntry>,
     /// V as it is stored: chain id and recovery id; [`CLASSIC_V_BIT`] is set in a classic
-    /// transaction.
+    /// transaction. In a typed transaction it is the parity.
     pub v: U256,
     /// The r of the signature.
     pub r: U256,
@@ -101,6 +112,8 @@ impl Transaction {
             input: Bytes::from_static(&SYSTEM_CALL_DATA),
             sharding_flag: 0,
             via: None,
+            typed_chain_id: 0,
+            access_list: Vec::new(),
             v: U256::ZERO,
             r: U256::ZERO,
             s: U256::ZERO,
@@ -112,21 +125,38 @@ impl Transaction {
         self.syscnt != 0 || self.form == TxForm::System
     }
 
-    /// The RLP of the stored form: nine fields for [`TxForm::Ethereum`], otherwise twelve.
+    /// The stored form: a list of nine fields for [`TxForm::Ethereum`], the type and a list of
+    /// eleven fields for [`TxForm::AccessList`], otherwise a list of twelve. It is hashed, and it
+    /// is a value of the trie of transactions.
     pub fn encode(&self) -> Vec<u8> {
-        self.with_stored_fields(encode_fields_to_vec)
+        self.with_stored_fields(|fields| {
+            if !self.is_typed() {
+                return encode_fields_to_vec(fields);
+            }
+            let mut out = Vec::with_capacity(1 + fields_length(fields));
+            out.push(self.tx_type());
+            encode_fields(fields, &mut out);
+            out
+        })
     }
 
-    /// The RLP of the raw form, as a client sends it: nine fields for [`TxForm::Classic`] (V
-    /// without [`CLASSIC_V_BIT`]) and [`TxForm::Ethereum`], otherwise twelve.
+    /// Length of the stored form, in bytes.
+    pub fn encoded_length(&self) -> usize {
+        self.with_stored_fields(|fields| usize::from(self.is_typed()) + fields_length(fields))
+    }
+
+    /// The raw form, as a client sends it: nine fields for [`TxForm::Classic`] (V without
+    /// [`CLASSIC_V_BIT`]), otherwise the stored form.
     pub fn encode_raw(&self) -> Vec<u8> {
-        match self.ethereum_v() {
-            Some(v) => self.with_nine_fields(&[&v, &self.r, &self.s], encode_fields_to_vec),
-            None => self.encode(),
+        match (self.form, self.ethereum_v()) {
+            (TxForm::Classic, Some(v)) => {
+                self.with_nine_fields(&[&v, &self.r, &self.s], encode_fields_to_vec)
+            }
+            _ => self.encode(),
         }
     }
 
-    /// The transaction hash: Keccak-256 of the RLP of the stored form.
+    /// The transaction hash: Keccak-256 of the stored form.
     pub fn hash(&self) -> B256 {
         keccak256(self.encode())
     }
@@ -141,7 +171,7 @@ impl Transaction {
     pub fn ethereum_v(&self) -> Option<U256> {
         match self.form {
             TxForm::Classic => Some(self.v & !CLASSIC_V_BIT),
-            TxForm::Ethereum => Some(self.v),
+            TxForm::Ethereum | TxForm::AccessList => Some(self.v),
             TxForm::Native | TxForm::System => None,
         }
     }
@@ -155,6 +185,7 @@ impl Transaction {
         let signature: [&dyn Encodable; 3] = [&self.v, &self.r, &self.s];
         match self.form {
             TxForm::Ethereum => self.with_nine_fields(&signature, work),
+            TxForm::AccessList => self.with_access_list_fields(&signature, work),
             _ => self.with_twelve_fields(&signature, work),
         }
     }
@@ -205,14 +236,34 @@ impl Transaction {
     }
 }
 
-/// The stored form, as it is in the body of a block.
+/// The stored form as an item of a list, as it is in the body of a block: a typed transaction is a
+/// string of bytes there.
 impl Encodable for Transaction {
     fn encode(&self, out: &mut dyn BufMut) {
-        self.with_stored_fields(|fields| encode_fields(fields, out));
+        self.with_stored_fields(|fields| {
+            if self.is_typed() {
+                let payload_length = 1 + fields_length(fields);
+                RlpHeader {
+                    list: false,
+                    payload_length,
+                }
+                .encode(out);
+                out.put_u8(self.tx_type());
+            }
+            encode_fields(fields, out);
+        });
     }
 
     fn length(&self) -> usize {
-        self.with_stored_fields(fields_length)
+        let payload_length = self.encoded_length();
+        if !self.is_typed() {
+            return payload_length;
+        }
+        RlpHeader {
+            list: false,
+            payload_length,
+        }
+        .length_with_payload()
     }
 }
 

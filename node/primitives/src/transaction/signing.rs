@@ -5,11 +5,11 @@
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
-use super::{CLASSIC_V_BIT, Transaction, TxForm};
+use super::{ACCESS_LIST_TX_TYPE, AccessListEntry, CLASSIC_V_BIT, Transaction, TxForm};
 use crate::{
     SYSTEM_SENDER,
     key::{EcdsaSignature, SecretKey, SignatureError, recover},
-    rlp::encode_fields_to_vec,
+    rlp::{encode_fields, encode_fields_to_vec},
 };
 
 /// Upper bound (exclusive) for the chain id of native and classic transactions: 2^60.
@@ -45,18 +45,27 @@ pub struct UnsignedTransaction {
     pub sharding_flag: u64,
     /// The node through which a transaction goes to an application chain.
     pub via: Option<Address>,
+    /// The accounts and slots that a [`TxForm::AccessList`] names in advance. Other forms do not
+    /// have them, so they are dropped.
+    pub access_list: Vec<AccessListEntry>,
 }
 
 impl UnsignedTransaction {
     /// Signs the transaction for the chain `chain_id`. A [`TxForm::System`] is never signed: its V,
     /// r and s are 0.
     pub fn sign(&self, key: &SecretKey, chain_id: u64, form: TxForm) -> Transaction {
-        let mut transaction = self.with_form(form);
+        let mut transaction = self.with_form(form, chain_id);
         if form == TxForm::System {
             return transaction;
         }
         let chain_id = U256::from(chain_id);
         let signature = key.sign(&transaction.signing_hash_for(Some(chain_id)));
+        if form == TxForm::AccessList {
+            transaction.v = U256::from(signature.recovery_id);
+            transaction.r = signature.r;
+            transaction.s = signature.s;
+            return transaction;
+        }
         let plain_v = U256::from(PROTECTED_V) + chain_id * U256::from(2) + U256::from(signature.recovery_id);
         let mark = if form == TxForm::Classic {
             CLASSIC_V_BIT
@@ -71,7 +80,7 @@ impl UnsignedTransaction {
 
     /// Signs the transaction for all chains, in the form of Ethereum before EIP-155.
     pub fn sign_unprotected(&self, key: &SecretKey) -> Transaction {
-        let transaction = self.with_form(TxForm::Ethereum);
+        let transaction = self.with_form(TxForm::Ethereum, 0);
         let signature = key.sign(&transaction.signing_hash_for(None));
         let v = U256::from(UNPROTECTED_V + u64::from(signature.recovery_id));
         Transaction {
@@ -84,12 +93,15 @@ impl UnsignedTransaction {
 
     /// The digest that is signed for the chain `chain_id`.
     pub fn signing_hash(&self, chain_id: u64, form: TxForm) -> B256 {
-        self.with_form(form).signing_hash_for(Some(U256::from(chain_id)))
+        self.with_form(form, chain_id)
+            .signing_hash_for(Some(U256::from(chain_id)))
     }
 
-    /// The transaction without a signature: V, r and s are 0.
-    pub fn with_form(&self, form: TxForm) -> Transaction {
+    /// The transaction without a signature: V, r and s are 0. Only a typed one has the chain id
+    /// then.
+    pub fn with_form(&self, form: TxForm, chain_id: u64) -> Transaction {
         let native = matches!(form, TxForm::Native | TxForm::System);
+        let typed = form == TxForm::AccessList;
         Transaction {
             form,
             tx_nonce: self.tx_nonce,
@@ -101,6 +113,12 @@ impl UnsignedTransaction {
             input: self.input.clone(),
             sharding_flag: if native { self.sharding_flag } else { 0 },
             via: self.via.filter(|_| native),
+            typed_chain_id: if typed { chain_id } else { 0 },
+            access_list: if typed {
+                self.access_list.clone()
+            } else {
+                Vec::new()
+            },
             v: U256::ZERO,
             r: U256::ZERO,
             s: U256::ZERO,
@@ -109,12 +127,13 @@ impl UnsignedTransaction {
 }
 
 impl Transaction {
-    /// The chain id in V. `None` if V has none (it is below 35) or if it is 2^64 or more.
+    /// The chain id in V, or that of a typed transaction. `None` if V has none (it is below 35) or
+    /// if it is 2^64 or more.
     pub fn chain_id(&self) -> Option<u64> {
         self.wide_chain_id().and_then(|id| id.try_into().ok())
     }
 
-    /// Whether V contains a chain id. Then the transaction is not valid on other chains.
+    /// Whether the signature covers a chain id. Then the transaction is not valid on other chains.
     pub fn is_protected(&self) -> bool {
         self.wide_chain_id().is_some()
     }
@@ -152,6 +171,12 @@ impl Transaction {
     /// Checks V and returns the recovery id in it.
     fn recovery_id(&self) -> Result<u8, SignatureError> {
         let got = self.plain_v();
+        if self.form == TxForm::AccessList {
+            return match got.bit_len() {
+                0 | 1 => Ok(got.bit(0).into()),
+                _ => Err(SignatureError::InvalidV { got }),
+            };
+        }
         let Some(chain_id) = self.wide_chain_id() else {
             let unprotected = got
                 .checked_sub(U256::from(UNPROTECTED_V))
@@ -181,8 +206,11 @@ impl Transaction {
         self.ethereum_v().unwrap_or(self.v)
     }
 
-    /// The chain id in V, which may be larger than 64 bits; `None` if V has none.
+    /// The chain id, which may be larger than 64 bits in V; `None` if there is none.
     fn wide_chain_id(&self) -> Option<U256> {
+        if self.form == TxForm::AccessList {
+            return Some(U256::from(self.typed_chain_id));
+        }
         self.plain_v()
             .checked_sub(U256::from(PROTECTED_V))
             .map(|twice| twice >> 1)
@@ -199,6 +227,12 @@ impl Transaction {
                 self.with_nine_fields(&[&chain_id, &0u8, &0u8], encode_fields_to_vec)
             }
             (TxForm::Classic | TxForm::Ethereum, None) => self.with_nine_fields(&[], encode_fields_to_vec),
+            // A typed transaction has its chain id as a field.
+            (TxForm::AccessList, _) => self.with_access_list_fields(&[], |fields| {
+                let mut out = vec![ACCESS_LIST_TX_TYPE];
+                encode_fields(fields, &mut out);
+                out
+            }),
         };
         keccak256(encoded)
     }

@@ -273,3 +273,38 @@ fn read_value(text: &str) -> Result<U256, String> {
         Err(failed(&"got bytes after the end, expected none"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_or_refused(bytes in vec(any::<u8>(), 0..200), text in ".{0,80}") {
+            let _ = (check_success(&bytes), read_account(&bytes), read_contract(&bytes));
+            let _ = (read_slot(&text), read_value(&text));
+        }
+
+        #[test]
+        fn any_contract_is_read_or_refused(
+            (balance, nonce) in ("-?[0-9]{1,90}", any::<u64>()),
+            (root, hash, code) in ("[0-9a-f]{0,70}", "[A-Za-z0-9+/=]{0,50}", ".{0,20}"),
+            storage in vec(("[0-9a-f]{0,70}", "[0-9a-f]{0,70}"), 0..4),
+        ) {
+            let storage: serde_json::Map<_, _> =
+                storage.into_iter().map(|(slot, value)| (slot, value.into())).collect();
+            let body = format!(
+                r#"{{"Balance": {balance}, "Nonce": {nonce}, "Root": "{root}", "CodeHash": "{hash}",
+                    "Code": {}, "Storage": {}}}"#,
+                serde_json::Value::from(code), serde_json::Value::from(storage),
+            );
+            if let Ok(read) = read_contract(body.as_bytes()) {
+                prop_assert_eq!(read.tx_nonce, nonce);
+                prop_assert_eq!(U256::from_str_radix(&balance, 10), Ok(read.balance));
+            }
+        }
+    }
+}

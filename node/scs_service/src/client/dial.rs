@@ -63,17 +63,25 @@ async fn connect(config: &ScsClientConfig) -> Result<Dialed, String> {
         (None, Some((host, _))) => host.trim_start_matches('[').trim_end_matches(']'),
         (None, None) => address,
     };
-    let name = ServerName::try_from(name.to_owned())
+    let server_name = ServerName::try_from(name.to_owned())
         .map_err(|error| format!("host {name:?} is not a name for a certificate: {error}"))?;
-    let stream = tls
-        .connector()?
-        .connect(name, stream)
-        .await
-        .map_err(|error| format!("handshake of TLS with {address}: {error}"))?;
+    let connected = tls.connector()?.connect(server_name, stream).await;
+    let stream = connected.map_err(|error| {
+        let authority = tls.authority.display();
+        format!("TLS with {address}: got {error}, expected one for {name} that {authority} vouches for")
+    })?;
     start_http(stream, config).await
 }
 
 impl ClientTls {
+    /// Reads the file, as for a connection.
+    ///
+    /// # Errors
+    /// What is wrong with the file, as a text for people.
+    pub fn check(&self) -> Result<(), String> {
+        self.connector().map(drop)
+    }
+
     fn connector(&self) -> Result<TlsConnector, String> {
         let failed = |reason: &dyn std::fmt::Display| format!("{}: {reason}", self.authority.display());
         let mut roots = RootCertStore::empty();

@@ -174,7 +174,14 @@ async fn shake_hands(
     sender: &RequestSender,
     outgoing: mpsc::Receiver<ScsPushMsg>,
 ) -> Result<(Streaming<ScsPushMsg>, primitives::Address), String> {
-    let status = |status: tonic::Status| format!("handshake: {}: {}", status.code(), status.message());
+    let status = |status: tonic::Status| {
+        let text = format!("handshake: {}: {}", status.code(), status.message());
+        // A status with a source did not come from the VNODE: the bytes are no HTTP/2.
+        if config.tls.is_none() && std::error::Error::source(&status).is_some() {
+            return format!("{text}; over plain text, which a VNODE with TLS does not take");
+        }
+        text
+    };
     let mut grpc = streams(config, sender)?;
     grpc.ready().await.map_err(|error| error.to_string())?;
     let request = Request::new(Outgoing(outgoing));

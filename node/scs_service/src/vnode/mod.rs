@@ -18,6 +18,7 @@ mod allow;
 mod calls;
 mod client_share;
 mod filter;
+mod held_calls;
 pub mod host;
 mod limits;
 mod notices;

@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::client_share::ClientShare;
 use super::filter::{ScsRole, is_addressed, passes};
+use super::held_calls::{HELD_AGE_MAX, HeldCall, HeldCalls};
 use super::host::DirectCall;
 use super::queue::PushOutcome;
 use super::registry::ConnectedScs;
@@ -24,6 +25,9 @@ use crate::proto::ScsPushMsg;
 const REPEATABLE_ID_LEN_MAX: usize = 20;
 /// How often the SCSs are pinged, if the head has risen.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// How often transactions that wait for an SCS are looked at, and how many are tried again then.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const RETRIES_MAX: usize = 64;
 /// How long the roles for one message may take to read. The SCSs whose roles are not read by then
 /// do not get it.
 const ROLES_TIME_MAX: Duration = Duration::from_secs(1);
@@ -152,6 +156,27 @@ impl ServiceState {
         .encode()
     }
 
+    /// Pushes a transaction, or keeps it if no connected SCS can get it.
+    async fn push_or_hold(self: &Arc<Self>, next: HeldCall, held: &mut HeldCalls) {
+        let (hash, chain) = (next.call.hash, next.call.chain);
+        match self.push(self.call_message(&next.call), None).await {
+            Ok(0) => {
+                tracing::debug!(%hash, %chain, "no SCS for a transaction yet");
+                self.forget(&held.hold(next, Instant::now()));
+            }
+            Ok(queued) => tracing::debug!(%hash, %chain, queued, "transaction pushed"),
+            Err(error) => tracing::error!(%hash, %error, "a transaction cannot be pushed"),
+        }
+    }
+
+    /// These transactions were not pushed, and may come again.
+    fn forget(&self, calls: &[DirectCall]) {
+        for call in calls {
+            tracing::debug!(hash = %call.hash, chain = %call.chain, "no SCS came for a transaction");
+            self.marked.remove(&call.hash);
+        }
+    }
+
     /// Pings each SCS that does not know the head yet.
     fn ping_all(&self) {
         let head = self.head();
@@ -199,14 +224,37 @@ pub(super) async fn ping_loop(state: Arc<ServiceState>) {
     }
 }
 
-/// Pushes transactions for MicroChains in the order in which they were taken.
+/// Pushes transactions for MicroChains in the order in which they were taken. Those that no
+/// connected SCS can get are kept, and tried again when SCSs have connected.
 pub(super) async fn call_loop(state: Arc<ServiceState>, mut calls: mpsc::Receiver<DirectCall>) {
-    while let Some(call) = calls.recv().await {
-        match state.push(state.call_message(&call), None).await {
-            Ok(queued) => {
-                tracing::debug!(hash = %call.hash, chain = %call.chain, queued, "transaction pushed")
+    let mut held = HeldCalls::default();
+    let mut interval = tokio::time::interval(RETRY_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut registrations = 0;
+    // How many of the held ones are to be tried again.
+    let mut due = 0;
+    loop {
+        tokio::select! {
+            call = calls.recv() => {
+                let Some(call) = call else { return };
+                let until = Instant::now() + HELD_AGE_MAX;
+                state.push_or_hold(HeldCall { call, until }, &mut held).await;
             }
-            Err(error) => tracing::error!(hash = %call.hash, %error, "a transaction cannot be pushed"),
+            _ = interval.tick() => {
+                state.forget(&held.take_old(Instant::now()));
+                let now = state.registry.registrations();
+                if now != registrations {
+                    registrations = now;
+                    due = held.len();
+                }
+                let batch = due.min(held.len()).min(RETRIES_MAX);
+                due -= batch;
+                for _ in 0..batch {
+                    let Some(oldest) = held.pop() else { break };
+                    state.push_or_hold(oldest, &mut held).await;
+                }
+                due = due.min(held.len());
+            }
         }
     }
 }

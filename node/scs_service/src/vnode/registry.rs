@@ -136,6 +136,11 @@ impl ScsRegistry {
         self.state.lock().connected.get(id).cloned()
     }
 
+    /// How often an SCS has shaken hands so far.
+    pub(super) fn registrations(&self) -> u64 {
+        self.state.lock().next_number
+    }
+
     /// How many SCSs are connected.
     pub(super) fn len(&self) -> usize {
         self.state.lock().connected.len()

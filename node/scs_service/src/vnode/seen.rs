@@ -30,6 +30,14 @@ impl SeenHashes {
         self.state.lock().known.contains(hash)
     }
 
+    /// Forgets a hash.
+    pub(super) fn remove(&self, hash: &B256) {
+        let state = &mut *self.state.lock();
+        if state.known.remove(hash) {
+            state.order.retain(|known| known != hash);
+        }
+    }
+
     /// Remembers a hash. Returns whether it was new.
     pub(super) fn insert(&self, hash: B256) -> bool {
         let state = &mut *self.state.lock();
@@ -58,5 +66,11 @@ mod tests {
         assert!(!seen.insert(one), "it is known and keeps its age");
         assert!(seen.insert(three));
         assert!(!seen.contains(&one) && seen.contains(&two) && seen.contains(&three));
+        seen.remove(&two);
+        seen.remove(&one);
+        assert!(
+            !seen.contains(&two) && seen.insert(one) && seen.contains(&three),
+            "two places again"
+        );
     }
 }

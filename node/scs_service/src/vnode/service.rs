@@ -78,7 +78,7 @@ pub(super) struct ServiceState {
     /// Messages that were pushed.
     pub(super) pushed: SeenHashes,
     /// Transactions for MicroChains that were taken.
-    marked: SeenHashes,
+    pub(super) marked: SeenHashes,
     waiting_calls: mpsc::Sender<DirectCall>,
     pub(super) uploads: Uploads,
     pub(super) shares: ClientShares,

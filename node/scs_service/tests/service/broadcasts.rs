@@ -220,3 +220,28 @@ async fn transactions_go_to_those_who_make_blocks() {
     }
     wait_until("the peers", || setup.host.0.lock().relayed_calls.len() == 10).await;
 }
+
+#[tokio::test]
+async fn a_transaction_waits_for_those_who_make_blocks() {
+    let setup = Setup::start().await;
+    setup.set_role(CHAIN, id(1), ScsRole::Consensus);
+    setup.set_role(CHAIN, id(2), ScsRole::Monitor);
+    let mut monitor = setup.scs(id(2)).await;
+    let early = [call(b"first"), call(b"second")];
+    for call in &early {
+        assert_eq!(setup.service().submit(call.clone()), Ok(call.hash));
+        assert_eq!(setup.service().submit(call.clone()), Err(DirectCallError::Known));
+    }
+    let mut maker = setup.scs(id(1)).await;
+    for call in &early {
+        assert_eq!(maker.message().await.payload, call.rlp.0, "they come in order");
+    }
+    assert!(
+        maker.is_quiet().await && monitor.is_quiet().await,
+        "each comes once"
+    );
+    // It is not pushed again to an SCS that comes later.
+    drop(maker);
+    let mut again = setup.scs(id(1)).await;
+    assert!(again.is_quiet().await);
+}

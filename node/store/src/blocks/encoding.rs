@@ -5,7 +5,10 @@
 
 use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
-use primitives::{Address, DecodeError, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules, U256};
+use primitives::{
+    ACCESS_LIST_TX_TYPE, Address, DecodeError, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome,
+    Transaction, TxRules, U256,
+};
 
 use super::{BlockBody, HeaderRecord, TransactionPosition};
 use crate::codec::{RowReader, push_number};
@@ -80,7 +83,7 @@ pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, Strin
         .collect();
     let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
     let transactions = decode_entries(parts.list("transactions").map_err(text)?, |rlp| {
-        Transaction::decode_stored(rlp, rules)
+        Transaction::decode_item(rlp, rules)
     })?;
     let uncles = decode_entries(parts.list("uncles").map_err(text)?, Header::decode)?;
     if !parts.is_empty() {
@@ -98,7 +101,8 @@ pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, Strin
 }
 
 pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
-    /// A receipt in its stored form, without the bloom.
+    /// A receipt in its stored form, without the bloom. That of a typed transaction has the type as
+    /// a fourth field. One with an output has the type and the output.
     struct StoredReceipt<'a>(&'a Receipt);
     impl Encodable for StoredReceipt<'_> {
         fn encode(&self, out: &mut dyn alloy_rlp::BufMut) {
@@ -107,8 +111,19 @@ pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
                 ReceiptOutcome::Status(true) => &[1],
                 ReceiptOutcome::Root(root) => root.as_slice(),
             };
-            let fields: [&dyn Encodable; 3] = [&outcome, &self.0.cumulative_gas_used, &self.0.logs];
-            alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
+            let fields: [&dyn Encodable; 5] = [
+                &outcome,
+                &self.0.cumulative_gas_used,
+                &self.0.logs,
+                &self.0.tx_type,
+                &self.0.output,
+            ];
+            let count = match (self.0.output.is_empty(), self.0.tx_type) {
+                (true, LEGACY_TX_TYPE) => 3,
+                (true, _) => 4,
+                (false, _) => 5,
+            };
+            alloy_rlp::encode_list::<_, dyn Encodable>(&fields[..count], out);
         }
     }
     let mut row = Vec::new();
@@ -121,7 +136,14 @@ pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, String> {
     let receipts = RlpReader::open(row, "receipts").map_err(text)?;
     decode_entries(receipts, |rlp| {
         let mut fields = RlpReader::open(rlp, "receipt")?;
-        fields.expect_count("receipt", 3, "3")?;
+        let count = fields.count("receipt")?;
+        if !(3..=5).contains(&count) {
+            return Err(DecodeError::FieldCount {
+                what: "receipt",
+                got: count,
+                expected: "3 to 5",
+            });
+        }
         let outcome = match fields.slice("outcome")? {
             [] => ReceiptOutcome::Status(false),
             [1] => ReceiptOutcome::Status(true),
@@ -137,7 +159,24 @@ pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, String> {
         while !list.is_empty() {
             logs.push(Log::decode(list.raw("log")?)?);
         }
-        Ok(Receipt::new(outcome, cumulative_gas_used, logs))
+        let receipt = Receipt::new(outcome, cumulative_gas_used, logs);
+        if count == 3 {
+            return Ok(receipt);
+        }
+        let receipt = match (fields.slice("type")?, count) {
+            ([ACCESS_LIST_TX_TYPE], _) => receipt.with_type(ACCESS_LIST_TX_TYPE),
+            ([], 5) => receipt,
+            (other, _) => {
+                return Err(DecodeError::Typed {
+                    got: other.first().copied().unwrap_or_default(),
+                    expected: "type 0x01 in a fourth field, or none before an output",
+                });
+            }
+        };
+        if count == 4 {
+            return Ok(receipt);
+        }
+        Ok(receipt.with_output(fields.bytes("output")?))
     })
 }
 

@@ -37,10 +37,12 @@ fn block() -> (HeaderRecord, BlockBody, Vec<Receipt>) {
         data: Bytes::from_static(b"data"),
     }];
     let receipt = Receipt {
+        tx_type: primitives::LEGACY_TX_TYPE,
         outcome: ReceiptOutcome::Status(true),
         cumulative_gas_used: 21000,
         logs_bloom: primitives::logs_bloom(&logs),
         logs,
+        output: Bytes::new(),
     };
     let older = Receipt {
         outcome: ReceiptOutcome::Root(B256::repeat_byte(9)),
@@ -56,7 +58,11 @@ fn block() -> (HeaderRecord, BlockBody, Vec<Receipt>) {
         senders: vec![sender],
         uncles: vec![uncle],
     };
-    (record, body, vec![receipt, older])
+    let typed = receipt.clone().with_type(primitives::ACCESS_LIST_TX_TYPE);
+    let output = Bytes::from_static(b"returned");
+    let with_outputs = [&receipt, &typed].map(|one| one.clone().with_output(output.clone()));
+    let [called, called_typed] = with_outputs;
+    (record, body, vec![receipt, older, typed, called, called_typed])
 }
 
 #[test]

@@ -20,9 +20,11 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
+
+use metrics::{Counter, counter};
 
 use crate::guard::note_damage;
 use crate::medium::Medium;
@@ -73,6 +75,30 @@ pub(crate) struct ChecksummedPages {
     /// Bytes of pages that were written so far, without the first page.
     written: Arc<AtomicU64>,
     first_page: Mutex<FirstPage>,
+    meters: PageMeters,
+}
+
+/// Counts for whoever records metrics through the `metrics` crate.
+struct PageMeters {
+    read: Counter,
+    read_bytes: Counter,
+    written_bytes: Counter,
+}
+
+impl PageMeters {
+    fn new() -> Self {
+        Self {
+            read: counter!("vnode_store_reads_total"),
+            read_bytes: counter!("vnode_store_read_bytes_total"),
+            written_bytes: counter!("vnode_store_written_bytes_total"),
+        }
+    }
+}
+
+impl fmt::Debug for PageMeters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PageMeters")
+    }
 }
 
 impl ChecksummedPages {
@@ -93,6 +119,7 @@ impl ChecksummedPages {
             len: AtomicU64::new(0),
             written: Arc::default(),
             first_page: Mutex::new(FirstPage::new()),
+            meters: PageMeters::new(),
         })
     }
 
@@ -125,6 +152,7 @@ impl ChecksummedPages {
             len: AtomicU64::new(logical_len(got)),
             written: Arc::default(),
             first_page: Mutex::new(first_page),
+            meters: PageMeters::new(),
         })
     }
 
@@ -140,6 +168,8 @@ impl ChecksummedPages {
 
     /// Reads a run of pages into `out`. Returns the number of the first damaged page, if any.
     fn read_run(&self, first: u64, out: &mut [u8]) -> io::Result<Option<u64>> {
+        self.meters.read.increment(1);
+        self.meters.read_bytes.increment(out.len() as u64);
         let mut sums = vec![0; out.len() / PAGE as usize * CHECKSUM];
         let read = self
             .medium
@@ -242,6 +272,7 @@ impl redb::StorageBackend for ChecksummedPages {
                 .flat_map(|(number, page)| checksum(number, page).to_le_bytes())
                 .collect();
             self.written.fetch_add(bytes as u64, Ordering::AcqRel);
+            self.meters.written_bytes.increment(bytes as u64);
             self.medium.write(page_start(first), run)?;
             self.medium.write(checksum_start(first), &sums)?;
         }

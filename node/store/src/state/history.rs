@@ -24,7 +24,7 @@ use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
-const TABLE: TableId = TableId::StateHistory;
+pub(super) const TABLE: TableId = TableId::StateHistory;
 
 /// The most blocks in the list of a row.
 const NEWEST_MAX: usize = 40;
@@ -99,7 +99,7 @@ impl<'a> StateRow<'a> {
     }
 
     /// The blocks of the list, ascending.
-    fn blocks(&self) -> Result<Vec<u64>, String> {
+    pub(super) fn blocks(&self) -> Result<Vec<u64>, String> {
         let mut list = self.newest;
         let mut blocks = Vec::with_capacity(NEWEST_MAX + 1);
         blocks.push(read_number(&mut list)?);
@@ -136,7 +136,7 @@ fn encode_row(has_older: bool, blocks: &[u64], value: &[u8]) -> Vec<u8> {
 }
 
 /// The part of a key of [`TableId::StateHistory`] before the block number.
-fn history_prefix(table: TableId, key: &[u8]) -> Vec<u8> {
+pub(super) fn history_prefix(table: TableId, key: &[u8]) -> Vec<u8> {
     let kind = u8::from(table != TableId::Account);
     let mut prefix = Vec::with_capacity(key.len() + 9);
     prefix.push(kind);
@@ -144,12 +144,12 @@ fn history_prefix(table: TableId, key: &[u8]) -> Vec<u8> {
     prefix
 }
 
-fn history_key(prefix: &[u8], first: u64) -> Vec<u8> {
+pub(super) fn history_key(prefix: &[u8], first: u64) -> Vec<u8> {
     [prefix, &first.to_be_bytes()].concat()
 }
 
 /// Calls `read` with the list of an older row, and its first block.
-fn with_list<T>(
+pub(super) fn with_list<T>(
     prefix: &[u8],
     key: &[u8],
     value: &[u8],

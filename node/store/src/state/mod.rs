@@ -15,6 +15,7 @@
 //! incarnation. So the old slots need not be deleted, and they stay readable at past blocks, until
 //! [`dead_storages`] removes them. The trie is in the package `chain`; here are only its rows.
 
+mod account_changes;
 mod changes;
 mod dead_storages;
 mod history;
@@ -28,6 +29,7 @@ use crate::codec::{RowReader, push_uint};
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
+use account_changes::{change_after, change_before};
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
 use history::{StateRow, newest_changes, next_older_change, scan_older_changes};
@@ -223,6 +225,23 @@ pub trait StateReads: Source {
         let find = |row: &[u8]| StateChanges::find_slot(row, address, incarnation, slot);
         let found = value_at(self, TableId::Storage, &key, number, decode_slot_value, find)?;
         Ok(found.unwrap_or_default())
+    }
+
+    /// The first block above `number` that changed the account; `None` if none did.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn account_change_after(&self, address: &Address, number: u64) -> Result<Option<u64>, StoreError> {
+        change_after(self, address, number)
+    }
+
+    /// The last block below `number` that changed the account; `None` if none did. Blocks whose
+    /// states are not kept any more may be missing.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn account_change_before(&self, address: &Address, number: u64) -> Result<Option<u64>, StoreError> {
+        change_before(self, address, number)
     }
 
     /// Calls `visit` with the older changes of each account and slot, row by row, until it breaks.

@@ -48,14 +48,28 @@ proptest! {
         let store = Store::in_memory().unwrap();
         let mut model = ModelState::default();
         let mut states = vec![(model.clone(), rows(&store))];
+        let mut changes: BTreeMap<Address, Vec<u64>> = BTreeMap::new();
         for (number, block) in (1..).zip(&blocks) {
             let changed = model.apply(number, block);
+            for change in &changed {
+                changes.entry(change.address).or_default().push(number);
+            }
             write(&store, |tables| tables.put_state(number, &changed));
             states.push((model.clone(), rows(&store)));
         }
         let view = store.snapshot().unwrap();
         for (number, (model, _)) in (0..).zip(&states) {
             model.check(&view, number);
+        }
+        for number in 0..=blocks.len() as u64 + 1 {
+            for (address, changes) in &changes {
+                let after = changes.iter().copied().find(|block| *block > number);
+                prop_assert_eq!(view.account_change_after(address, number).unwrap(), after);
+                let before = changes.iter().copied().rev().find(|block| *block < number);
+                prop_assert_eq!(view.account_change_before(address, number).unwrap(), before);
+            }
+            prop_assert_eq!(view.account_change_after(&Address::repeat_byte(0xff), number).unwrap(), None);
+            prop_assert_eq!(view.account_change_before(&Address::repeat_byte(0xff), number).unwrap(), None);
         }
         for number in (1..=blocks.len() as u64).rev() {
             write(&store, |tables| {

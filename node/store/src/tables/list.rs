@@ -106,7 +106,8 @@ tables! {
     /// are computed from the logs.
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
-        value: "RLP of a list of [outcome, cumulative gas used, logs]",
+        value: "RLP of a list of [outcome, cumulative gas used, logs]; then the type if there is one; with an \
+                output the type and the output",
         put_by: "put_receipts, delete_canonical",
         removed_by: "delete_blocks_above, move_to_file, delete_side_block",
         is_state: false,

@@ -1,8 +1,11 @@
 //! The `debug` module: traces, raw blocks and states, and setting the head back.
 
+mod raw;
 mod request;
 mod state;
 mod trace;
+
+pub(in crate::methods) use trace::trace_error;
 
 use chain::chain::WriteError;
 use chain::import::ImportError;
@@ -34,6 +37,7 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Returns the blocks that this node has refused recently, each with the reason."),
     ];
     rows.extend(trace::methods());
+    rows.extend(raw::methods());
     rows.extend(state::methods());
     rows
 }

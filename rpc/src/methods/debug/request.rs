@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
+use chain::trace::{CallOptions, StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
 use crate::budget::work_limit;
 use crate::decode::{FromParam, ParamFields};
+use crate::methods::mc::{BlockOverrides, StateOverrides};
 use crate::types::{Count, ParamError};
 use crate::wire_type::WireType;
 
-/// The name of the tracer of calls.
-const CALL_TRACER: &str = "callTracer";
+/// The names of the tracers.
+const TRACERS: [&str; 4] = ["callTracer", "prestateTracer", "4byteTracer", "noopTracer"];
 
 /// The options of a trace. If they are absent, every option has its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +46,23 @@ impl FromParam for TraceOptions {
                 .filter(|limit| *limit > 0),
         };
         let tracer: Option<String> = fields.get("tracer")?;
-        let config: Option<TracerConfig> = fields.get("tracerConfig")?;
+        let config: TracerConfig = fields.get::<Option<_>>("tracerConfig")?.unwrap_or_default();
         let tracer = match tracer.as_deref() {
             None | Some("") => Tracer::Steps(steps),
-            Some(CALL_TRACER) => Tracer::Calls {
-                only_top: config.is_some_and(|config| config.only_top_call),
+            Some("callTracer") => Tracer::Calls(CallOptions {
+                only_top: config.only_top_call,
+                logs: config.with_log,
+                own_gas: false,
+            }),
+            Some("prestateTracer") => Tracer::Prestate {
+                changes: config.diff_mode,
             },
+            Some("4byteTracer") => Tracer::Selectors,
+            Some("noopTracer") => Tracer::Nothing,
             Some(other) => {
                 return Err(ParamError::Rule(format!(
-                    "field tracer: got {other:?}, expected {CALL_TRACER:?} or none"
+                    "field tracer: got {other:?}, expected none or one of {}",
+                    TRACERS.join(", ")
                 )));
             }
         };
@@ -67,18 +76,50 @@ impl FromParam for TraceOptions {
     }
 }
 
+/// The options of the tracers. Each tracer reads its own and ignores the others.
+#[derive(Default)]
 struct TracerConfig {
     only_top_call: bool,
+    with_log: bool,
+    diff_mode: bool,
 }
 
 impl FromParam for TracerConfig {
     const TYPE: WireType = WireType::Named("TracerConfig");
 
     fn from_json(json: &str) -> Result<Self, ParamError> {
-        let flag: Option<bool> = ParamFields::read(json)?.get("onlyTopCall")?;
+        let fields = ParamFields::read(json)?;
+        let flag = |name| fields.get::<Option<bool>>(name).map(Option::unwrap_or_default);
         Ok(Self {
-            only_top_call: flag.unwrap_or_default(),
+            only_top_call: flag("onlyTopCall")?,
+            with_log: flag("withLog")?,
+            diff_mode: flag("diffMode")?,
         })
+    }
+}
+
+/// The options of the trace of a call: those of a trace, and what the call replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TraceCallOptions {
+    pub(super) trace: TraceOptions,
+    pub(super) state: StateOverrides,
+    pub(super) block: BlockOverrides,
+}
+
+impl FromParam for TraceCallOptions {
+    const TYPE: WireType = WireType::Named("TraceCallOptions");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
+        Ok(Self {
+            trace: TraceOptions::from_json(json)?,
+            state: fields.get("stateOverrides")?,
+            block: fields.get("blockOverrides")?,
+        })
+    }
+
+    fn absent() -> Option<Self> {
+        Self::from_json("{}").ok()
     }
 }
 
@@ -142,13 +183,47 @@ mod tests {
         check(json, Ok(steps(few)));
         check(r#"{"limit":0,"disableStack":false}"#, Ok(steps(all)));
         let calls = |only_top, timeout| TraceOptions {
-            tracer: Tracer::Calls { only_top },
+            tracer: Tracer::Calls(CallOptions {
+                only_top,
+                ..CallOptions::default()
+            }),
             timeout,
         };
         let json = r#"{"tracer":"callTracer","timeout":"500ms"}"#;
         check(json, Ok(calls(false, Duration::from_millis(500))));
         let json = r#"{"tracer":"callTracer","tracerConfig":{"onlyTopCall":true},"timeout":"1m"}"#;
         check(json, Ok(calls(true, Duration::from_secs(60))));
+    }
+
+    #[test]
+    fn tracers() {
+        let of = |tracer| {
+            Ok(TraceOptions {
+                tracer,
+                timeout: TIMEOUT_DEFAULT,
+            })
+        };
+        let logs = CallOptions {
+            logs: true,
+            ..CallOptions::default()
+        };
+        check(
+            r#"{"tracer":"callTracer","tracerConfig":{"withLog":true}}"#,
+            of(Tracer::Calls(logs)),
+        );
+        for changes in [false, true] {
+            let json = format!(r#"{{"tracer":"prestateTracer","tracerConfig":{{"diffMode":{changes}}}}}"#);
+            check(&json, of(Tracer::Prestate { changes }));
+        }
+        check(r#"{"tracer":"4byteTracer"}"#, of(Tracer::Selectors));
+        check(
+            r#"{"tracer":"noopTracer","tracerConfig":null}"#,
+            of(Tracer::Nothing),
+        );
+        check(
+            r#"{"tracer":"callTracer","tracerConfig":{"withLog":1}}"#,
+            Err("field tracerConfig: field withLog: got a number, expected a Boolean"),
+        );
     }
 
     #[test]
@@ -166,7 +241,10 @@ mod tests {
     fn refused_options() {
         check(
             r#"{"tracer":"{step: function() {}}"}"#,
-            Err(r#"field tracer: got "{step: function() {}}", expected "callTracer" or none"#),
+            Err(
+                "field tracer: got \"{step: function() {}}\", expected none or one of callTracer, \
+                 prestateTracer, 4byteTracer, noopTracer",
+            ),
         );
         check(
             r#"{"timeout":"5"}"#,

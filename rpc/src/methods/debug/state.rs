@@ -11,7 +11,7 @@ use super::trace::trace_error;
 use crate::budget::{reserve_values, work_limit};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
-use crate::methods::mc::Word;
+use crate::methods::mc::{Word, stored_number};
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::{BlockRef, Count, Data};
@@ -67,12 +67,7 @@ struct DumpAccount {
 /// `debug_dumpBlock`.
 fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     let view = node.view()?;
-    let number = match at {
-        BlockRef::Number(number) => number,
-        BlockRef::Earliest => 0,
-        BlockRef::Latest => view.head_number(),
-        BlockRef::Pending => return Err(RpcError::refused("the state of the pending block is not dumped")),
-    };
+    let number = stored_number(&view, at, "dump")?;
     let header = view.header(number).map_err(failure)?;
     let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
     view.require_state(number)

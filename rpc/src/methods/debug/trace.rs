@@ -5,9 +5,10 @@ use chain::trace::{Trace, TraceError, TraceRequest};
 use chain::view::StoredBlock;
 use primitives::B256;
 
-use super::request::TraceOptions;
+use super::request::{TraceCallOptions, TraceOptions};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
+use crate::methods::mc::{CallObject, call_error, call_request, stored_number, with_state};
 use crate::node::Node;
 use crate::objects::{TraceObject, TransactionTrace};
 use crate::table::Method;
@@ -17,9 +18,12 @@ use crate::types::{BlockRef, Data};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction).summary(
-            "Returns the trace of a transaction: its steps, or its calls with the tracer \
-             callTracer.",
+            "Returns the trace of a transaction: its steps or, with a tracer, its calls (callTracer), \
+             the accounts that it read or changed (prestateTracer), the functions that it called \
+             (4byteTracer), or nothing (noopTracer).",
         ),
+        Method::heavy("debug_traceCall", ["call", "block", "options"], trace_call)
+            .summary("Returns the trace of a call. No transaction is made."),
         Method::heavy(
             "debug_traceBlockByNumber",
             ["block", "options"],
@@ -52,15 +56,24 @@ fn trace_transaction(
     JsonOf::write(&TraceObject::from(&trace.map_err(trace_error)?))
 }
 
+/// `debug_traceCall`: on the state after the block.
+fn trace_call(
+    node: &Node,
+    (call, at, options): (CallObject, BlockRef, TraceCallOptions),
+) -> RpcResult<JsonOf<TraceObject<'static>>> {
+    let request = call_request(node, call, options.state, options.block)?;
+    let view = node.view()?;
+    let trace = with_state(node, &view, at, |place| {
+        view.trace_call(place, &request, &self::request(node, &options.trace))
+            .map_err(trace_error)
+    })?;
+    JsonOf::write(&TraceObject::from(&trace))
+}
+
 /// `debug_traceBlockByNumber`.
 fn trace_block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcResult<BlockTrace> {
     let view = node.view()?;
-    let number = match at {
-        BlockRef::Number(number) => number,
-        BlockRef::Earliest => 0,
-        BlockRef::Latest => view.head_number(),
-        BlockRef::Pending => return Err(RpcError::refused("the pending block cannot be traced")),
-    };
+    let number = stored_number(&view, at, "trace")?;
     let block = view.block(number).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
     trace_block(&view, &block, &request(node, &options))
@@ -89,8 +102,9 @@ fn trace_block(view: &View, block: &StoredBlock, request: &TraceRequest) -> RpcR
 
 /// The error for the caller. Faults of the request are refused; other errors are failures of the
 /// node.
-pub(super) fn trace_error(error: TraceError) -> RpcError {
+pub(in crate::methods) fn trace_error(error: TraceError) -> RpcError {
     match error {
+        TraceError::Call(error) => call_error(error),
         TraceError::State(_) | TraceError::Store(_) | TraceError::Transaction { .. } => failure(error),
         TraceError::Genesis
         | TraceError::NotKept(_)

@@ -1,7 +1,9 @@
 //! The accounts of this node, signing, sending (docs/interface.md, 4.4; docs/interface.md, 4.5).
 
 use chain::chain::SubmitError;
+use chain::developer::impersonate;
 use chain::pool::PoolError;
+use chain::spec::Rule;
 use keystore::AccountError;
 use primitives::{
     Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
@@ -11,6 +13,7 @@ use super::price::gas_price;
 use super::request::TransactionRequest;
 use super::state::next_nonce;
 use crate::control::ScsServiceControl;
+use crate::developer::DeveloperError;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -31,7 +34,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::blocking("mc_sendTransaction", ["transaction"], send)
             .summary("Signs a transaction of an unlocked account and sends it. Returns its hash."),
         Method::blocking("mc_sendRawTransaction", ["transaction"], send_raw)
-            .summary("Sends a signed transaction of twelve or nine fields. Returns its hash."),
+            .summary("Sends a signed transaction. Returns its hash."),
     ]
 }
 
@@ -56,6 +59,12 @@ pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<
 
 /// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool.
 fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>> {
+    if let Some(developer) = &node.developer
+        && developer.impersonates(&request.from)
+        && !node.accounts.contains(&request.from)
+    {
+        return send_impersonated(node, request);
+    }
     // The key is copied. So signing does not fail if the account is locked after a nonce was
     // chosen, and no nonce is left unused. The copy is wiped when it is dropped.
     send_signed(node, request, |from| {
@@ -63,6 +72,24 @@ fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>>
             .with_key(from, SecretKey::clone)
             .map_err(account_error)
     })
+}
+
+/// Completes a transaction of an account without a key, and puts it into the pool. Only the
+/// development network has such transactions.
+fn send_impersonated(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
+    match sending_route(node, &request)? {
+        SendingRoute::Pool => {}
+        SendingRoute::Service(_) => {
+            return Err(RpcError::refused(
+                "an account without a key sends no transactions to application chains",
+            ));
+        }
+    }
+    let (sender, price) = (request.from, gas_price_of(node, &request)?);
+    let _nonce_lock = node.sending.lock();
+    let (unsigned, form) = complete(node, request, price)?;
+    let transaction = impersonate(&unsigned, sender, node.chain.chain_id(), form);
+    submit(node, transaction, NameStyle::Native)
 }
 
 /// Completes a transaction, signs it with the key that `key` returns for the sender, and puts it
@@ -76,9 +103,9 @@ pub(in crate::methods) fn send_signed(
     let key = key(&request.from)?;
     let price = gas_price_of(node, &request)?;
     let _nonce_lock = node.sending.lock();
-    let unsigned = complete(node, request, price)?;
+    let (unsigned, form) = complete(node, request, price)?;
     match route {
-        SendingRoute::Pool => submit_own(node, &unsigned, &key),
+        SendingRoute::Pool => submit_own(node, (&unsigned, form), &key),
         SendingRoute::Service(service) => {
             let signed = unsigned.sign(&key, node.chain.chain_id(), TxForm::Native);
             submit_to_service(service, &signed)
@@ -91,21 +118,24 @@ pub(super) fn gas_price_of(node: &Node, request: &TransactionRequest) -> RpcResu
     request.gas_price.map_or_else(|| gas_price(node), Ok)
 }
 
-/// The transaction to be signed. Gas and nonce have defaults if the sender does not set them.
+/// The transaction to be signed, and its form. Gas and nonce have defaults if the sender does not
+/// set them.
 ///
 /// # Errors
-/// −32000 for a transaction of another chain, −32603 if the chain cannot be read.
+/// −32000 for a transaction of another chain, or of a type that the next block cannot have, −32603
+/// if the chain cannot be read.
 pub(super) fn complete(
     node: &Node,
     request: TransactionRequest,
     gas_price: U256,
-) -> RpcResult<UnsignedTransaction> {
+) -> RpcResult<(UnsignedTransaction, TxForm)> {
     check_chain(node, request.chain_id)?;
+    let form = form(node, request.access_list.is_some())?;
     let tx_nonce = match request.tx_nonce {
         Some(tx_nonce) => tx_nonce,
         None => next_nonce(node, &request.from)?,
     };
-    Ok(UnsignedTransaction {
+    let unsigned = UnsignedTransaction {
         tx_nonce,
         gas_price,
         gas: request.gas.unwrap_or(GAS_DEFAULT),
@@ -114,8 +144,10 @@ pub(super) fn complete(
         input: request.input,
         sharding_flag: request.sharding_flag,
         via: request.via,
+        access_list: request.access_list.unwrap_or_default(),
         ..Default::default()
-    })
+    };
+    Ok((unsigned, form))
 }
 
 /// Refuses a request that names another chain than the node's.
@@ -129,12 +161,25 @@ pub(super) fn check_chain(node: &Node, chain_id: Option<u64>) -> RpcResult<()> {
     }
 }
 
-/// The form of the transactions that this node signs.
-pub(super) fn form(node: &Node) -> TxForm {
-    match node.chain.spec().tx_rules() {
+/// The form of a transaction that this node signs. `is_typed` says that it has an access list.
+///
+/// # Errors
+/// −32000 if the next block cannot have such a transaction.
+fn form(node: &Node, is_typed: bool) -> RpcResult<TxForm> {
+    let spec = node.chain.spec();
+    if is_typed {
+        let next = node.view()?.head_number().saturating_add(1);
+        if !spec.rules_at(next).has(Rule::Eip2930) {
+            return Err(RpcError::refused(format!(
+                "field accessList or type: got a transaction of type 1 (EIP-2930), expected one without a type in block {next}"
+            )));
+        }
+        return Ok(TxForm::AccessList);
+    }
+    Ok(match spec.tx_rules() {
         TxRules::Moac => TxForm::Native,
         TxRules::Ethereum => TxForm::Ethereum,
-    }
+    })
 }
 
 /// Where a transaction belongs, by its sharding flag and the proxy that it names.
@@ -204,7 +249,7 @@ fn submit_to_service(service: &dyn ScsServiceControl, transaction: &Transaction)
     service.submit(transaction).map(Data).map_err(RpcError::refused)
 }
 
-/// `mc_sendRawTransaction`: in twelve or nine fields.
+/// `mc_sendRawTransaction`: in twelve or nine fields, or with a type.
 fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
     let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
         .map_err(|error| RpcError::refused(error.to_string()))?;
@@ -219,10 +264,10 @@ fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Da
 /// Signs a transaction and puts it into the pool.
 pub(super) fn submit_own(
     node: &Node,
-    unsigned: &UnsignedTransaction,
+    (unsigned, form): (&UnsignedTransaction, TxForm),
     key: &SecretKey,
 ) -> RpcResult<Data<B256>> {
-    let signed = unsigned.sign(key, node.chain.chain_id(), form(node));
+    let signed = unsigned.sign(key, node.chain.chain_id(), form);
     // A transaction in the form of this node has the same hash under both names.
     submit(node, signed, NameStyle::Native)
 }
@@ -239,7 +284,12 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
     };
     let shown = |stored| ethereum_hash.unwrap_or(stored);
     match node.chain.submit_transaction(transaction) {
-        Ok(stored) => Ok(Data(shown(stored))),
+        Ok(stored) => {
+            if let Some(developer) = &node.developer {
+                developer.mine_at_once().map_err(DeveloperError::into_rpc)?;
+            }
+            Ok(Data(shown(stored)))
+        }
         Err(SubmitError::Store(error)) => Err(failure(error)),
         Err(SubmitError::Pool(PoolError::Known(stored))) => {
             Err(RpcError::refused(PoolError::Known(shown(stored)).to_string()))

@@ -36,21 +36,28 @@ impl FoundBlock {
         at: BlockRef,
         scope: ReadScope,
     ) -> Result<Option<Self>, InlineError> {
-        let number = match at {
-            BlockRef::Pending if scope == ReadScope::Memory => return Err(InlineError::Deferred),
-            BlockRef::Pending => {
-                return Ok(Some(Self::Pending {
-                    draft: pending(node, view)?,
-                    numbered: node.settings.pending_number,
-                }));
+        match at {
+            BlockRef::Pending if scope == ReadScope::Memory => Err(InlineError::Deferred),
+            BlockRef::Pending => Ok(Some(Self::Pending {
+                draft: pending(node, view)?,
+                numbered: node.settings.pending_number,
+            })),
+            BlockRef::Hash {
+                hash,
+                require_canonical,
+            } => {
+                if require_canonical && canonical_number(view, &hash)?.is_none() {
+                    return Err(not_canonical(&hash).into());
+                }
+                Self::by_hash(node, view, &hash, scope)
             }
-            BlockRef::Number(number) => number,
-            BlockRef::Earliest => 0,
-            BlockRef::Latest => view.head_number(),
-        };
-        match view.canonical_hash(number).map_err(failure)? {
-            Some(hash) => Self::by_hash(node, view, &hash, scope),
-            None => Ok(None),
+            at => {
+                let number = at.number(view.head_number()).unwrap_or_default();
+                match view.canonical_hash(number).map_err(failure)? {
+                    Some(hash) => Self::by_hash(node, view, &hash, scope),
+                    None => Ok(None),
+                }
+            }
         }
     }
 
@@ -139,6 +146,40 @@ pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Uns
     node.chain.pending(view).map_err(failure)
 }
 
+/// The number of the block `hash` if it is canonical.
+fn canonical_number(view: &View, hash: &B256) -> RpcResult<Option<u64>> {
+    let Some(record) = view.header_by_hash(hash).map_err(failure)? else {
+        return Ok(None);
+    };
+    let number = record.header.number;
+    let is_canonical = view.canonical_hash(number).map_err(failure)? == Some(*hash);
+    Ok(is_canonical.then_some(number))
+}
+
+fn not_canonical(hash: &B256) -> RpcError {
+    RpcError::refused(format!("block {hash:#x} is not canonical"))
+}
+
+/// The number of the stored block that `at` names. It may be above the head.
+///
+/// # Errors
+/// −32000 for the pending block, and for a hash that no canonical block has: only canonical blocks
+/// have a stored state. `what` says in the error what is asked for.
+pub(in crate::methods) fn stored_number(view: &View, at: BlockRef, what: &str) -> RpcResult<u64> {
+    match at {
+        BlockRef::Hash { hash, .. } => match canonical_number(view, &hash)? {
+            Some(number) => Ok(number),
+            None if view.header_by_hash(&hash).map_err(failure)?.is_none() => {
+                Err(RpcError::refused(format!("block {hash:#x} not found")))
+            }
+            None => Err(not_canonical(&hash)),
+        },
+        at => at
+            .number(view.head_number())
+            .ok_or_else(|| RpcError::refused(format!("the pending block has no {what}"))),
+    }
+}
+
 /// Calls `read` with the state that `at` names.
 pub(in crate::methods) fn at_state<T>(
     node: &Node,
@@ -146,16 +187,24 @@ pub(in crate::methods) fn at_state<T>(
     at: BlockRef,
     read: impl FnOnce(StateAt<'_>) -> Result<T, EvmCallError>,
 ) -> RpcResult<T> {
-    let result = match at {
-        BlockRef::Pending => read(StateAt::Pending(&*pending(node, view)?)),
-        BlockRef::Number(number) => read(StateAt::Block(number)),
-        BlockRef::Earliest => read(StateAt::Block(0)),
-        BlockRef::Latest => read(StateAt::Block(view.head_number())),
-    };
-    result.map_err(call_error)
+    with_state(node, view, at, |place| read(place).map_err(call_error))
 }
 
-fn call_error(error: EvmCallError) -> RpcError {
+/// The same, for a `read` whose errors are those of the method.
+pub(in crate::methods) fn with_state<T>(
+    node: &Node,
+    view: &View,
+    at: BlockRef,
+    read: impl FnOnce(StateAt<'_>) -> RpcResult<T>,
+) -> RpcResult<T> {
+    match at {
+        BlockRef::Pending => read(StateAt::Pending(&*pending(node, view)?)),
+        at => read(StateAt::Block(stored_number(view, at, "state")?)),
+    }
+}
+
+/// The error for the caller of a call or a read that failed.
+pub(in crate::methods) fn call_error(error: EvmCallError) -> RpcError {
     match error {
         EvmCallError::Store(error) => failure(error),
         EvmCallError::State(error) => failure(error),

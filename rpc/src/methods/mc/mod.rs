@@ -2,25 +2,33 @@
 //!
 //! One file for each topic, with its rows. `lookup.rs` is shared: it finds blocks and states.
 
+mod access_list;
 mod accounts;
 mod blocks;
 mod calls;
+mod fees;
 mod filters;
 mod logs;
 mod lookup;
 mod mining;
+mod overrides;
 mod prepare;
 mod price;
+mod proof;
 mod request;
 mod state;
 mod status;
 mod subscriptions;
 mod transactions;
+mod typed_data;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
-pub(in crate::methods) use lookup::FoundBlock;
+pub(in crate::methods) use calls::call_request;
+pub(in crate::methods) use lookup::{FoundBlock, at_state, call_error, stored_number, with_state};
 pub(in crate::methods) use mining::total_hashrate;
-pub(in crate::methods) use request::{TransactionRequest, Word};
+pub(in crate::methods) use overrides::{BlockOverrides, StateOverrides};
+pub(in crate::methods) use request::{CallObject, TransactionRequest, Word};
+pub(in crate::methods) use transactions::{raw_by_hash, receipt_object};
 
 use crate::node::Node;
 use crate::table::Method;
@@ -33,9 +41,13 @@ pub fn methods() -> Vec<Method<Node>> {
         transactions::methods(),
         logs::methods(),
         state::methods(),
+        proof::methods(),
+        fees::methods(),
         accounts::methods(),
+        typed_data::methods(),
         prepare::methods(),
         calls::methods(),
+        access_list::methods(),
         mining::methods(),
         filters::methods(),
         subscriptions::methods(),

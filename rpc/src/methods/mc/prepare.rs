@@ -4,7 +4,7 @@
 use primitives::{B256, SecretKey, Transaction, U256};
 use serde::Serialize;
 
-use super::accounts::{account_error, complete, form, gas_price_of, submit_own};
+use super::accounts::{account_error, complete, gas_price_of, submit_own};
 use super::request::TransactionRequest;
 use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult};
@@ -62,16 +62,17 @@ fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
-    let unsigned = complete(node, request.clone(), price)?;
-    let signed = unsigned.sign(&key, node.chain.chain_id(), form(node));
+    let (unsigned, form) = complete(node, request.clone(), price)?;
+    let signed = unsigned.sign(&key, node.chain.chain_id(), form);
     show(&signed, &request, name_style)
 }
 
 /// `mc_fillTransaction`: needs no key.
 fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let price = gas_price_of(node, &request)?;
-    let unsigned = complete(node, request.clone(), price)?;
-    show(&unsigned.with_form(form(node)), &request, name_style)
+    let (unsigned, form) = complete(node, request.clone(), price)?;
+    let chain_id = node.chain.chain_id();
+    show(&unsigned.with_form(form, chain_id), &request, name_style)
 }
 
 /// `mc_resend`: a transaction with the same nonce and content must be in the pool.
@@ -102,13 +103,14 @@ fn resend(
     let request = TransactionRequest {
         gas: Some(gas.map_or(pooled.gas, |gas| gas.0)),
         gas_price: Some(gas_price.map_or(pooled.gas_price, |price| price.0)),
+        access_list: pooled.is_typed().then(|| pooled.access_list.clone()),
         ..request
     };
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
-    let unsigned = complete(node, request, price)?;
-    submit_own(node, &unsigned, &key)
+    let (unsigned, form) = complete(node, request, price)?;
+    submit_own(node, (&unsigned, form), &key)
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.

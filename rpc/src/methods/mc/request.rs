@@ -1,25 +1,25 @@
 //! Parameters that are more than plain values: transaction objects, call objects, words.
 
 use chain::call::CallRequest;
-use primitives::{Address, Bytes, U256};
+use primitives::{AccessListEntry, Address, Bytes, U256};
 
 use crate::decode::{FromParam, ParamFields, string};
+use crate::objects::ListedAccount;
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
 
-/// Fields about costs that only Ethereum's typed transactions have. Each field has the first
-/// transaction type with this field.
+/// Fields about costs that only later types of Ethereum's transactions have. Each field has the
+/// first transaction type with this field.
 ///
 /// A transaction object with such a field is refused, because a transaction without the field would
 /// not be what the caller wants. A call object may have these fields: they do not change what a
 /// call returns, and clients send them routinely.
-const COST_FIELDS: [(&str, &str); 3] = [
-    ("accessList", "1 (EIP-2930)"),
+const COST_FIELDS: [(&str, &str); 2] = [
     ("maxFeePerGas", "2 (EIP-1559)"),
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
-/// Fields about content that only Ethereum's typed transactions have. Call objects with such a
-/// field are refused, too, because the field changes what the call returns.
+/// Fields about content that only later types of Ethereum's transactions have. Call objects with
+/// such a field are refused, too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
     ("blobVersionedHashes", "3 (EIP-4844)"),
@@ -56,6 +56,8 @@ pub(in crate::methods) struct TransactionRequest {
     pub(super) sharding_flag: u64,
     pub(super) via: Option<Address>,
     pub(super) chain_id: Option<u64>,
+    /// The access list of a transaction of type 1; `None` if it has no type.
+    pub(super) access_list: Option<Vec<AccessListEntry>>,
 }
 
 impl FromParam for TransactionRequest {
@@ -65,11 +67,22 @@ impl FromParam for TransactionRequest {
         let fields = ParamFields::read(json)?;
         refuse_typed(&fields, &COST_FIELDS)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
-        if let Some(Count(got @ 1..)) = fields.get("type")? {
-            return Err(ParamError::Rule(format!(
-                "field type: got {got}, expected 0 or none: this chain has no typed transactions"
-            )));
-        }
+        let listed = access_list(&fields)?;
+        let access_list = match fields.get("type")? {
+            None => listed,
+            Some(Count(0)) if listed.is_none() => None,
+            Some(Count(1)) => Some(listed.unwrap_or_default()),
+            Some(Count(got)) => {
+                let expected = if listed.is_some() {
+                    "1 beside accessList"
+                } else {
+                    "0, 1 or none"
+                };
+                return Err(ParamError::Rule(format!(
+                    "field type: got {got}, expected {expected}"
+                )));
+            }
+        };
         let request = Self {
             from: fields.get("from")?,
             to: fields.get("to")?,
@@ -81,6 +94,7 @@ impl FromParam for TransactionRequest {
             sharding_flag: number(&fields, "shardingFlag")?.unwrap_or_default(),
             via: via(&fields)?,
             chain_id: chain_id(&fields)?,
+            access_list,
         };
         if request.to.is_none() && request.input.is_empty() {
             return Err(ParamError::Rule(
@@ -93,7 +107,7 @@ impl FromParam for TransactionRequest {
 
 /// The call object of `mc_call` and `mc_estimateGas` (docs/interface.md, 4.5).
 #[derive(Clone, Debug)]
-pub(super) struct CallObject {
+pub(in crate::methods) struct CallObject {
     pub(super) request: CallRequest,
     pub(super) chain_id: Option<u64>,
 }
@@ -121,6 +135,8 @@ impl FromParam for CallObject {
                 gas_price: gas_price.unwrap_or_default(),
                 value: wide(&fields, "value")?.unwrap_or_default(),
                 input: input(&fields)?,
+                access_list: access_list(&fields)?.unwrap_or_default(),
+                ..CallRequest::default()
             },
             chain_id: chain_id(&fields)?,
         })
@@ -136,6 +152,12 @@ fn refuse_typed(fields: &ParamFields<'_>, typed: &[(&str, &str)]) -> Result<(), 
             "field {name}: got one, expected none: this chain has no transactions of type {kind}"
         ))),
     }
+}
+
+/// The access list, if there is one.
+fn access_list(fields: &ParamFields<'_>) -> Result<Option<Vec<AccessListEntry>>, ParamError> {
+    let list: Option<Vec<ListedAccount>> = fields.get("accessList")?;
+    Ok(list.map(|list| list.into_iter().map(|entry| entry.0).collect()))
 }
 
 /// The chain id, as QUANTITY or as a plain number, because people write it both ways.
@@ -218,6 +240,7 @@ mod tests {
             sharding_flag: 0,
             via: None,
             chain_id: None,
+            access_list: None,
         };
         assert_eq!(TransactionRequest::from_json(&least), Ok(expected.clone()));
         let all = format!(
@@ -237,6 +260,11 @@ mod tests {
             ..expected
         };
         assert_eq!(TransactionRequest::from_json(&all), Ok(expected));
+        for typed in [r#""type":"0x1""#, r#""accessList":[]"#] {
+            let typed = format!(r#"{{"from":"{from}","to":"{to}",{typed}}}"#);
+            let typed = TransactionRequest::from_json(&typed).map(|given| given.access_list);
+            assert_eq!(typed, Ok(Some(Vec::new())));
+        }
         let empty = format!(r#"{{"from":"{from}","to":"{to}","via":"0x"}}"#);
         assert_eq!(
             TransactionRequest::from_json(&empty).map(|given| given.via),
@@ -268,10 +296,7 @@ mod tests {
             "field nonce: number does not fit 64 bits",
         );
         for (members, expected) in [
-            (
-                r#","type":"0x2""#,
-                "field type: got 2, expected 0 or none: this chain has no typed transactions",
-            ),
+            (r#","type":"0x2""#, "field type: got 2, expected 0, 1 or none"),
             (r#","type":"two""#, "field type: missing 0x prefix"),
             (r#","chainId":"100""#, "field chainId: missing 0x prefix"),
             (
@@ -279,8 +304,12 @@ mod tests {
                 "field maxFeePerGas: got one, expected none: this chain has no transactions of type 2 (EIP-1559)",
             ),
             (
-                r#","accessList":[]"#,
-                "field accessList: got one, expected none: this chain has no transactions of type 1 (EIP-2930)",
+                r#","accessList":[],"type":"0x0""#,
+                "field type: got 0, expected 1 beside accessList",
+            ),
+            (
+                r#","accessList":{}"#,
+                "field accessList: got an object, expected an array",
             ),
             (
                 r#","authorizationList":[{}]"#,

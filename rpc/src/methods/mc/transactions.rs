@@ -8,11 +8,12 @@ use std::sync::Arc;
 use chain::View;
 use chain::pool::PooledTransaction;
 use chain::rules::order::ExecutionOrder;
-use primitives::{B256, Transaction};
+use primitives::{B256, Receipt, Transaction};
 
 use super::lookup::FoundBlock;
 use crate::block_cache::CachedBlock;
-use crate::error::failure;
+use crate::budget::reserve_values;
+use crate::error::{RpcResult, failure};
 use crate::json::JsonOf;
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -39,6 +40,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         .summary("Returns a transaction of a block."),
         Method::cached("mc_getTransactionReceipt", ["hash"], receipt)
             .summary("Returns the receipt of a transaction in a block."),
+        Method::blocking("mc_getBlockReceipts", ["block"], block_receipts)
+            .summary("Returns the receipts of all transactions of a block. The pending block has none yet."),
         Method::cached("mc_getRawTransactionByHash", ["hash"], raw_by_hash)
             .summary("Returns the bytes of a transaction in a block or in the pool."),
         Method::cached(
@@ -154,7 +157,7 @@ fn by_hash(
 }
 
 /// `mc_getRawTransactionByHash`.
-fn raw_by_hash(
+pub(in crate::methods) fn raw_by_hash(
     node: &Node,
     (hash,): (B256,),
     scope: ReadScope,
@@ -238,23 +241,59 @@ fn receipt(
         ),
         ReadScope::Store => node.blocks.receipts(&node.chain, &view, &id)?,
     };
+    let order = ExecutionOrder::of(node.chain.spec(), id.number, &block.block.transactions);
+    let receipts = receipts.as_deref().map_or(&[][..], Vec::as_slice);
+    let object = receipt_object(&block, index, &order, receipts, name_style)?;
+    Ok(JsonOf::write(&object)?)
+}
+
+/// The receipt of transaction `index` of a block whose receipts are given. `None` for a system
+/// transaction that was not executed.
+pub(in crate::methods) fn receipt_object<'a>(
+    block: &'a CachedBlock,
+    index: usize,
+    order: &ExecutionOrder,
+    receipts: &'a [Receipt],
+    name_style: NameStyle,
+) -> RpcResult<Option<ReceiptObject<'a>>> {
+    let id = block.id();
     let place = TransactionPlace {
         block_hash: id.hash,
         block_number: id.number,
         index,
     };
-    let transactions = &block.block.transactions;
-    let order = ExecutionOrder::of(node.chain.spec(), id.number, transactions);
     let Some(receipt_index) = order.receipt_of(index) else {
-        // A system transaction that was not executed.
-        return Ok(JsonOf::write(&None::<ReceiptObject<'_>>)?);
+        return Ok(None);
     };
-    let transaction = transactions.get(index).zip(block.senders.get(index));
-    let object = transaction
-        .zip(receipts.as_deref())
-        .and_then(|((transaction, sender), receipts)| {
+    let transaction = block.block.transactions.get(index).zip(block.senders.get(index));
+    transaction
+        .and_then(|(transaction, sender)| {
             ReceiptObject::new(transaction, *sender, place, (receipts, receipt_index), name_style)
         })
-        .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;
-    Ok(JsonOf::write(&Some(object))?)
+        .map(Some)
+        .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))
+}
+
+/// `mc_getBlockReceipts`: null if there is no such block, or if it was not executed.
+fn block_receipts(
+    node: &Node,
+    (at,): (BlockRef,),
+    name_style: NameStyle,
+) -> RpcResult<JsonOf<Option<Vec<ReceiptObject<'static>>>>> {
+    let view = node.view()?;
+    let none = || JsonOf::write(&None::<Vec<ReceiptObject<'_>>>);
+    let Some(FoundBlock::Stored(block)) = FoundBlock::by_number(node, &view, at, ReadScope::Store)? else {
+        return none();
+    };
+    let id = block.id();
+    let Some(receipts) = node.blocks.receipts(&node.chain, &view, &id)? else {
+        return none();
+    };
+    let transactions = &block.block.transactions;
+    reserve_values(transactions.len() * size_of::<ReceiptObject<'_>>())?;
+    let order = ExecutionOrder::of(node.chain.spec(), id.number, transactions);
+    let objects = (0..transactions.len())
+        .filter_map(|index| receipt_object(&block, index, &order, &receipts, name_style).transpose())
+        .collect::<RpcResult<Vec<_>>>()?;
+    JsonOf::write(&Some(objects))
 }

@@ -73,27 +73,33 @@ fn block_number(scs: &ScsNode, (chain,): (Address,)) -> RpcResult<Quantity> {
 
 /// The number that `at` names, or why it names none.
 fn number(chain: &dyn ServedChain, index: usize, at: BlockRef) -> RpcResult<u64> {
-    refuse_pending(index, at)?;
+    refuse_other_tags(index, at)?;
     match at {
         BlockRef::Number(number) => Ok(number),
         BlockRef::Earliest => Ok(0),
-        BlockRef::Latest | BlockRef::Pending => chain.head(),
+        _ => chain.head(),
     }
 }
 
-fn refuse_pending(index: usize, at: BlockRef) -> RpcResult<()> {
-    if at == BlockRef::Pending {
-        return Err(RpcError::invalid_argument(
-            index,
-            "got pending, expected a block number, earliest or latest: a MicroChain shows no pending block",
-        ));
-    }
-    Ok(())
+/// A MicroChain shows no pending block. It finds its blocks by number only, and the base chain
+/// decides which of them are final.
+fn refuse_other_tags(index: usize, at: BlockRef) -> RpcResult<()> {
+    let got = match at {
+        BlockRef::Number(_) | BlockRef::Earliest | BlockRef::Latest => return Ok(()),
+        BlockRef::Pending => "pending",
+        BlockRef::Safe => "safe",
+        BlockRef::Finalized => "finalized",
+        BlockRef::Hash { .. } => "a hash",
+    };
+    Err(RpcError::invalid_argument(
+        index,
+        format_args!("got {got}, expected a block number, earliest or latest"),
+    ))
 }
 
 /// `scs_getBlock`.
 fn block(scs: &ScsNode, (chain, at): (Address, BlockRef)) -> RpcResult<Option<MicroBlockObject>> {
-    refuse_pending(1, at)?;
+    refuse_other_tags(1, at)?;
     let Some(chain) = served(scs, &chain) else {
         return Ok(None);
     };
@@ -120,8 +126,8 @@ fn block_list(
     scs: &ScsNode,
     (address, start, end): (Address, BlockRef, BlockRef),
 ) -> RpcResult<MicroBlockList> {
-    refuse_pending(1, start)?;
-    refuse_pending(2, end)?;
+    refuse_other_tags(1, start)?;
+    refuse_other_tags(2, end)?;
     let chain = served(scs, &address);
     let place = |index, at| match (&chain, at) {
         (Some(chain), at) => number(&**chain, index, at),

@@ -209,6 +209,12 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn read(&mut self) {
+        if self.context.rules.has(ForkFeature::Push0) && self.random.percent(12) {
+            // BASEFEE is not an opcode of all chains that have PUSH0.
+            let is_base_fee = self.random.percent(4);
+            self.op(if is_base_fee { op::BASEFEE } else { op::PUSH0 });
+            return self.sink();
+        }
         let instruction = self.instruction(&READS);
         if instruction.code == op::BLOCKHASH && self.random.percent(80) {
             let back = self

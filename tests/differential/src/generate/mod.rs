@@ -9,7 +9,7 @@ pub use values::AddressPool;
 
 use std::collections::BTreeMap;
 
-use primitives::{Address, U256, keccak256};
+use primitives::{AccessListEntry, Address, B256, U256, keccak256};
 
 use crate::case::{
     Case, CaseAccount, CaseBlock, CaseInput, CaseTransaction, SENDERS, SignatureKind, sender_key,
@@ -249,8 +249,24 @@ fn transaction(random: &SeededRandom, context: CodeContext<'_>, deep: bool) -> C
             _ => values::word(random),
         },
         input,
+        access_list: access_list(random, context),
         signature: signature(random, context.rules),
     }
+}
+
+/// An access list for some of the transactions of rules that have them, with accounts and slots
+/// that programs use, and some that they do not use.
+fn access_list(random: &SeededRandom, context: CodeContext<'_>) -> Option<Vec<AccessListEntry>> {
+    if !context.rules.has(ForkFeature::AccessLists) || random.percent(55) {
+        return None;
+    }
+    let entry = |_| AccessListEntry {
+        address: context.addresses.any(random),
+        slots: (0..random.below(4))
+            .map(|_| B256::from(values::slot(random)))
+            .collect(),
+    };
+    Some((0..random.below(4)).map(entry).collect())
 }
 
 fn gas(random: &SeededRandom) -> u64 {

@@ -224,6 +224,7 @@ impl NamedNode {
                 to: None,
                 value: contract.balance,
                 input: CaseInput::Code(code),
+                access_list: None,
                 signature: SignatureKind::Protected,
             });
         }

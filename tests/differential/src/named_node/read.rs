@@ -117,6 +117,8 @@ fn transaction(fields: &Value, rules: TxRules) -> Result<Transaction, String> {
         input: member::<Vec<u8>>(fields, "input")?.into(),
         sharding_flag: optional("shardingFlag")?,
         via: None,
+        typed_chain_id: 0,
+        access_list: Vec::new(),
         v,
         r: member(fields, "r")?,
         s: member(fields, "s")?,

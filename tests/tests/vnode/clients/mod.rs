@@ -4,6 +4,7 @@
 //! A script uses a client and returns what it got. The test compares this with what the node
 //! returns to our own calls.
 
+mod anvil;
 mod cast;
 mod chain3;
 mod ethers;

@@ -23,17 +23,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use primitives::{B256, Block, catch_panic};
-use store::StoreError;
+use store::{BlockReads, StoreError};
 
 use super::early_blocks::{AHEAD_SECS_MAX, EarlyBlocks};
 use super::follow::Doubt;
 use super::many::ImportedMany;
 use super::unstored::UnstoredBlocks;
 use super::{BlockOrigin, ChainInner, WriteError};
-use crate::clock::unix_now;
+use crate::clock::ChainClock;
 use crate::import::{
     BlockId, CheckedHeaders, ImportError, Imported, ImportedHeaders, Importer, PreparedBlock,
 };
+use crate::measured;
 
 /// After a failure of the store no work is made for this long, because a sealed block could not be
 /// stored. Then the writer tries again what was left undone, and work is made again, without
@@ -87,6 +88,8 @@ pub(super) struct WriterJobs {
     pub(super) set_head: Box<SetHead>,
     /// The clock, in unix seconds.
     pub(super) clock: Box<dyn Fn() -> u64 + Send>,
+    /// The clock that the chain reads, too.
+    pub(super) chain_clock: ChainClock,
     /// For everything else.
     pub(super) importer: Importer,
 }
@@ -95,11 +98,14 @@ impl WriterJobs {
     /// The jobs of a node.
     pub(super) fn of(importer: &Importer) -> Self {
         let (blocks, heads) = (importer.clone(), importer.clone());
+        let chain_clock = ChainClock::default();
+        let clock = chain_clock.clone();
         Self {
             import: Box::new(move |block, now| blocks.import(block, Some(now))),
             follow: ChainInner::follow_import,
             set_head: Box::new(move |number| heads.set_head(number)),
-            clock: Box::new(|| unix_now().as_secs()),
+            clock: Box::new(move || clock.now().as_secs()),
+            chain_clock,
             importer: importer.clone(),
         }
     }
@@ -119,6 +125,7 @@ impl ChainInner {
         let mut kept = KeptBlocks::default();
         let mut retry_at: Option<Instant> = None;
         loop {
+            self.stop_before_unknown_rules();
             let check_at = (!kept.early.is_empty()).then(|| Instant::now() + EARLY_CHECK_INTERVAL);
             let command = match [retry_at, check_at].into_iter().flatten().min() {
                 // Asked for here, because the channel would give waiting commands first.
@@ -253,6 +260,7 @@ impl ChainInner {
         let (number, hash) = (block.header.number, block.hash());
         let result = catch_panic(|| (jobs.import)(block, (jobs.clock)()));
         let result = result.unwrap_or_else(|panic| Err(ImportError::Panicked(panic)));
+        count_import(result.as_ref());
         match &result {
             Ok(imported) => {
                 if *imported != Imported::Known {
@@ -354,6 +362,24 @@ impl ChainInner {
         self.work.wake();
     }
 
+    /// Ends the chain if the block after the head follows rules that this program does not have.
+    /// Nothing could be built or judged from there on.
+    fn stop_before_unknown_rules(&self) {
+        if self.spec.unsupported.is_none() || self.has_failed() {
+            return;
+        }
+        // A store that fails is noticed by the next command.
+        let head = self.store.snapshot().and_then(|snapshot| snapshot.head());
+        let Ok(Some((head, _))) = head else { return };
+        let next = head.saturating_add(1);
+        if let Some(rules) = self.spec.unsupported_fork(next) {
+            self.fail(format!(
+                "block {next} follows the rules of `{rules}`, which this program does not have: \
+                 a newer version is needed to go on"
+            ));
+        }
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.failure.lock().is_some()
     }
@@ -362,6 +388,24 @@ impl ChainInner {
 /// The store's error, if the import failed because of the store.
 fn store_failure(result: &Result<Imported, ImportError>) -> Option<&StoreError> {
     result.as_ref().err()?.store_error()
+}
+
+/// Tells whoever records metrics what became of a block.
+fn count_import(result: Result<&Imported, &ImportError>) {
+    let (what, count) = match result {
+        Ok(Imported::Head { reverted, applied }) => {
+            if !reverted.is_empty() {
+                measured::reorganized(reverted.len());
+            }
+            ("head", applied.len())
+        }
+        Ok(Imported::Side) => ("side", 1),
+        Ok(Imported::Known) => ("known", 1),
+        Ok(Imported::Later) => ("later", 1),
+        Err(error) if error.is_invalid_block() => ("invalid", 1),
+        Err(_) => ("refused", 1),
+    };
+    measured::blocks_came(what, count);
 }
 
 fn log_import(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {

@@ -120,6 +120,14 @@ impl ChainPrecompiles {
         })
     }
 
+    /// Whether there is a precompiled contract at this address.
+    pub(crate) fn has(&self, address: &Address) -> bool {
+        let is_own = |own: OwnContractRules| {
+            network::is_own(address) || (own.has_curves && (*address == PAIRING || bls::is_bls(address)))
+        };
+        self.ethereum.contains(address) || self.own.is_some_and(is_own)
+    }
+
     /// The contract that decides whether this call of 0x0d may send a notice; `None` for all other
     /// calls, and on chains where all may.
     pub(crate) fn notice_list(&self, inputs: &CallInputs) -> Option<Address> {
@@ -178,10 +186,7 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
     }
 
     fn contains(&self, address: &Address) -> bool {
-        let is_own = |own: OwnContractRules| {
-            network::is_own(address) || (own.has_curves && (*address == PAIRING || bls::is_bls(address)))
-        };
-        self.ethereum.contains(address) || self.own.is_some_and(is_own)
+        self.has(address)
     }
 }
 

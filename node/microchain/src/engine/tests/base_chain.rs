@@ -10,7 +10,7 @@ use crate::contract::{
 };
 
 /// Half of the length of a turn.
-const EXPIRATION: u64 = 6;
+const EXPIRATION: u64 = 12;
 /// Base blocks from a flush to the first turn.
 const ROUND: u64 = 10;
 const EXPIRED: u64 = 5;
@@ -34,6 +34,8 @@ pub(super) struct BaseChain {
     pub(super) rewarded: Vec<(Address, U256)>,
     pub(super) deposits: Vec<Deposit>,
     pub(super) flushes: u64,
+    /// How often an action has lowered the rewards.
+    pub(super) deflations: u64,
     pub(super) failed_calls: Vec<&'static str>,
     pub(super) rewards: Rewards,
 }
@@ -56,6 +58,7 @@ impl BaseChain {
             rewarded: Vec::new(),
             deposits: Vec::new(),
             flushes: 0,
+            deflations: 0,
             failed_calls: Vec::new(),
             rewards: Rewards {
                 block: U256::from(500),
@@ -118,6 +121,7 @@ impl BaseChain {
                 cycle: 6,
             },
             via: Address::repeat_byte(0x77),
+            busy: Vec::new(),
         }
     }
 
@@ -204,8 +208,10 @@ impl BaseChain {
             }
             BaseCall::Act { place, hash } => {
                 ensure(at(*place) == Some(id), "action: not the member")?;
-                self.ensure_approved(hash, 0)?;
+                // The contract does not ask whether it was done before.
+                self.ensure_approved(hash, self.current.distribute_flag)?;
                 self.judge_members();
+                self.deflations += 1;
                 self.current.distribute_flag = 1;
                 if self.current.users.is_empty() {
                     self.finish();

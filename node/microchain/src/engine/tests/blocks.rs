@@ -1,7 +1,7 @@
 //! Blocks: one member alone, several that agree, silent ones, forks, catching up, restarts.
 
 use chain::call::{CallOutcome, CallRequest};
-use primitives::{Address, Transaction, U256};
+use primitives::{Address, ReceiptOutcome, Transaction, U256};
 
 use super::world::{PERIOD, World, call, creation_code, key, owner};
 use crate::abi::CallData;
@@ -250,4 +250,96 @@ fn new_members_are_recorded_by_the_chain() {
     expected.sort_unstable();
     assert_eq!(list, expected, "DappBase has the new member, too");
     assert!(matches!(BaseCall::BackupUpToDate { place: 0 }.data().len(), 36));
+}
+
+#[test]
+fn a_registration_that_is_taken_back_is_recorded_as_such() {
+    let mut world = World::new(3, 1).with_dapp_base();
+    let before = world.base.clone();
+    let new = world.id(3);
+    world.base.members.push(new);
+    world.base.performance.push((new, 5));
+    let recorded = |world: &World| {
+        let reader = world.reader(0);
+        let head = reader.head().unwrap().number;
+        let lists = (1..=head).rev().find_map(|number| {
+            let header = reader.block(number).unwrap().unwrap().record.header;
+            let extra = chain::application::BlockExtra::decode(&header.extra_data).unwrap();
+            (!extra.list.is_empty()).then_some(extra.list)
+        });
+        lists.expect("block 1 has a list").len()
+    };
+    world.run_until(20, "the list with the new member", |world| recorded(world) == 4);
+    // The base chain takes the registration back.
+    let block = world.base.block;
+    world.base = before;
+    world.base.block = block + 1;
+    world.run_until(40, "the list without it", |world| recorded(world) == 3);
+    let number = world.agreed(1);
+    world.run_slots(9);
+    assert!(world.agreed(1) >= number + 8, "all slots are those of the three");
+    // It registers again.
+    world.base.members.push(new);
+    world.base.performance.push((new, 5));
+    world.run_until(40, "the list with it again", |world| recorded(world) == 4);
+    world.run_slots(8);
+    world.agreed(1);
+}
+
+/// Creation code of a contract whose every call ends with so many zero bytes: by RETURN (0xf3), or
+/// by REVERT (0xfd).
+fn ends_with(zeros: u32, instruction: u8) -> Vec<u8> {
+    let [_, high, middle, low] = zeros.to_be_bytes();
+    let runtime = [0x62, high, middle, low, 0x60, 0, instruction];
+    // PUSH7 runtime, MSTORE at 0, RETURN of its seven bytes.
+    [&[0x66][..], &runtime, &[0x60, 0, 0x52, 0x60, 7, 0x60, 25, 0xf3]].concat()
+}
+
+#[test]
+fn receipts_have_what_calls_returned_within_bounds() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let codes = [
+        ends_with(256, 0xf3),
+        ends_with(700_000, 0xf3),
+        ends_with(40, 0xfd),
+    ];
+    let mut nonce = 1;
+    let mut contracts = Vec::new();
+    for code in &codes {
+        let created = world.transact(&owner(), nonce, 3, U256::ZERO, code.clone());
+        contracts.push((created, Transaction::created_address(&owner().address(), nonce)));
+        nonce += 1;
+    }
+    world.run_slots(4);
+    let mut calls = Vec::new();
+    for contract in [0, 1, 1, 0, 2] {
+        let receiver = contracts[contract].1.to_vec();
+        calls.push(world.transact(&owner(), nonce, 2, U256::ZERO, receiver));
+        nonce += 1;
+    }
+    world.run_slots(4);
+    for place in 0..3 {
+        let reader = world.reader(place);
+        let receipt = |transaction: &Transaction| {
+            let mined = reader
+                .transaction(&transaction.hash())
+                .unwrap()
+                .expect("it is mined");
+            reader.receipt_of(mined).unwrap().expect("it is canonical")
+        };
+        for ((created, _), code) in contracts.iter().zip(&codes) {
+            assert_eq!(receipt(created).receipt.output[..], code[1..8], "the code");
+        }
+        let found: Vec<_> = calls.iter().map(receipt).collect();
+        let first = found[0].mined.block;
+        assert!(
+            found.iter().all(|one| one.mined.block == first),
+            "one block has all"
+        );
+        let lengths: Vec<_> = found.iter().map(|one| one.receipt.output.len()).collect();
+        // The second long one does not fit. Short ones always do.
+        assert_eq!(lengths, [256, 700_000, 0, 256, 40]);
+        let failed: Vec<_> = found.iter().map(|one| one.receipt.outcome).collect();
+        assert_eq!(failed[3..], [true, false].map(ReceiptOutcome::Status));
+    }
 }

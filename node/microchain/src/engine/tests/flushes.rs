@@ -2,8 +2,9 @@
 
 use primitives::U256;
 
-use super::world::World;
-use crate::contract::BaseCall;
+use super::world::{World, call, key};
+use crate::abi::CallData;
+use crate::contract::{BaseCall, RETRY_BLOCKS};
 use crate::event::Event;
 
 #[test]
@@ -167,4 +168,138 @@ fn no_vote_for_what_the_chain_does_not_say() {
     // Not all redemptions are uploaded yet.
     assert!(!votes(&mut world, &|proposal| proposal.redemptions_left = 1));
     assert!(votes(&mut world, &|_| ()));
+}
+
+/// Three members, and a user with three withdrawals in the next flush. Returns the world as soon as
+/// its proposal has enough votes.
+fn with_withdrawals() -> World {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let user = key(0x51);
+    world.buy(user.address(), 1000);
+    world.run_until(60, "the deposit is credited", |world| {
+        world.reader(0).enter_position().unwrap() == 1
+    });
+    let redeem = call("redeemFromMicroChain()", CallData::default());
+    for nonce in 0..3 {
+        world.call_dapp_base(&user, nonce, U256::from(3), &redeem);
+    }
+    world
+}
+
+fn is_action(call: &BaseCall) -> bool {
+    matches!(call, BaseCall::Act { .. })
+}
+
+/// Runs flushes in which the proposer's action waits in the pool for longer than others wait for a
+/// call. Returns how often the rewards were lowered, and how many flushes there were.
+fn with_slow_actions(is_pool_visible: bool) -> (u64, u64) {
+    let mut world = with_withdrawals();
+    world.is_pool_visible = is_pool_visible;
+    world.delay = Box::new(|base, id, call| {
+        let is_slow = is_action(call) && id == base.current.proposed_by;
+        Some(if is_slow { RETRY_BLOCKS + 1 } else { 1 })
+    });
+    world.run_until(300, "the withdrawals are paid", |world| {
+        world.base.paid.len() == 3
+    });
+    let flushes = world.base.flushes;
+    world.run_until(300, "the end of the flush", |world| world.base.flushes > flushes);
+    (world.base.deflations, world.base.flushes)
+}
+
+#[test]
+fn a_slow_action_is_not_done_by_another_member_too() {
+    let (deflations, flushes) = with_slow_actions(true);
+    assert_eq!(deflations, flushes);
+    // Without a look into the pool the next member does it, too, and everybody loses.
+    let (deflations, flushes) = with_slow_actions(false);
+    assert!(deflations > flushes, "{deflations} {flushes}");
+}
+
+#[test]
+fn who_is_busy_with_something_else_holds_up_no_flush() {
+    let mut world = with_withdrawals();
+    // The proposer's action never comes, but something of it waits in the pool for ever.
+    world.delay = Box::new(|_, _, call| (!is_action(call)).then_some(1));
+    world.run_until(300, "a proposal with votes", |world| {
+        world.base.current.flag == 1 && world.base.current.voters.len() > 1
+    });
+    let proposer = world.base.current.proposed_by;
+    world.wait_for_ever(proposer);
+    world.delay = Box::new(move |_, id, call| (id != proposer || !is_action(call)).then_some(1));
+    let flushes = world.base.flushes;
+    world.run_until(60, "the flush", |world| world.base.flushes > flushes);
+    assert_eq!(world.base.deflations, world.base.flushes);
+}
+
+#[test]
+fn what_cannot_be_finished_in_time_is_not_begun() {
+    let mut world = with_withdrawals();
+    // The votes come so late that the payouts would, too.
+    let deadline = |world: &World| world.base.current.starting_block + 24;
+    world.delay = Box::new(|_, _, call| (!matches!(call, BaseCall::Vote { .. })).then_some(1));
+    world.run_until(300, "a proposal late in its turn", |world| {
+        let current = &world.base.current;
+        current.flag == 1 && !current.users.is_empty() && world.base.block + 5 >= deadline(world)
+    });
+    let (flushes, deflations) = (world.base.flushes, world.base.deflations);
+    let members = world.base.members.len() as u64;
+    world.base.current.voters = (0..members).collect();
+    world.base.current.agree = world.base.members.clone();
+    world.run_slots(4);
+    assert_eq!((world.base.flushes, world.base.deflations), (flushes, deflations));
+    // The next in turn makes the flush.
+    world.delay = Box::new(|_, _, _| Some(1));
+    world.run_until(300, "the withdrawals are paid", |world| {
+        world.base.paid.len() == 3
+    });
+    world.run_until(300, "another flush", |world| world.base.flushes >= flushes + 2);
+    assert_eq!(world.base.deflations, world.base.flushes);
+}
+
+#[test]
+fn votes_that_never_come_cost_no_flush_but_the_turn() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let silent: Vec<_> = world.base.members[1..].to_vec();
+    // One vote of three is missing: the flush happens.
+    let one = silent[0];
+    let is_vote = |call: &BaseCall| matches!(call, BaseCall::Vote { .. });
+    world.delay = Box::new(move |_, id, call| (id != one || !is_vote(call)).then_some(1));
+    world.run_until(300, "a flush without one vote", |world| world.base.flushes == 1);
+    let first_end = world.base.approved.end;
+    // Nobody's vote comes: no flush, and the chain goes on.
+    world.delay = Box::new(move |_, _, call| (!is_vote(call)).then_some(1));
+    let height = world.reader(0).head().unwrap().number;
+    world.run_until(300, "a proposal that expires", |world| {
+        world.base.performance.iter().any(|(_, left)| *left < 5)
+    });
+    assert_eq!(world.base.flushes, 1);
+    assert!(world.reader(0).head().unwrap().number > height);
+    world.agreed(1);
+    // The votes come again.
+    world.delay = Box::new(|_, _, _| Some(1));
+    world.run_until(300, "a flush in a later turn", |world| world.base.flushes == 2);
+    assert_eq!(world.base.approved.start, first_end + 1, "nothing is left out");
+}
+
+#[test]
+fn an_account_without_gas_is_no_more_than_a_silent_voter() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let poor = world.base.members[0];
+    // The VNODE refuses each of its transactions.
+    world.delay = Box::new(move |_, id, _| (id != poor).then_some(1));
+    world.run_until(400, "two flushes of the others", |world| world.base.flushes == 2);
+    assert_ne!(world.base.approved.proposed_by, poor);
+    let place = (0..3).find(|place| world.id(*place) == poor).unwrap();
+    let head = world.reader(place).head().unwrap().number;
+    let blocks = (head - 6..=head).filter(|number| {
+        let block = world.reader(place).block(*number).unwrap().unwrap();
+        block.record.header.beneficiary == poor
+    });
+    assert!(blocks.count() > 0, "it makes blocks all the same");
+    // It gets gas again, and takes its turn.
+    world.delay = Box::new(|_, _, _| Some(1));
+    world.run_until(600, "a flush of its own", |world| {
+        world.base.approved.proposed_by == poor
+    });
 }

@@ -118,6 +118,61 @@ fn a_deposit_that_the_base_chain_takes_back_stops_flushes_until_it_is_bought_aga
     add_up(&world, 0);
 }
 
+#[test]
+fn a_deposit_of_another_amount_than_bought_stops_flushes() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let users = [0x51, 0x52, 0x51].map(|byte| key(byte).address());
+    for user in users {
+        world.buy(user, 500);
+    }
+    // The base chain says something else as soon as the deposits are credited.
+    world.run_until(60, "the deposits are credited", |world| {
+        world.reader(0).enter_position().unwrap() == 3
+    });
+    let flushes = world.base.flushes;
+    let bought = world.base.deposits.clone();
+    world.base.deposits[2].tokens += U256::from(1);
+    world.run_slots(80);
+    assert_eq!(world.base.flushes, flushes, "nobody votes for it");
+    world.base.deposits = bought;
+    world.base.last_flush = world.base.block;
+    world.run_until(300, "a flush", |world| world.base.flushes > flushes);
+    add_up(&world, 0);
+}
+
+#[test]
+fn votes_of_a_liar_for_other_deposits_hold_up_no_flush() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let (user, thief) = (key(0x51).address(), key(0x66).address());
+    let liar = 2;
+    let liar_key = world.scs[liar].key.clone();
+    world.kill(liar);
+    world.buy(user, 500);
+    let lie = crate::dapp_base::post_flush(
+        0,
+        &[Deposit {
+            user: thief,
+            tokens: U256::from(1_000_000),
+            bought: 1,
+        }],
+    );
+    // A vote of the liar is in every block, so also in the one that credits the deposit.
+    let first = world.reader(0).nonce(&liar_key.address()).unwrap();
+    for nonce in first..first + 60 {
+        if world.reader(0).enter_position().unwrap() == 1 {
+            break;
+        }
+        world.call_dapp_base(&liar_key, nonce, U256::ZERO, &lie);
+        world.run_slots(1);
+    }
+    assert_eq!(world.reader(0).enter_position().unwrap(), 1);
+    assert_eq!(world.reader(0).balance(&thief).unwrap(), U256::ZERO);
+    assert_eq!(world.reader(0).balance(&user).unwrap(), U256::from(500));
+    let flushes = world.base.flushes;
+    world.run_until(300, "a flush", |world| world.base.flushes > flushes);
+    add_up(&world, 0);
+}
+
 /// A small generator of random numbers with a seed.
 struct RandomNumbers(u64);
 
@@ -130,13 +185,29 @@ impl RandomNumbers {
     }
 }
 
+/// Base blocks that a reorganization of a random run takes back at most.
+const REORGANIZED_MAX: u64 = 10;
+
 fn random_run(seed: u64, members: usize, slots: u64) {
     let mut random = RandomNumbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut world = World::new(members, 0).with_dapp_base();
     let users: Vec<SecretKey> = (0x50..0x54).map(key).collect();
     let mut lossy = RandomNumbers(seed | 1);
     world.filter = Some(Box::new(move |_, _| lossy.below(10) > 0));
-    for _ in 0..slots {
+    let mut earlier = world.base.clone();
+    for slot in 0..slots {
+        match random.below(12) {
+            // The base chain takes its last blocks back. Purchases come again in the new branch,
+            // calls of SCSs do not.
+            0 if world.base.block - earlier.block <= REORGANIZED_MAX => {
+                let deposits = std::mem::take(&mut world.base.deposits);
+                let block = world.base.block + 1;
+                world.base = earlier.clone();
+                (world.base.deposits, world.base.block) = (deposits, block);
+            }
+            _ if slot % 4 == 0 => earlier = world.base.clone(),
+            _ => {}
+        }
         let user = &users[random.below(4) as usize];
         match random.below(8) {
             0 => world.buy(user.address(), 1 + random.below(1000)),

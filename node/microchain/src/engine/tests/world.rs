@@ -7,7 +7,7 @@ use store::Store;
 
 use super::base_chain::BaseChain;
 use crate::abi::CallData;
-use crate::contract::Deposit;
+use crate::contract::{BaseCall, Deposit};
 use crate::engine::MemberEngine;
 use crate::event::{Action, Event, MemberMessage, MicroChainSetup};
 use crate::reader::Reader;
@@ -53,19 +53,34 @@ pub(super) struct SimulatedScs {
 /// What happens to messages on the bus.
 pub(super) type BusFilter = Box<dyn FnMut(usize, &mut MemberMessage) -> bool>;
 
+/// How long a call of an SCS waits.
+pub(super) type CallDelay = Box<dyn Fn(&BaseChain, Address, &BaseCall) -> Option<u64>>;
+
+/// A call that is in no base block yet.
+struct WaitingCall {
+    from: Address,
+    call: BaseCall,
+    /// The base block that will have it.
+    block: u64,
+}
+
 pub(super) struct World {
     pub(super) setup: MicroChainSetup,
     pub(super) scs: Vec<SimulatedScs>,
     pub(super) base: BaseChain,
     pub(super) now_ms: u64,
     steps: u64,
-    calls: Vec<(Address, crate::contract::BaseCall)>,
+    calls: Vec<WaitingCall>,
     /// Messages that were sent, with the place of the sender.
     pub(super) bus: VecDeque<(usize, MemberMessage)>,
     /// Returns whether a message of this SCS goes on. May change it.
     pub(super) filter: Option<BusFilter>,
+    /// Whether SCSs see whose transactions wait in the pool of the base chain.
+    pub(super) is_pool_visible: bool,
     /// Whether calls reach the base chain.
     pub(super) base_takes_calls: bool,
+    /// How many base blocks a call of this SCS waits in the pool; `None`: it never gets there.
+    pub(super) delay: CallDelay,
 }
 
 impl World {
@@ -97,7 +112,9 @@ impl World {
             calls: Vec::new(),
             bus: VecDeque::new(),
             filter: None,
+            is_pool_visible: true,
             base_takes_calls: true,
+            delay: Box::new(|_, _, _| Some(1)),
         };
         for place in 0..members + others {
             world.start(place);
@@ -112,6 +129,16 @@ impl World {
         scs.engine = Some(engine.unwrap());
         self.give(place, Event::Connected);
         self.tell_contract(place);
+    }
+
+    /// A transaction of `from` that is for something else waits in the pool for ever.
+    pub(super) fn wait_for_ever(&mut self, from: Address) {
+        let call = BaseCall::BackupUpToDate { place: u64::MAX };
+        self.calls.push(WaitingCall {
+            from,
+            call,
+            block: u64::MAX,
+        });
     }
 
     /// Ends an SCS at once.
@@ -146,8 +173,12 @@ impl World {
             match action {
                 Action::Send(message) => self.bus.push_back((place, message)),
                 Action::Call(call) => {
-                    let id = self.scs[place].key.address();
-                    self.calls.push((id, call));
+                    let from = self.scs[place].key.address();
+                    let is_known = self.calls.iter().any(|one| one.from == from && one.call == call);
+                    if let Some(delay) = (self.delay)(&self.base, from, &call).filter(|_| !is_known) {
+                        let block = self.base.block + delay;
+                        self.calls.push(WaitingCall { from, call, block });
+                    }
                 }
             }
         }
@@ -157,7 +188,10 @@ impl World {
         let Some(engine) = &self.scs[place].engine else {
             return;
         };
-        let state = self.base.state_for(&engine.id(), engine.deposits_from());
+        let mut state = self.base.state_for(&engine.id(), engine.deposits_from());
+        if self.is_pool_visible {
+            state.busy = self.calls.iter().map(|call| call.from).collect();
+        }
         self.give(place, Event::Contract(Box::new(state)));
     }
 
@@ -187,9 +221,13 @@ impl World {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_BASE_BLOCK) {
             self.base.block += 1;
-            for (id, call) in std::mem::take(&mut self.calls) {
+            let all = std::mem::take(&mut self.calls);
+            let (due, later) = all.into_iter().partition(|one| one.block <= self.base.block);
+            self.calls = later;
+            let due: Vec<WaitingCall> = due;
+            for one in due {
                 if self.base_takes_calls {
-                    self.base.carry_out(id, &call);
+                    self.base.carry_out(one.from, &one.call);
                 }
             }
             for place in 0..self.scs.len() {

@@ -271,7 +271,7 @@ impl Discovery {
 }
 
 /// The enodes in an answer, at most [`VALUES_IN_ANSWER`].
-fn enodes(value: &[u8]) -> Vec<Enode> {
+pub(super) fn enodes(value: &[u8]) -> Vec<Enode> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let parts = text.split(',').filter(|part| !part.is_empty());
     parts

@@ -264,6 +264,12 @@ impl Discovery {
         self.take_actions()
     }
 
+    /// The enodes that this node keeps under `key` for others, at most as many as in an answer.
+    pub fn kept(&mut self, key: &B512, now: Moment) -> Vec<Enode> {
+        let value = self.values.get(key, now.elapsed, &mut self.entropy);
+        inbound::enodes(value.as_bytes())
+    }
+
     /// Asks a node for its record. In Ethereum's dialect.
     pub fn request_record(&mut self, node: &NodeContact, now: Moment) -> Vec<DiscoveryAction> {
         self.ask_for_record(node.id, node.udp_address(), now);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use primitives::{B256, Block, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header, U256};
 
 use super::super::action::PeerAction;
-use super::super::chain_access::ImportResult;
+use super::super::chain_access::{ChainHead, ImportResult};
 use super::super::interface::{PeerFault, PeerId, PeerNews};
 use super::{FAULT_BAN, PeerHub, RequestNote};
 use crate::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerBody, PeerMessage};
@@ -115,41 +115,39 @@ impl PeerHub {
             });
         }
         self.announced.remove(&hash);
-        if let Some(block) = self.take_block(peer, hash, block, now) {
+        if !self.take_block(peer, hash, block, now) {
             self.news(PeerNews::DistantBlock {
                 peer,
-                block,
+                hash,
                 total_difficulty,
             });
         }
     }
 
-    /// Begins to check a block, or lets it wait. Returns it if it is for the synchronization.
-    fn take_block(&mut self, from: PeerId, hash: B256, block: Box<Block>, now: Moment) -> Option<Box<Block>> {
+    /// Begins to check a block, or lets it wait. `false` if it is for the synchronization.
+    fn take_block(&mut self, from: PeerId, hash: B256, block: Box<Block>, now: Moment) -> bool {
+        self.check_waiting(now);
         if self.waiting.contains_key(&hash) || self.stored_difficulty(&hash).is_some() {
-            return None;
+            return true;
         }
         let (number, parent) = (block.header.number, block.header.parent_hash);
         if !self.is_near(number) {
-            return Some(block);
+            return false;
         }
         let stage = if self.waiting.contains_key(&parent) {
             BlockStage::Parent
         } else if self.stored_difficulty(&parent).is_some() {
             BlockStage::Checking
         } else {
-            return Some(block);
+            return false;
         };
-        self.waiting.retain(|_, waiting| {
-            waiting.stage != BlockStage::Parent || now.elapsed < waiting.since + PARENT_WAIT
-        });
         let of_peer = self
             .waiting
             .values()
             .filter(|waiting| waiting.from == from)
             .count();
         if self.waiting.len() >= BLOCKS_WAITING_MAX || of_peer >= PEER_BLOCKS_MAX {
-            return None;
+            return false;
         }
         if stage == BlockStage::Checking {
             let block = block.clone();
@@ -166,13 +164,13 @@ impl PeerHub {
                 stage,
             },
         );
-        None
+        true
     }
 
     /// Takes the result of [`PeerAction::Check`].
     pub fn checked(&mut self, hash: &B256, result: &ImportResult, now: Moment) -> Vec<PeerAction> {
         match result {
-            ImportResult::Good => self.block_is_good(*hash),
+            ImportResult::Good | ImportResult::Later => self.block_is_good(*hash),
             ImportResult::Invalid(reason) => {
                 let from = self.waiting.get(hash).map(|waiting| waiting.from);
                 self.drop_waiting(hash);
@@ -187,7 +185,7 @@ impl PeerHub {
             }
             ImportResult::Failed(reason) => {
                 tracing::debug!(%hash, reason, "a block of a peer is not imported");
-                self.drop_waiting(hash);
+                self.leave_to_synchronization(hash);
             }
         }
         self.take_actions()
@@ -216,23 +214,42 @@ impl PeerHub {
                 self.tell_hash(*hash, number);
                 self.check_waiting(now);
             }
-            (ImportResult::Good, None) => {}
-            (ImportResult::Invalid(reason) | ImportResult::Failed(reason), _) => {
+            (ImportResult::Later, Some(_)) => {
+                // Peers cannot have it from here yet. They are told when it becomes the head.
+                self.waiting.remove(hash);
+                self.told.remove(hash);
+            }
+            (ImportResult::Good | ImportResult::Later, None) => {}
+            (ImportResult::Invalid(reason), _) => {
                 // Whoever passed the block on has checked the seal only, as this node does.
-                tracing::debug!(%hash, reason, "a block of a peer is not imported");
+                tracing::debug!(%hash, reason, "a block of a peer is invalid");
                 self.drop_waiting(hash);
+            }
+            (ImportResult::Failed(reason), _) => {
+                tracing::debug!(%hash, reason, "a block of a peer is not imported");
+                self.leave_to_synchronization(hash);
             }
         }
         self.take_actions()
     }
 
-    /// Removes a block and those that build on it.
-    fn drop_waiting(&mut self, hash: &B256) {
-        let mut gone = vec![*hash];
-        while let Some(hash) = gone.pop() {
-            self.waiting.remove(&hash);
+    /// Removes a block and those that build on it. Returns them.
+    fn drop_waiting(&mut self, hash: &B256) -> Vec<(B256, WaitingBlock)> {
+        let (mut left, mut gone) = (vec![*hash], Vec::new());
+        while let Some(hash) = left.pop() {
+            gone.extend(self.waiting.remove(&hash).map(|waiting| (hash, waiting)));
             let children = self.waiting.iter().filter(|(_, waiting)| waiting.parent == hash);
-            gone.extend(children.map(|(child, _)| *child));
+            left.extend(children.map(|(child, _)| *child));
+        }
+        gone
+    }
+
+    /// A block cannot be imported now, for a reason that says nothing about it. The
+    /// synchronization looks for it and those that build on it later.
+    fn leave_to_synchronization(&mut self, hash: &B256) {
+        for (hash, WaitingBlock { number, from, .. }) in self.drop_waiting(hash) {
+            let blocks = vec![AnnouncedBlock { hash, number }];
+            self.news(PeerNews::DistantAnnouncement { peer: from, blocks });
         }
     }
 
@@ -254,7 +271,7 @@ impl PeerHub {
                 waiting.stage = BlockStage::Checking;
                 self.actions.push(PeerAction::Check { hash, block });
             } else if now.elapsed >= waiting.since + PARENT_WAIT {
-                self.drop_waiting(&hash);
+                self.leave_to_synchronization(&hash);
             }
         }
     }
@@ -269,9 +286,28 @@ impl PeerHub {
         let hash = block.hash();
         if !self.has_told(&hash) {
             self.tell_whole(hash, block, total_difficulty);
-            self.tell_hash(hash, block.header.number);
         }
+        self.tell_hash(hash, block.header.number);
         self.take_actions()
+    }
+
+    /// Tells the hash of the head to the peers that were not told, because they have joined while
+    /// others were told.
+    pub fn announce_head(&mut self) -> Vec<PeerAction> {
+        self.tell_hash(self.head.hash, self.head.number);
+        self.take_actions()
+    }
+
+    /// Tells a peer whose Status fits of the head, if it has moved since this node's Status.
+    pub(super) fn tell_newer_head(&mut self, peer: PeerId) {
+        let ChainHead { hash, number, .. } = self.head;
+        if let Some(state) = self.peers.get_mut(&peer)
+            && state.told_head != hash
+            && state.known_blocks.add(hash)
+        {
+            let blocks = vec![AnnouncedBlock { hash, number }];
+            self.send(peer, PeerMessage::NewBlockHashes(blocks));
+        }
     }
 
     /// Sends a block to the square root of the peers that do not have it.
@@ -463,7 +499,7 @@ impl PeerHub {
             uncles: body.uncles,
         });
         let number = block.header.number;
-        if self.take_block(peer, hash, block, now).is_some() {
+        if !self.take_block(peer, hash, block, now) {
             // Its parent is not here. The synchronization finds the way to it.
             let blocks = vec![AnnouncedBlock { hash, number }];
             self.news(PeerNews::DistantAnnouncement { peer, blocks });

@@ -10,11 +10,13 @@
 //! | which block is new, who gets it, how is an announced one fetched? | `blocks` |
 //! | who gets a transaction, how is an announced one fetched? | `transactions` |
 //! | what is passed on for application chains? | `relay` |
+//! | who has a place, and who loses it? | `places` |
 //!
 //! Source: docs/p2p.md, 2, 3 and 6.
 
 mod blocks;
 mod peer;
+mod places;
 mod relay;
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,7 @@ use std::time::Duration;
 use alloy_eip2124::{ForkFilter, ForkId};
 use primitives::{B256, B512, U256};
 
-use super::action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
+use super::action::{PeerAction, PeerCounters};
 use super::chain_access::{ChainAccess, ChainHead};
 use super::interface::{PeerFacts, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
 use super::known::KnownHashes;
@@ -88,6 +90,8 @@ pub struct NewPeer {
     pub is_inbound: bool,
     /// A static or trusted node: it counts for no limit.
     pub is_exempt: bool,
+    /// If both nodes dial each other at once, both keep this connection and end the other one.
+    pub is_preferred: bool,
 }
 
 /// For what a peer is asked.
@@ -121,6 +125,8 @@ pub struct PeerHub {
     relayed: KnownHashes,
     /// The node is far behind: transactions are of no use yet.
     is_behind: bool,
+    /// Only what is for application chains is carried.
+    is_subnet: bool,
     counters: PeerCounters,
     actions: Vec<PeerAction>,
 }
@@ -148,6 +154,7 @@ impl PeerHub {
             wanted: HashMap::new(),
             relayed: KnownHashes::new(KNOWN_TRANSACTIONS_MAX),
             is_behind: false,
+            is_subnet: false,
             counters: PeerCounters::default(),
             actions: Vec::new(),
         };
@@ -181,14 +188,10 @@ impl PeerHub {
         self.settings.forks.as_ref().map(ForkFilter::current)
     }
 
-    /// Whether a node may not be dialled and may not come in.
-    pub fn is_banned(&self, node: &B512, now: Moment) -> bool {
-        self.banned.get(node).is_some_and(|until| now.elapsed < *until)
-    }
-
-    /// Lets a node come back at once.
-    pub fn forgive(&mut self, node: &B512) {
-        self.banned.remove(node);
+    /// Whether a node with this fork id may be of the same network.
+    pub fn accepts_fork(&self, fork_id: ForkId) -> bool {
+        let forks = self.settings.forks.as_ref();
+        forks.is_none_or(|forks| forks.validate(fork_id).is_ok())
     }
 
     /// Says whether the node is far behind. It takes no transactions then.
@@ -196,46 +199,10 @@ impl PeerHub {
         self.is_behind = is_behind;
     }
 
-    /// Whether a connection may begin.
-    ///
-    /// # Errors
-    /// What the other side is told if it may not.
-    pub fn check_place(&self, new: &NewPeer, now: Moment) -> Result<(), RlpxDisconnect> {
-        if self.nodes.contains_key(&new.node) {
-            return Err(RlpxDisconnect::AlreadyConnected);
-        }
-        if self.is_banned(&new.node, now) {
-            return Err(RlpxDisconnect::TooManyPeers);
-        }
-        if new.is_exempt {
-            return Ok(());
-        }
-        let count = |inbound_only: bool| {
-            let counted = self.peers.values().filter(|peer| !peer.is_exempt);
-            counted.filter(|peer| peer.is_inbound || !inbound_only).count()
-        };
-        let is_full = count(false) >= self.settings.peers_max
-            || new.is_inbound && count(true) >= self.settings.inbound_max;
-        if is_full {
-            return Err(RlpxDisconnect::TooManyPeers);
-        }
-        Ok(())
-    }
-
-    /// Takes a connection after its Hello. Returns its number and what to do: send a Status.
-    ///
-    /// # Errors
-    /// What the other side is told if there is no place for it.
-    pub fn admit(&mut self, new: NewPeer, now: Moment) -> Result<(PeerId, Vec<PeerAction>), RlpxDisconnect> {
-        self.check_place(&new, now)?;
-        let peer = PeerId(self.next_peer);
-        self.next_peer += 1;
-        self.nodes.insert(new.node, peer);
-        self.peers
-            .insert(peer, PeerState::new(&new, now.elapsed + STATUS_TIMEOUT));
-        let status = self.own_status(new.protocol);
-        self.send(peer, PeerMessage::Status(status));
-        Ok((peer, self.take_actions()))
+    /// Makes this the hub of an application chain's network: it carries messages of code 31 and
+    /// transactions with a sharding flag, and ignores the rest.
+    pub const fn carry_application_chains_only(&mut self) {
+        self.is_subnet = true;
     }
 
     fn own_status(&self, protocol: WireProtocol) -> PeerStatus {
@@ -248,27 +215,6 @@ impl PeerHub {
             genesis: self.settings.genesis,
             fork_id: forks.filter(|_| protocol.has_fork_id()).map(ForkFilter::current),
         }
-    }
-
-    /// Notes that a connection has ended.
-    pub fn left(&mut self, peer: PeerId, now: Moment) -> Vec<PeerAction> {
-        if self.peers.contains_key(&peer) {
-            *self.counters.ended.entry(ENDED_BY_OTHER).or_default() += 1;
-            self.remove(peer, now);
-        }
-        self.take_actions()
-    }
-
-    /// Ends a connection, for no fault of the peer.
-    pub fn drop_peer(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) -> Vec<PeerAction> {
-        self.disconnect(peer, reason, now);
-        self.take_actions()
-    }
-
-    /// Ends a connection because of what the peer did.
-    pub fn fault(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) -> Vec<PeerAction> {
-        self.punish(peer, fault, now);
-        self.take_actions()
     }
 
     /// The node's head is another one now.
@@ -313,6 +259,7 @@ impl PeerHub {
                     let facts = state.facts(peer);
                     self.counters.joined += 1;
                     self.actions.push(PeerAction::News(PeerNews::Joined(facts)));
+                    self.tell_newer_head(peer);
                     self.tell_pending(peer);
                 }
             }
@@ -329,6 +276,13 @@ impl PeerHub {
     }
 
     fn take(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
+        let is_carried = matches!(
+            message,
+            PeerMessage::Status(_) | PeerMessage::Transactions(_) | PeerMessage::ApplicationChain(_)
+        );
+        if self.is_subnet && !is_carried {
+            return;
+        }
         match message {
             PeerMessage::Status(_) => self.breach(peer, "got a second Status", now),
             PeerMessage::NewBlockHashes(blocks) => self.blocks_announced(peer, &blocks, now),
@@ -513,70 +467,6 @@ impl PeerHub {
 
     fn take_actions(&mut self) -> Vec<PeerAction> {
         mem::take(&mut self.actions)
-    }
-
-    /// The peer has broken the protocol.
-    fn breach(&mut self, peer: PeerId, text: &str, now: Moment) {
-        self.punish(
-            peer,
-            &PeerFault {
-                text: text.to_owned(),
-                disconnect: RlpxDisconnect::Subprotocol,
-                banned: FAULT_BAN,
-            },
-            now,
-        );
-    }
-
-    fn punish(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) {
-        let Some(state) = self.peers.get(&peer) else {
-            return;
-        };
-        let node = state.node;
-        tracing::debug!(node = %state.short_id(), fault = fault.text, "a peer loses its place");
-        self.counters.faults += 1;
-        if !fault.banned.is_zero() {
-            self.ban(node, now.elapsed + fault.banned, now);
-        }
-        self.disconnect(peer, fault.disconnect, now);
-    }
-
-    fn ban(&mut self, node: B512, until: Duration, now: Moment) {
-        if self.banned.len() >= BANNED_MAX {
-            self.banned.retain(|_, until| now.elapsed < *until);
-        }
-        if self.banned.len() < BANNED_MAX {
-            self.banned.insert(node, until);
-        }
-    }
-
-    fn disconnect(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) {
-        if self.peers.contains_key(&peer) {
-            *self.counters.ended.entry(reason.code().into()).or_default() += 1;
-            self.actions.push(PeerAction::Disconnect { peer, reason });
-            self.remove(peer, now);
-        }
-    }
-
-    fn remove(&mut self, peer: PeerId, now: Moment) {
-        let Some(state) = self.peers.remove(&peer) else {
-            return;
-        };
-        self.nodes.remove(&state.node);
-        let was_active = state.is_active();
-        for request in state.requests.into_waiting() {
-            match request.note {
-                // The synchronization hears that the peer has left.
-                RequestNote::Sync(_) => {}
-                RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
-                RequestNote::Transactions(hashes) => self.transactions_not_sent(peer, &hashes, now),
-            }
-        }
-        self.forget_announcer(peer);
-        self.forget_transaction_announcer(peer, now);
-        if was_active {
-            self.news(PeerNews::Left(peer));
-        }
     }
 
     /// The active peers for which `choose` holds.

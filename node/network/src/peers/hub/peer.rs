@@ -35,6 +35,8 @@ pub(super) struct PeerState {
     pub(super) is_inbound: bool,
     pub(super) is_exempt: bool,
     phase: PeerPhase,
+    /// The head of this node that the peer was told in the Status.
+    pub(super) told_head: B256,
     pub(super) requests: RequestBook<RequestNote>,
     pub(super) known_blocks: KnownHashes,
     pub(super) known_transactions: KnownHashes,
@@ -51,13 +53,14 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    pub(super) fn new(new: &NewPeer, status_deadline: Duration) -> Self {
+    pub(super) fn new(new: &NewPeer, status_deadline: Duration, told_head: B256) -> Self {
         Self {
             node: new.node,
             protocol: new.protocol,
             is_inbound: new.is_inbound,
             is_exempt: new.is_exempt,
             phase: PeerPhase::Greeting(status_deadline),
+            told_head,
             requests: RequestBook::new(new.protocol),
             known_blocks: KnownHashes::new(KNOWN_BLOCKS_MAX),
             known_transactions: KnownHashes::new(KNOWN_TRANSACTIONS_MAX),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use alloy_rlp::Encodable;
 use primitives::{B256, Transaction};
 
 use super::super::action::PeerAction;
@@ -43,7 +44,7 @@ pub(super) struct WantedTransaction {
 fn announcement(transaction: &Transaction) -> AnnouncedTransaction {
     AnnouncedTransaction {
         hash: transaction.hash(),
-        kind_and_size: Some((0, transaction.encode().len() as u64)),
+        kind_and_size: Some((transaction.tx_type(), transaction.encoded_length() as u64)),
     }
 }
 
@@ -55,7 +56,7 @@ fn packs(transactions: Vec<Transaction>) -> Vec<Vec<Transaction>> {
             packs.push(Vec::new());
             bytes = 0;
         }
-        bytes += transaction.encode().len();
+        bytes += transaction.length();
         if let Some(pack) = packs.last_mut() {
             pack.push(transaction);
         }
@@ -80,7 +81,7 @@ impl PeerHub {
                     let transaction = Box::new(transaction);
                     self.actions.push(PeerAction::ForApplicationChain(transaction));
                 }
-            } else if !self.is_behind {
+            } else if !self.is_behind && !self.is_subnet {
                 new.push(transaction);
             }
         }
@@ -134,6 +135,9 @@ impl PeerHub {
 
     /// Tells a new peer what is in the pool.
     pub(super) fn tell_pending(&mut self, peer: PeerId) {
+        if self.is_subnet {
+            return;
+        }
         let pending = self.chain.pending(TOLD_ON_JOIN_MAX);
         let Some(state) = self.peers.get_mut(&peer) else {
             return;
@@ -147,7 +151,7 @@ impl PeerHub {
             if takes_hashes {
                 announced.push(announcement(&transaction));
             } else {
-                bytes += transaction.encode().len();
+                bytes += transaction.length();
                 transactions.push(transaction);
             }
             state.known_transactions.add(hash);

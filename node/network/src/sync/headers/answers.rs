@@ -7,9 +7,9 @@ use store::StoreError;
 use super::{HEAD_HEADERS, HeaderSession, SKELETON_HEADERS, SessionQuestion, SessionStage};
 use crate::messages::PeerMessage;
 use crate::peers::PeerId;
-use crate::sync::Synchronizer;
 use crate::sync::ancestor::{AncestorSearch, HeaderPoint};
 use crate::sync::segments::{SEGMENT_HEADERS, SegmentAnswer, SegmentFill, wrong_link};
+use crate::sync::{MISS_RETRY, Synchronizer};
 
 impl Synchronizer {
     /// Takes an answer to a question of a session.
@@ -53,8 +53,9 @@ impl Synchronizer {
     ) -> Result<bool, StoreError> {
         let master = session.master;
         let Some(first) = headers.first() else {
-            // The peer has another head by now, or never had this one.
-            self.settle(master, session.target);
+            // The peer has not imported it yet, or has another head by now, or never had this one.
+            self.end_session();
+            self.roster.missed(master, &session.target, self.now, MISS_RETRY);
             return Ok(true);
         };
         let top = HeaderPoint {
@@ -116,7 +117,7 @@ impl Synchronizer {
 
     /// The peer does not stand by its claim. That can happen; not too often.
     fn end_broken(&mut self, session: &HeaderSession, text: String) {
-        self.postpone(session.master);
+        self.postpone(session.master, &session.target);
         tracing::debug!(peer = session.master.0, text, "a claim cannot be followed");
         if let Some(fault) = self.roster.overtaken(session.master) {
             self.drop_peer(session.master, fault);

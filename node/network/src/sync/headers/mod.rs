@@ -21,10 +21,12 @@ use store::StoreError;
 
 use super::ancestor::{AncestorSearch, HeaderPoint};
 use super::jobs::{ChainRefusal, SyncJob};
-use super::roster::stalls;
+use super::roster::{OVERTAKE_TIME, OpenHead, QuestionKind, stalls};
 use super::segments::{SEGMENT_HEADERS, SegmentFill};
 use super::vouchers::linked_hashes;
-use super::{CHAIN_RETRY, CLAIM_RETRY, ENDLESS_HEADERS, HEADER_LEAD_MAX, QuestionTopic, Synchronizer};
+use super::{
+    CHAIN_RETRY, CLAIM_RETRY, EARLY_RETRY, ENDLESS_HEADERS, HEADER_LEAD_MAX, QuestionTopic, Synchronizer,
+};
 use crate::messages::{HeadersRequest, HeadersStart};
 use crate::peers::{PeerId, PeerRequest, RequestTicket};
 
@@ -36,8 +38,8 @@ const SKELETON_HEADERS: u64 = 128;
 const JOB_HEADERS: usize = 1024;
 /// A session whose peer lets it wait for longer than this ends, if there are other claims.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The lowest segment is asked of a second peer after this time.
-const OVERTAKE_TIME: Duration = Duration::from_millis(1500);
+/// The same for a peer that has not answered anything yet. Its answer still tells how quick it is.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 /// So many skeletons that do not fit cost a peer its place.
 const BROKEN_MAX: u32 = 3;
 
@@ -72,7 +74,8 @@ pub(super) struct HeaderSession {
     target: B256,
     /// Its number, once its header is here.
     target_number: Option<u64>,
-    claimed: U256,
+    /// The total difficulty that the peer claims; `None` if it only announced the block.
+    claimed: Option<U256>,
     stage: SessionStage,
     /// The highest header of the peer's chain that is stored here.
     tip: HeaderPoint,
@@ -97,6 +100,7 @@ impl HeaderSession {
 pub(super) struct HeadersInWork {
     session: u64,
     master: PeerId,
+    target: B256,
     hashes: Vec<B256>,
     end: HeaderPoint,
 }
@@ -107,22 +111,16 @@ impl Synchronizer {
         self.session = None;
     }
 
-    /// Ends the session of `session`. The claim is looked at again later.
-    fn postpone(&mut self, master: PeerId) {
+    /// Ends the session. The claim is looked at again later.
+    fn postpone(&mut self, master: PeerId, target: &B256) {
         self.end_session();
-        if let Some(entry) = self.roster.get(master) {
-            entry.look_at = self.now + CLAIM_RETRY;
-        }
+        self.roster.postpone(master, target, self.now + CLAIM_RETRY);
     }
 
-    /// Ends the session. The claim is of no use.
-    fn settle(&mut self, master: PeerId, target: B256) {
+    /// Ends the session. The claim is of no use, or was followed to its end.
+    fn settle(&mut self, master: PeerId, target: &B256) {
         self.end_session();
-        if let Some(entry) = self.roster.get(master)
-            && entry.head == target
-        {
-            entry.settled = true;
-        }
+        self.roster.settle(master, target);
     }
 
     /// The peer of the session lies.
@@ -161,18 +159,34 @@ impl Synchronizer {
         Ok(())
     }
 
-    /// Ends a session whose peer lets it wait, if there are other claims.
+    /// Ends a session whose peer lets it wait, if there are other claims. A hint gives way to
+    /// anything.
     fn give_way(&mut self) {
         let Some(session) = &self.session else { return };
         let Some((_, since)) = session.open else { return };
-        let master = session.master;
-        let waits = self.now.saturating_sub(since) > PATIENCE;
-        let claims = self.roster.claiming(self.chain.best.total_difficulty);
-        let others = claims
-            .iter()
-            .any(|(peer, look_at)| *peer != master && *look_at <= self.now);
+        let (master, target) = (session.master, session.target);
+        let is_hint = session.claimed.is_none();
+        let usual = self
+            .roster
+            .get(master)
+            .and_then(|entry| entry.usual_time(QuestionKind::Headers));
+        // Whoever is new gets another chance soon.
+        let (patience, retry) = match usual {
+            Some(_) => (PATIENCE, CLAIM_RETRY),
+            None => (FIRST_PATIENCE, PATIENCE),
+        };
+        let waits = self.now.saturating_sub(since) > patience;
+        let open = self.roster.open_heads(self.chain.best.total_difficulty);
+        let others = open.iter().any(|head| {
+            let counts = is_hint || head.total_difficulty.is_some();
+            counts && head.peer != master && head.look_at <= self.now
+        });
         if waits && others {
-            self.postpone(master);
+            self.end_session();
+            self.roster.postpone(master, &target, self.now + retry);
+            if let Some(fault) = self.roster.overtaken(master) {
+                self.drop_peer(master, fault);
+            }
         }
     }
 
@@ -180,16 +194,18 @@ impl Synchronizer {
         if self.headers_job.is_some() || self.now < self.chain_pause {
             return Ok(());
         }
-        for (peer, look_at) in self.roster.claiming(self.chain.best.total_difficulty) {
-            let Some(entry) = self.roster.get(peer) else {
-                continue;
-            };
+        for head in self.roster.open_heads(self.chain.best.total_difficulty) {
+            let OpenHead {
+                peer,
+                hash: target,
+                total_difficulty: claimed,
+                look_at,
+            } = head;
             if look_at > self.now {
                 continue;
             }
-            let (target, claimed) = (entry.head, entry.total_difficulty);
             if let Some(known) = view.known_header(&target)? {
-                entry.settled = true;
+                self.roster.settle(peer, &target);
                 self.check_claim(peer, claimed, known.total_difficulty);
                 continue;
             }
@@ -216,8 +232,8 @@ impl Synchronizer {
     }
 
     /// A peer must not claim more than its head has.
-    fn check_claim(&mut self, peer: PeerId, claimed: U256, expected: U256) {
-        if claimed > expected {
+    fn check_claim(&mut self, peer: PeerId, claimed: Option<U256>, expected: U256) {
+        if let Some(claimed) = claimed.filter(|claimed| *claimed > expected) {
             self.drop_liar(
                 peer,
                 format!("total difficulty of its head: got {claimed}, expected {expected}"),
@@ -293,6 +309,7 @@ impl Synchronizer {
                     self.headers_job = Some(HeadersInWork {
                         session: session.id,
                         master: session.master,
+                        target: session.target,
                         hashes: linked_hashes(&headers),
                         end: fill.below(),
                     });
@@ -314,7 +331,7 @@ impl Synchronizer {
             if self.headers_job.is_none() {
                 session.stage = SessionStage::Skeleton;
                 return if Some(session.tip.number) >= session.target_number {
-                    self.settle(session.master, session.target);
+                    self.settle(session.master, &session.target);
                     Turn::ENDED
                 } else {
                     Turn::GOES_ON
@@ -322,15 +339,15 @@ impl Synchronizer {
             }
             return Turn::WAITS;
         }
-        let late = self.now.saturating_sub(session.lowest_since) > OVERTAKE_TIME;
+        let waited = self.now.saturating_sub(session.lowest_since);
         let mut orders = Vec::new();
         let mut overtaken = None;
         for (peer, entry) in self.roster.iter() {
             if entry.header_questions > 0 || self.now < entry.rest_until {
                 continue;
             }
-            if late
-                && overtaken.is_none()
+            if overtaken.is_none()
+                && waited > entry.overtakes_after(QuestionKind::Headers)
                 && let Some((slow, top, request)) = fill.assign_again(peer)
             {
                 overtaken = Some(slow);
@@ -348,7 +365,7 @@ impl Synchronizer {
             let topic = QuestionTopic::Session(session.id, SessionQuestion::Segment(top, first));
             self.ask(ticket, peer, PeerRequest::Headers(request), topic);
         }
-        if let Some(slow) = overtaken
+        if let Some(slow) = overtaken.filter(|_| waited > OVERTAKE_TIME)
             && let Some(fault) = self.roster.overtaken(slow)
         {
             fill.remove_peer(slow);
@@ -385,8 +402,8 @@ impl Synchronizer {
             (SessionQuestion::Segment(top, _), SessionStage::Segments(fill)) => fill.release(top, peer),
             (SessionQuestion::Segment(..), _) => {}
             _ => {
-                let master = session.master;
-                self.postpone(master);
+                let (master, target) = (session.master, session.target);
+                self.postpone(master, &target);
             }
         }
     }
@@ -403,6 +420,7 @@ impl Synchronizer {
         let HeadersInWork {
             session: id,
             master,
+            target,
             hashes,
             end,
         } = job;
@@ -414,17 +432,20 @@ impl Synchronizer {
             }
             Err(refusal) => {
                 if self.session.as_ref().is_some_and(|session| session.id == id) {
-                    self.postpone(master);
+                    self.postpone(master, &target);
                 }
                 match refusal {
                     ChainRefusal::Invalid { text, .. } => self.drop_liar(master, text),
                     ChainRefusal::Unsuitable(text) => self.drop_peer(master, stalls(text)),
+                    ChainRefusal::Early(text) => {
+                        // Nobody else's headers wait for it.
+                        tracing::debug!(text, "headers are not taken yet");
+                        self.roster.postpone(master, &target, self.now + EARLY_RETRY);
+                    }
                     ChainRefusal::NotNow(text) => {
                         tracing::debug!(text, "headers are not taken now");
                         self.chain_pause = self.now + CHAIN_RETRY;
-                        if let Some(entry) = self.roster.get(master) {
-                            entry.look_at = self.chain_pause;
-                        }
+                        self.roster.postpone(master, &target, self.chain_pause);
                     }
                 }
                 Ok(())
@@ -442,11 +463,11 @@ impl Synchronizer {
         let weight = view.known_header(&end.hash)?.map(|known| known.total_difficulty);
         let Some(weight) = weight else {
             // There was no space for it among heavier ones.
-            self.settle(master, target);
+            self.settle(master, &target);
             return Ok(());
         };
         if end.hash == target {
-            self.settle(master, target);
+            self.settle(master, &target);
             self.check_claim(master, claimed, weight);
             return Ok(());
         }

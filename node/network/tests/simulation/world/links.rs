@@ -107,6 +107,7 @@ impl World {
             protocol: WireFamily::Mc.protocol(VERSION).expect("known"),
             is_inbound,
             is_exempt: false,
+            is_preferred: false,
         }
     }
 

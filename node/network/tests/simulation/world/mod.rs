@@ -102,6 +102,8 @@ pub(crate) struct World {
     nodes: Vec<Node>,
     /// Mean time between two blocks of all miners together.
     interval: Duration,
+    /// What the import of a block takes in the synchronization.
+    pub(crate) import_time: Duration,
     /// The group of each node; nodes of different groups do not reach each other.
     groups: Vec<usize>,
     pub(crate) counts: Counts,
@@ -123,6 +125,7 @@ impl World {
             events: 0,
             nodes: Vec::new(),
             interval,
+            import_time: Duration::ZERO,
             groups: Vec::new(),
             counts: Counts::default(),
         };
@@ -289,11 +292,11 @@ impl World {
             Role::Honest { .. } => {
                 return self.with_hub(to, |hub, now| hub.received(peer, message, now));
             }
-            Role::Liar { liar, .. } => liar.answers(&message),
+            Role::Liar { liar, .. } => liar.answers(&message).map(|answer| (answer, liar.thinks())),
         };
-        if let Some(answer) = answered {
+        if let Some((answer, thinks)) = answered {
             let event = Event::Message(remote.node, remote.peer, Box::new(answer));
-            self.after(remote.delay, event);
+            self.after(remote.delay + thinks, event);
         }
     }
 
@@ -334,9 +337,14 @@ impl World {
         let Role::Honest { chain, .. } = &self.nodes[index].role else {
             return;
         };
+        let blocks = match &job {
+            SyncJob::Blocks(blocks) => blocks.len() as u32,
+            _ => 0,
+        };
         let outcome = run_job(&**chain, job);
         let life = self.nodes[index].life;
-        let took = Duration::from_millis(5) + self.random(Duration::from_millis(45));
+        let base = Duration::from_millis(5) + self.random(Duration::from_millis(45));
+        let took = base + self.import_time * blocks;
         self.after(took, Event::Outcome(index, life, Box::new(outcome)));
     }
 
@@ -450,6 +458,7 @@ impl World {
             };
             self.with_hub(index, |hub, _| hub.announce(&block, head.total_difficulty));
         }
+        self.with_hub(index, |hub, _| hub.announce_head());
         self.with_sync(index, |sync, view, now| sync.on_time(now, view));
     }
 

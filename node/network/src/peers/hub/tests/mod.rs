@@ -1,5 +1,7 @@
 //! The hub with a chain that is a list of headers.
 
+mod late_heads;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +11,9 @@ use primitives::{
 };
 
 use super::*;
-use crate::messages::{AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage};
+use crate::messages::{
+    AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart,
+};
 use crate::peers::{ChainAccessError, ChainReader, ImportResult};
 use crate::requests::REQUEST_TIMEOUT_MAX;
 
@@ -132,6 +136,7 @@ impl Scene {
             protocol: self.family.protocol(version).expect("known"),
             is_inbound: true,
             is_exempt: false,
+            is_preferred: false,
         }
     }
 
@@ -507,4 +512,76 @@ fn what_is_for_application_chains_is_passed_on_once() {
         "{told:?}"
     );
     assert!(scene.hub.relay_transaction(&flagged).is_empty());
+}
+
+#[test]
+fn a_subnet_carries_nothing_but_what_is_for_its_chain() {
+    let mut scene = Scene::new(WireFamily::Mc);
+    scene.hub.carry_application_chains_only();
+    // The pool is not told of.
+    scene.chain.pool.lock().expect("no panic").push(transaction(1, 0));
+    let peers: Vec<_> = (1..=2).map(|mark| scene.join(mark, 63)).collect();
+    let child = block(1, scene.genesis);
+    let announced = AnnouncedBlock {
+        hash: child.hash(),
+        number: 1,
+    };
+    let request = HeadersRequest {
+        start: HeadersStart::Number(0),
+        amount: 1,
+        skip: 0,
+        reverse: false,
+    };
+    for ignored in [
+        PeerMessage::NewBlock(Box::new(child), U256::from(200)),
+        PeerMessage::NewBlockHashes(vec![announced]),
+        PeerMessage::GetBlockHeaders(1, request),
+        PeerMessage::Transactions(vec![transaction(2, 0)]),
+    ] {
+        let actions = scene.receive(peers[0], ignored.clone());
+        assert!(actions.is_empty(), "{ignored:?}: {actions:?}");
+    }
+    assert!(
+        scene.wait(Duration::from_secs(1)).is_empty(),
+        "nothing is asked for"
+    );
+    let message = PeerMessage::ApplicationChain(Box::default());
+    let actions = scene.receive(peers[0], message);
+    assert!(
+        matches!(&sent(&actions)[..], [(to, _)] if *to == peers[1..]),
+        "{actions:?}"
+    );
+    let flagged = PeerMessage::Transactions(vec![transaction(3, 1), transaction(4, 0)]);
+    let actions = scene.receive(peers[0], flagged);
+    assert!(
+        matches!(&actions[..], [PeerAction::ForApplicationChain(_)]),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn of_two_connections_the_preferred_one_is_kept() {
+    let mut scene = Scene::new(WireFamily::Mc);
+    let dialled = NewPeer {
+        is_inbound: false,
+        ..scene.new_peer(1, 63)
+    };
+    let preferred = NewPeer {
+        is_preferred: true,
+        ..scene.new_peer(1, 63)
+    };
+    let (first, _) = scene.hub.admit(dialled, scene.now).expect("a place");
+    let other = scene.hub.admit(scene.new_peer(1, 63), scene.now);
+    assert_eq!(other.err(), Some(RlpxDisconnect::AlreadyConnected));
+    let (second, actions) = scene.hub.admit(preferred, scene.now).expect("a place");
+    assert!(is_dropped(&actions, first), "{actions:?}");
+    let status = PeerMessage::Status(scene.status(63));
+    scene.receive(second, status);
+    assert_eq!(scene.hub.peers().count(), 1);
+    // Once the Status fits, a connection stays.
+    let late = NewPeer {
+        is_inbound: false,
+        ..preferred
+    };
+    assert!(scene.hub.admit(late, scene.now).is_err());
 }

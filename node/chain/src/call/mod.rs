@@ -1,11 +1,18 @@
 //! Reads of a state and calls on it: accounts, slots, code, contract calls, gas estimates.
 //!
 //! Each is asked on the state of a canonical block or of the pending block. A call needs no funds,
-//! and its changes are dropped.
+//! and its changes are dropped. A call may replace values of accounts and of the block before it
+//! runs: `overrides.rs`.
+
+mod listing;
+mod overrides;
+
+pub use listing::AccessListOutcome;
+pub use overrides::{BlockOverride, CallOverrides};
 
 use std::time::Duration;
 
-use primitives::{Address, Bytes, Header, U256};
+use primitives::{ACCESS_LIST_TX_TYPE, AccessListEntry, Address, Bytes, Header, LEGACY_TX_TYPE, U256};
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
 use revm::inspector::Inspector;
@@ -16,10 +23,11 @@ use store::{Snapshot, StateReads, StoreError};
 use crate::evm::deadline::Deadline;
 use crate::evm::handler::{EvmOutcome, inspect};
 use crate::evm::quick_call::QuickCallGuard;
-use crate::evm::{EvmContext, block_env, chain_evm, intrinsic_gas};
+use crate::evm::{EvmContext, access_list, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::UnsealedBlock;
 use crate::pool::SenderState;
-use crate::state::{BlockState, StateError, StateNotKept};
+use crate::spec::{BlockRules, Rule};
+use crate::state::{BlockState, Overlay, StateError, StateNotKept};
 use crate::view::View;
 use crate::work::{WorkLimit, WorkStop};
 
@@ -40,12 +48,44 @@ pub struct CallRequest {
     pub to: Option<Address>,
     /// The gas limit.
     pub gas: Option<u64>,
+    /// The most gas that the call gets, whatever limit it asks for. `None` means as much as it asks
+    /// for.
+    pub gas_max: Option<u64>,
     /// The gas price, in sha. Nobody pays it, but the contract can read it.
     pub gas_price: U256,
     /// The value, in sha.
     pub value: U256,
     /// The call's input, or the code that creates the contract.
     pub input: Bytes,
+    /// Accounts and slots that are named in advance (EIP-2930). They count where blocks may contain
+    /// transactions with access lists.
+    pub access_list: Vec<AccessListEntry>,
+    /// What is replaced before the call runs.
+    pub overrides: CallOverrides,
+}
+
+impl CallRequest {
+    /// The access list, where it counts.
+    fn access_list_at(&self, rules: BlockRules) -> &[AccessListEntry] {
+        if rules.has(Rule::Eip2930) {
+            &self.access_list
+        } else {
+            &[]
+        }
+    }
+
+    /// The gas that the call gets.
+    pub(crate) fn gas_of_call(&self) -> u64 {
+        self.bounded_gas(self.gas, CALL_GAS_DEFAULT)
+    }
+
+    /// The gas of a call that asks for `gas`; `default` if it asks for none and has no bound.
+    fn bounded_gas(&self, gas: Option<u64>, default: u64) -> u64 {
+        match self.gas_max {
+            Some(max) => gas.map_or(max, |gas| gas.min(max)),
+            None => gas.unwrap_or(default),
+        }
+    }
 }
 
 /// How a call ended.
@@ -191,8 +231,8 @@ impl View {
         request: &CallRequest,
         limit: impl Into<WorkLimit>,
     ) -> Result<CallOutcome, EvmCallError> {
-        let (header, state) = self.open_state(at)?;
-        let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
+        let (header, state) = self.open_call(at, request)?;
+        let gas = request.gas_of_call();
         self.run(&header, state, request, gas, &mut Deadline::new(limit.into()))
     }
 
@@ -206,8 +246,8 @@ impl View {
         at: StateAt<'_>,
         request: &CallRequest,
     ) -> Result<Option<CallOutcome>, EvmCallError> {
-        let (header, state) = self.open_state(at)?;
-        let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
+        let (header, state) = self.open_call(at, request)?;
+        let gas = request.gas_of_call();
         let mut guard = QuickCallGuard::default();
         let outcome = self.run_with_inspector(&header, state, request, gas, &mut guard);
         if guard.limit_reached() {
@@ -230,24 +270,16 @@ impl View {
         limit: impl Into<WorkLimit>,
     ) -> Result<u64, EvmCallError> {
         let mut deadline = Deadline::new(limit.into());
-        let (header, state) = self.open_state(at)?;
+        let (header, state) = self.open_call(at, request)?;
         let overlay = state.into_overlay();
         let mut attempt = |gas: u64| {
-            let number = self.parent_number(at);
-            let state = BlockState::with_overlay(
-                self.snapshot(),
-                number,
-                self.state_root_of(number)?,
-                overlay.clone(),
-            );
+            let state = self.state_with(at, overlay.clone())?;
             self.run(&header, state, request, gas, &mut deadline)
         };
-        let cap = request.gas.unwrap_or(header.gas_limit);
-        let floor = intrinsic_gas(
-            self.spec().rules_at(header.number),
-            &request.input,
-            request.to.is_none(),
-        );
+        let cap = request.bounded_gas(request.gas.or(Some(header.gas_limit)), header.gas_limit);
+        let rules = self.spec().rules_at(header.number);
+        let listed = request.access_list_at(rules);
+        let floor = intrinsic_gas(rules, &request.input, request.to.is_none(), listed);
         if cap < floor {
             return Err(EvmCallError::AlwaysFails(format!(
                 "gas required exceeds allowance: got {cap}, expected at least {floor}"
@@ -300,6 +332,28 @@ impl View {
         Ok(record.header.state_root)
     }
 
+    /// The stored state that `at` is built on, with the changes of `overlay`.
+    fn state_with(
+        &self,
+        at: StateAt<'_>,
+        overlay: Overlay,
+    ) -> Result<BlockState<'_, Snapshot>, EvmCallError> {
+        let number = self.parent_number(at);
+        let root = self.state_root_of(number)?;
+        Ok(BlockState::with_overlay(self.snapshot(), number, root, overlay))
+    }
+
+    /// The header and the state that a call runs on, with what the call replaces.
+    pub(crate) fn open_call(
+        &self,
+        at: StateAt<'_>,
+        request: &CallRequest,
+    ) -> Result<(Header, BlockState<'_, Snapshot>), EvmCallError> {
+        let (mut header, mut state) = self.open_state(at)?;
+        request.overrides.apply(&mut state, &mut header)?;
+        Ok((header, state))
+    }
+
     fn open_state(&self, at: StateAt<'_>) -> Result<(Header, BlockState<'_, Snapshot>), EvmCallError> {
         match at {
             StateAt::Block(number) => {
@@ -312,10 +366,7 @@ impl View {
                 Ok((record.header, state))
             }
             StateAt::Pending(draft) => {
-                let number = self.parent_number(at);
-                let root = self.state_root_of(number)?;
-                let overlay = draft.overlay.clone();
-                let state = BlockState::with_overlay(self.snapshot(), number, root, overlay);
+                let state = self.state_with(at, draft.overlay.clone())?;
                 Ok((draft.block.header.clone(), state))
             }
         }
@@ -335,7 +386,7 @@ impl View {
         Ok(outcome)
     }
 
-    /// Runs a call with an inspector.
+    /// Runs a call with an inspector. Its changes and notices are dropped.
     fn run_with_inspector<'v, I>(
         &self,
         header: &Header,
@@ -346,6 +397,36 @@ impl View {
     ) -> Result<CallOutcome, EvmCallError>
     where
         I: for<'s> Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
+    {
+        let EvmOutcome { result, .. } = self.run_call(header, &mut state, request, gas, inspector)?;
+        Ok(match result {
+            ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
+                output: output.data().clone(),
+                gas_used: result.tx_gas_used(),
+            },
+            ExecutionResult::Revert { ref output, .. } => CallOutcome::Revert {
+                output: output.clone(),
+                gas_used: result.tx_gas_used(),
+            },
+            ExecutionResult::Halt {
+                reason: HaltReason::OutOfGas(_),
+                ..
+            } => CallOutcome::OutOfGas,
+            ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
+        })
+    }
+
+    /// Runs a call with an inspector, and commits nothing.
+    pub(crate) fn run_call<'s, 'v, I>(
+        &self,
+        header: &Header,
+        state: &'s mut BlockState<'v, Snapshot>,
+        request: &CallRequest,
+        gas: u64,
+        inspector: I,
+    ) -> Result<EvmOutcome, EvmCallError>
+    where
+        I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
     {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
@@ -363,7 +444,7 @@ impl View {
                 request.value
             )));
         }
-        let mut evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
+        let mut evm = chain_evm(state, self.spec(), block_env(header), |cfg| {
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
             cfg.disable_nonce_check = true;
@@ -372,7 +453,15 @@ impl View {
         })
         .with_inspector(inspector);
         evm.ctx.chain.create2.refuses_large_memory = true;
+        let listed = request.access_list_at(self.spec().rules_at(header.number));
+        let tx_type = if listed.is_empty() {
+            LEGACY_TX_TYPE
+        } else {
+            ACCESS_LIST_TX_TYPE
+        };
         let transaction = TxEnv {
+            tx_type,
+            access_list: access_list(listed),
             caller,
             gas_limit: gas,
             gas_price,
@@ -383,32 +472,16 @@ impl View {
             chain_id: Some(self.spec().chain_id_at(header.number)),
             ..Default::default()
         };
-        match inspect(&mut evm, self.spec(), transaction) {
-            // The changes and notices of a call are dropped.
-            Ok(EvmOutcome { result, .. }) => Ok(match result {
-                ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
-                    output: output.data().clone(),
-                    gas_used: result.tx_gas_used(),
-                },
-                ExecutionResult::Revert { ref output, .. } => CallOutcome::Revert {
-                    output: output.clone(),
-                    gas_used: result.tx_gas_used(),
-                },
-                ExecutionResult::Halt {
-                    reason: HaltReason::OutOfGas(_),
-                    ..
-                } => CallOutcome::OutOfGas,
-                ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
-            }),
-            Err(EVMError::Database(error)) => Err(error.into()),
-            Err(EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
+        inspect(&mut evm, self.spec(), transaction).map_err(|error| match error {
+            EVMError::Database(error) => error.into(),
+            EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
                 initial_gas,
                 gas_limit,
-            })) => Err(EvmCallError::Refused(format!(
+            }) => EvmCallError::Refused(format!(
                 "intrinsic gasRemaining too low: got {gas_limit}, expected {initial_gas}"
-            ))),
-            Err(other) => Err(EvmCallError::Refused(other.to_string())),
-        }
+            )),
+            other => EvmCallError::Refused(other.to_string()),
+        })
     }
 }
 

@@ -1,0 +1,235 @@
+//! Calls of a Dapp, sent to the node, and a watcher that sees them in the blocks of an SCS.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::{Failure, sender_key};
+use e2e::http::TestHttpClient;
+use e2e::microchain::{Argument, calldata};
+use e2e::{Caller, quantity};
+use primitives::{Address, SecretKey, TxForm, UnsignedTransaction, hex};
+use serde_json::{Value, json};
+
+use crate::stage::{CHAIN_ID, PROXY, Stage};
+
+/// Accounts that send.
+const SENDERS: usize = 64;
+/// Transactions in a request.
+const BATCH: usize = 50;
+/// Pause between two looks at the chain.
+const LOOK: Duration = Duration::from_millis(10);
+/// Pause of a sender that may not send more.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long the last transactions are waited for.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Sample {
+    /// Transactions a second that came into blocks.
+    pub(crate) rate: f64,
+    pub(crate) per_block: f64,
+    /// Seconds from sending to receipt: half of the transactions were faster.
+    pub(crate) median: f64,
+    /// 99 of 100 were faster.
+    pub(crate) slowest: f64,
+    pub(crate) refused: usize,
+    /// Transactions that were in no block when the measurement ended.
+    pub(crate) missing: usize,
+}
+
+/// Transactions in blocks, with the time at which they were seen.
+#[derive(Debug, Default)]
+struct Seen {
+    at: HashMap<String, Instant>,
+    blocks: Vec<(Instant, usize)>,
+}
+
+/// Sends to one MicroChain.
+pub(crate) struct Load<'a> {
+    stage: &'a Stage,
+    chain: Address,
+    /// Address and calldata of the call.
+    input: Vec<u8>,
+    keys: Vec<SecretKey>,
+    next_nonce: Mutex<Vec<u64>>,
+}
+
+impl<'a> Load<'a> {
+    /// Calls of the counter at this address.
+    pub(crate) fn new(stage: &'a Stage, chain: &str, counter: &str) -> Result<Self, Failure> {
+        let call = calldata("3b3546c8", &[Argument::Number(1)]);
+        let input = format!("{counter}{}", call.trim_start_matches("0x"));
+        let keys = (0..SENDERS as u64).map(sender_key);
+        Ok(Self {
+            stage,
+            chain: chain.parse()?,
+            input: hex::decode(&input)?,
+            keys: keys.collect::<Result<_, _>>()?,
+            next_nonce: Mutex::new(vec![0; SENDERS]),
+        })
+    }
+
+    /// The next transaction of a sender as hexadecimal digits, and its hash.
+    fn sign(&self, sender: usize) -> Result<(String, String), Failure> {
+        let mut nonces = self.next_nonce.lock().map_err(|error| error.to_string())?;
+        let unsigned = UnsignedTransaction {
+            tx_nonce: nonces[sender],
+            to: Some(self.chain),
+            input: self.input.clone().into(),
+            sharding_flag: 1,
+            via: Some(PROXY.parse()?),
+            ..UnsignedTransaction::default()
+        };
+        nonces[sender] += 1;
+        let signed = unsigned.sign(&self.keys[sender], CHAIN_ID, TxForm::Native);
+        let hash = format!("{:#x}", signed.hash());
+        Ok((format!("0x{}", hex::encode(signed.encode_raw())), hash))
+    }
+
+    /// Sends for `time`: `paced` transactions a second, or as many as possible with at most
+    /// `in_flight` that are in no block.
+    pub(crate) fn run(
+        &self,
+        time: Duration,
+        paced: Option<u64>,
+        in_flight: usize,
+    ) -> Result<Sample, Failure> {
+        // Signing is not part of the measurement.
+        let wanted = paced.map_or(time.as_secs() as usize * 3000, |rate| {
+            (rate * time.as_secs()) as usize
+        });
+        let ready: Result<Vec<_>, _> = (0..wanted).map(|index| self.sign(index % SENDERS)).collect();
+        let mut ready = ready?.into_iter();
+        let seen = Mutex::new(Seen::default());
+        let (mined, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let mut sent: Vec<(String, Instant)> = Vec::new();
+        let mut refused = 0;
+        let started = Instant::now();
+        std::thread::scope(|scope| -> Result<(), Failure> {
+            let watcher = scope.spawn(|| self.watch(&seen, &mined, &done));
+            let mut http = TestHttpClient::new(self.stage.node.addresses()[0]);
+            let finished = (|| -> Result<(), Failure> {
+                while started.elapsed() < time {
+                    let allowed = match paced {
+                        Some(rate) => (rate as f64 * started.elapsed().as_secs_f64()) as usize,
+                        None => mined.load(Ordering::Relaxed) + refused + in_flight,
+                    };
+                    let count = allowed.saturating_sub(sent.len()).min(BATCH);
+                    let batch: Vec<_> = ready.by_ref().take(count).collect();
+                    if batch.is_empty() {
+                        std::thread::sleep(PAUSE);
+                        continue;
+                    }
+                    refused += post(&mut http, &batch)?;
+                    let now = Instant::now();
+                    sent.extend(batch.into_iter().map(|(_, hash)| (hash, now)));
+                }
+                let last = Instant::now();
+                while mined.load(Ordering::Relaxed) + refused < sent.len() && last.elapsed() < LAST_WAIT {
+                    std::thread::sleep(LOOK);
+                }
+                Ok(())
+            })();
+            done.store(true, Ordering::Relaxed);
+            watcher.join().map_err(|_| "the watcher failed")??;
+            finished
+        })?;
+        self.give_back(ready.len());
+        let seen = seen.into_inner().map_err(|error| error.to_string())?;
+        Ok(sample(&sent, &seen, refused, started, time))
+    }
+
+    /// The last transactions were signed but not sent: their nonces are free again.
+    fn give_back(&self, unsent: usize) {
+        if let Ok(mut nonces) = self.next_nonce.lock() {
+            let total: u64 = nonces.iter().sum::<u64>() - unsent as u64;
+            for (sender, nonce) in nonces.iter_mut().enumerate() {
+                let share = total / SENDERS as u64;
+                *nonce = share + u64::from((sender as u64) < total % SENDERS as u64);
+            }
+        }
+    }
+
+    /// Notes the transactions of each new block.
+    fn watch(&self, seen: &Mutex<Seen>, mined: &AtomicUsize, done: &AtomicBool) -> Result<(), String> {
+        let address = self.stage.scs[0].url();
+        let address = address.trim_start_matches("http://").parse();
+        let caller = Caller::new(address.map_err(|error| format!("{error}"))?);
+        let chain = format!("{:#x}", self.chain);
+        let head = || quantity(&caller.rpc("scs_getBlockNumber", json!([chain])));
+        let mut next = head() + 1;
+        while !done.load(Ordering::Relaxed) {
+            while head() >= next {
+                let block = caller.rpc("scs_getBlock", json!([chain, next as u64]));
+                let now = Instant::now();
+                let hashes = block["transactions"].as_array().cloned().unwrap_or_default();
+                let mut seen = seen.lock().map_err(|error| error.to_string())?;
+                seen.blocks.push((now, hashes.len()));
+                for hash in hashes.iter().filter_map(Value::as_str) {
+                    seen.at.entry(hash.to_owned()).or_insert(now);
+                }
+                mined.store(seen.at.len(), Ordering::Relaxed);
+                next += 1;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// Sends transactions in one request. Returns how many were refused.
+fn post(http: &mut TestHttpClient, batch: &[(String, String)]) -> Result<usize, Failure> {
+    let call = |(id, (raw, _)): (usize, &(String, String))| json!({"jsonrpc": "2.0", "id": id, "method": "mc_sendRawTransaction", "params": [raw]});
+    let calls: Vec<_> = batch.iter().enumerate().map(call).collect();
+    let answer = http.post(&Value::Array(calls).to_string())?;
+    let answers: Vec<Value> = serde_json::from_str(&answer.body)?;
+    let refused = answers.iter().filter(|answer| !answer["error"].is_null());
+    if let Some(first) = refused.clone().next() {
+        eprintln!("refused: {}", first["error"]);
+    }
+    Ok(refused.count())
+}
+
+fn sample(
+    sent: &[(String, Instant)],
+    seen: &Seen,
+    refused: usize,
+    started: Instant,
+    time: Duration,
+) -> Sample {
+    let mut latencies: Vec<f64> = sent
+        .iter()
+        .filter_map(|(hash, at)| Some(seen.at.get(hash)?.saturating_duration_since(*at).as_secs_f64()))
+        .collect();
+    latencies.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| {
+        let index = (latencies.len() as f64 * share) as usize;
+        latencies.get(index).copied().unwrap_or(f64::NAN)
+    };
+    // From the first block with transactions to the last one before sending ended.
+    let end = started + time;
+    let full: Vec<_> = seen
+        .blocks
+        .iter()
+        .filter(|(at, count)| *at <= end && *count > 0)
+        .collect();
+    let (rate, per_block) = match full.as_slice() {
+        [(first, _), rest @ .., (last, _)] => {
+            let rest = rest.iter().map(|(_, count)| count).sum::<usize>() + full[full.len() - 1].1;
+            let seconds = last.saturating_duration_since(*first).as_secs_f64();
+            (rest as f64 / seconds, rest as f64 / (full.len() - 1) as f64)
+        }
+        _ => (f64::NAN, f64::NAN),
+    };
+    Sample {
+        rate,
+        per_block,
+        median: at(0.5),
+        slowest: at(0.99),
+        refused,
+        missing: sent.len() - refused.min(sent.len()) - latencies.len(),
+    }
+}

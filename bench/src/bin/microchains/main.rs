@@ -1,0 +1,154 @@
+//! Measures MicroChains with real processes: a development node, servers of application chains, and
+//! contracts that are made by transactions.
+//!
+//! `rate` sends calls of a Dapp to a MicroChain of several SCSs: first few of them, for the time
+//! from sending to receipt, then as many as it takes. `chains` puts more and more MicroChains on
+//! one SCS. `bench/README.md` explains the figures.
+
+mod load;
+mod stage;
+
+use std::time::{Duration, Instant};
+
+use bench::Failure;
+use clap::{Parser, Subcommand};
+use e2e::microchain::MicroChainOwner;
+use e2e::process::ProcessUsage;
+
+use load::{Load, Sample};
+use stage::Stage;
+
+/// Measures MicroChains.
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(subcommand)]
+    what: Measured,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum Measured {
+    /// Transactions a second of one MicroChain, and the time from sending to receipt
+    Rate {
+        /// Number of SCSs
+        #[arg(long, value_name = "N", default_value_t = 3)]
+        members: usize,
+        /// Seconds between two blocks
+        #[arg(long, value_name = "S", default_value_t = 1)]
+        period: u64,
+        /// Duration of each part, in seconds
+        #[arg(long, value_name = "S", default_value_t = 20)]
+        seconds: u64,
+        /// Transactions a second of the first part
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        slow: u64,
+        /// Transactions that are on their way at a time in the second part
+        #[arg(long, value_name = "N", default_value_t = 4000)]
+        in_flight: usize,
+    },
+    /// Memory, threads and processor time of one SCS with many MicroChains
+    Chains {
+        /// Numbers of MicroChains, rising
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 10, 100])]
+        counts: Vec<usize>,
+        /// Seconds between two blocks
+        #[arg(long, value_name = "S", default_value_t = 10)]
+        period: u64,
+        /// Duration of each measurement, in seconds
+        #[arg(long, value_name = "S", default_value_t = 20)]
+        seconds: u64,
+    },
+}
+
+fn main() -> Result<(), Failure> {
+    match Options::parse().what {
+        Measured::Rate {
+            members,
+            period,
+            seconds,
+            slow,
+            in_flight,
+        } => {
+            let stage = Stage::start(members, period, 1)?;
+            measure_rate(&stage, Duration::from_secs(seconds), slow, in_flight)
+        }
+        Measured::Chains {
+            counts,
+            period,
+            seconds,
+        } => {
+            let most = counts.iter().copied().max().unwrap_or_default();
+            let stage = Stage::start(1, period, most)?;
+            measure_chains(&stage, &counts, Duration::from_secs(seconds))
+        }
+    }
+}
+
+/// What the processes have used since `before`, as text.
+fn used(stage: &Stage, before: &[ProcessUsage], time: Duration) -> String {
+    let names = std::iter::once("vnode").chain(std::iter::repeat("scs"));
+    let parts = names.zip(stage.usage()).zip(before).map(|((name, now), before)| {
+        let share = 100.0 * (now.processor - before.processor).as_secs_f64() / time.as_secs_f64();
+        let mib = now.memory as f64 / (1 << 20) as f64;
+        format!(
+            "{name}: {share:.0} % of a processor, {mib:.0} MiB, {} threads",
+            now.threads
+        )
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+fn print_sample(name: &str, sample: &Sample, note: &str) {
+    let Sample {
+        rate,
+        per_block,
+        median,
+        slowest,
+        ..
+    } = sample;
+    println!(
+        "{name}: {rate:.0} transactions a second, {per_block:.0} a block; from sending to receipt {median:.2} s, \
+         one of a hundred over {slowest:.2} s"
+    );
+    println!("  {note}");
+}
+
+fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> Result<(), Failure> {
+    let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
+    let pools = owner.pools(&stage.service, &stage.servers(), 1);
+    let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
+    let counter = owner.dapps(&chain, &stage.scs[0]);
+    let load = Load::new(stage, &chain, &counter)?;
+    for (name, paced, most) in [
+        ("few", Some(slow), in_flight),
+        ("as many as possible", None, in_flight),
+    ] {
+        let before = stage.usage();
+        let started = Instant::now();
+        let sample = load.run(time, paced, most)?;
+        let note = used(stage, &before, started.elapsed());
+        print_sample(name, &sample, &note);
+        println!(
+            "  {} refused, {} not in a block in time",
+            sample.refused, sample.missing
+        );
+    }
+    Ok(())
+}
+
+fn measure_chains(stage: &Stage, counts: &[usize], time: Duration) -> Result<(), Failure> {
+    let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
+    let most = counts.iter().copied().max().unwrap_or_default();
+    let pools = owner.pools(&stage.service, &stage.servers(), most);
+    let mut running = 0;
+    for count in counts {
+        owner.chains(&pools, 1, count.saturating_sub(running));
+        running = *count;
+        // The first blocks cost more than the others.
+        std::thread::sleep(Duration::from_secs(3));
+        let before = stage.usage();
+        std::thread::sleep(time);
+        println!("{count} MicroChains: {}", used(stage, &before, time));
+    }
+    Ok(())
+}

@@ -1,0 +1,470 @@
+//! What peers cost a running node: memory, descriptors and processor time, before and after.
+//!
+//! A witness, which is a good peer, asks for a header again and again meanwhile. It must stay
+//! connected. The node must be one of the development network, and run on this machine:
+//! `vnode --dev --port 30399 --maxpeers 120`.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bench::Failure;
+use clap::{Parser, ValueEnum};
+use network::NodeContact;
+use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
+use network::entropy::Entropy;
+use network::messages::{
+    AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage, PeerStatus, WireFamily, WireProtocol,
+};
+use network::rlpx::{PeerConnection, RlpxSettings};
+use network::sockets::dial;
+use primitives::{Address, B256, Enode, Header, TxForm, U256, UnsignedTransaction};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// The id of the development network.
+const NETWORK_ID: u64 = 100;
+/// How often the witness asks.
+const WITNESS_INTERVAL: Duration = Duration::from_millis(50);
+/// Attackers that run side by side.
+const ATTACKERS: usize = 8;
+/// Length of the large messages: more than the node takes, as much as a frame takes.
+const LARGE_BYTES: usize = 13 << 20;
+/// Asks for block 0.
+const BLOCK_0: HeadersRequest = HeadersRequest {
+    start: HeadersStart::Number(0),
+    amount: 1,
+    skip: 0,
+    reverse: false,
+};
+/// Announcements in a message.
+const ANNOUNCED: u64 = 1000;
+/// Transactions that each attacker has, and how many of them are in a message.
+const UNPAID: u64 = 5000;
+const UNPAID_PACK: usize = 500;
+/// Headers of a chain without seals. The node asks for 32 at once.
+const UNSEALED: u64 = 30;
+
+/// What the peers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Conduct {
+    /// Nothing: they are good peers.
+    Good,
+    /// They connect and say nothing.
+    Silent,
+    /// They connect and send random bytes, again and again.
+    Junk,
+    /// They make the encrypted connection and leave, again and again.
+    Handshakes,
+    /// They become peers and send a message that is too large, again and again.
+    Frames,
+    /// They become peers and announce blocks that do not exist.
+    Announcements,
+    /// They become peers and send transactions of accounts without money.
+    Transactions,
+    /// They become peers and claim a heavier chain, whose headers have no seals, again and again.
+    Headers,
+    /// They send packets of discovery from addresses that they do not prove.
+    Discovery,
+}
+
+/// Costs of peers.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The enode URL of the node.
+    node: String,
+    /// The id of its process.
+    #[arg(long)]
+    pid: u32,
+    /// What the peers do.
+    #[arg(long, value_enum)]
+    conduct: Conduct,
+    /// Connections that are held by good or silent peers.
+    #[arg(long, default_value_t = 100)]
+    count: usize,
+    /// How long.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+}
+
+/// Transactions of accounts without money, in packs.
+fn unpaid_transactions(entropy: &mut Entropy) -> Vec<PeerMessage> {
+    let key = entropy.secret_key();
+    let transaction = |tx_nonce| {
+        let unsigned = UnsignedTransaction {
+            tx_nonce,
+            gas_price: U256::from(20_000_000_000u64),
+            gas: 21_000,
+            to: Some(Address::repeat_byte(7)),
+            value: U256::from(1),
+            ..UnsignedTransaction::default()
+        };
+        unsigned.sign(&key, NETWORK_ID, TxForm::Native)
+    };
+    let all: Vec<_> = (0..UNPAID).map(transaction).collect();
+    let packs = all.chunks(UNPAID_PACK);
+    packs
+        .map(|pack| PeerMessage::Transactions(pack.to_vec()))
+        .collect()
+}
+
+/// Headers on block 0 without seals, highest first.
+fn unsealed_headers(genesis: &Header) -> Vec<Header> {
+    let mut headers: Vec<Header> = Vec::new();
+    for number in 1..=UNSEALED {
+        let parent = headers.first().unwrap_or(genesis);
+        let header = Header {
+            parent_hash: parent.hash(),
+            number,
+            timestamp: parent.timestamp + 1,
+            mix_hash: B256::repeat_byte(1),
+            ..genesis.clone()
+        };
+        headers.insert(0, header);
+    }
+    headers
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug)]
+struct ProcessUse {
+    memory_kib: u64,
+    peak_kib: u64,
+    descriptors: usize,
+    processor: Duration,
+}
+
+impl ProcessUse {
+    fn read(pid: u32) -> Result<Self, Failure> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let kib = |name: &str| -> Result<u64, Failure> {
+            let line = status
+                .lines()
+                .find(|line| line.starts_with(name))
+                .ok_or("no such line")?;
+            Ok(line.split_whitespace().nth(1).ok_or("no figure")?.parse()?)
+        };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name of the program may have spaces.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no such file")?;
+        let fields: Vec<_> = fields.split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+        Ok(Self {
+            memory_kib: kib("VmRSS")?,
+            peak_kib: kib("VmHWM")?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            processor: Duration::from_millis(ticks * 10),
+        })
+    }
+
+    fn print(&self, when: &str) {
+        println!(
+            "  {when:<8} {:>7.1} MiB, peak {:>7.1} MiB, {:>4} descriptors, processor {:>6.2} s",
+            self.memory_kib as f64 / 1024.0,
+            self.peak_kib as f64 / 1024.0,
+            self.descriptors,
+            self.processor.as_secs_f64()
+        );
+    }
+}
+
+/// A peer that the benchmark plays.
+struct PlayedNode {
+    connection: PeerConnection<TcpStream>,
+    protocol: WireProtocol,
+}
+
+impl PlayedNode {
+    async fn dial(contact: &NodeContact, entropy: &mut Entropy) -> Result<Self, Failure> {
+        let settings = RlpxSettings {
+            version: 5,
+            client: "bench".to_owned(),
+            capabilities: WireFamily::Mc.offers(),
+            port: 0,
+            message_bytes_max: LARGE_BYTES,
+        };
+        let (key, own) = (entropy.secret_key(), entropy.fork());
+        let connection = dial(contact, key, settings, own).await?;
+        let protocol = WireFamily::Mc.protocol(63).ok_or("no mc/63")?;
+        Ok(Self { connection, protocol })
+    }
+
+    fn send(&mut self, message: &PeerMessage) -> Result<(), Failure> {
+        let (code, rlp) = message.encode(self.protocol);
+        Ok(self.connection.send(0, code, &rlp)?)
+    }
+
+    async fn next(&mut self) -> Result<PeerMessage, Failure> {
+        let message = self.connection.next().await?;
+        PeerMessage::decode(self.protocol, message.code, &message.payload)
+            .map_err(|error| error.to_string().into())
+    }
+
+    /// Says of itself what the node says of itself, changed by `change`.
+    async fn greet(&mut self, change: impl Fn(&mut PeerStatus)) -> Result<(), Failure> {
+        let PeerMessage::Status(mut status) = self.next().await? else {
+            return Err("the first message is no Status".into());
+        };
+        change(&mut status);
+        self.send(&PeerMessage::Status(status))
+    }
+
+    /// The header of block 0.
+    async fn genesis(&mut self) -> Result<Header, Failure> {
+        self.send(&PeerMessage::GetBlockHeaders(1, BLOCK_0))?;
+        loop {
+            if let PeerMessage::BlockHeaders(_, headers) = self.next().await? {
+                return headers.into_iter().next().ok_or_else(|| "no block 0".into());
+            }
+        }
+    }
+
+    /// Claims a chain of these headers, and answers with them until the node ends the connection.
+    async fn lie(&mut self, headers: &[Header]) -> Result<(), Failure> {
+        let head = headers.first().ok_or("no headers")?.hash();
+        self.greet(|status| {
+            status.head = head;
+            status.total_difficulty = status.total_difficulty.saturating_add(U256::from(1u64 << 40));
+        })
+        .await?;
+        loop {
+            if let PeerMessage::GetBlockHeaders(id, _) = self.next().await? {
+                self.send(&PeerMessage::BlockHeaders(id, headers.to_vec()))?;
+            }
+        }
+    }
+
+    /// A peer that the node has accepted.
+    async fn join(contact: &NodeContact, entropy: &mut Entropy) -> Result<Self, Failure> {
+        let mut peer = Self::dial(contact, entropy).await?;
+        peer.greet(|_| {}).await?;
+        Ok(peer)
+    }
+}
+
+/// Asks for block 0 until `end`. Returns the times of the answers.
+async fn witness(mut peer: PlayedNode, end: Instant) -> Result<Vec<Duration>, String> {
+    let mut times = Vec::new();
+    while Instant::now() < end {
+        let begun = Instant::now();
+        peer.send(&PeerMessage::GetBlockHeaders(1, BLOCK_0))
+            .map_err(|error| error.to_string())?;
+        loop {
+            let message = peer.next().await.map_err(|error| error.to_string())?;
+            if matches!(message, PeerMessage::BlockHeaders(..)) {
+                break;
+            }
+        }
+        times.push(begun.elapsed());
+        sleep(WITNESS_INTERVAL).await;
+    }
+    Ok(times)
+}
+
+/// Does what `conduct` says until `end`. Returns how often.
+async fn attack(
+    conduct: Conduct,
+    contact: NodeContact,
+    genesis: Header,
+    mut entropy: Entropy,
+    end: Instant,
+) -> u64 {
+    let mut count = 0;
+    let unpaid = match conduct {
+        Conduct::Transactions => unpaid_transactions(&mut entropy),
+        _ => Vec::new(),
+    };
+    let unsealed = unsealed_headers(&genesis);
+    while Instant::now() < end {
+        let step = async {
+            match conduct {
+                Conduct::Junk => {
+                    let mut bytes = vec![0; 64 << 10];
+                    entropy.fill(&mut bytes);
+                    let mut stream = TcpStream::connect(contact.tcp_address()).await?;
+                    stream.write_all(&bytes).await?;
+                }
+                Conduct::Handshakes => drop(PlayedNode::dial(&contact, &mut entropy).await?),
+                Conduct::Frames => {
+                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    let mut bytes = vec![0; LARGE_BYTES];
+                    entropy.fill(&mut bytes);
+                    peer.connection.send(0, 2, &bytes)?;
+                    while peer.next().await.is_ok() {}
+                }
+                Conduct::Announcements => {
+                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    loop {
+                        let hash = |_| AnnouncedBlock {
+                            hash: B256::from(entropy.bytes::<32>()),
+                            number: 1,
+                        };
+                        let blocks = (0..ANNOUNCED).map(hash).collect();
+                        peer.send(&PeerMessage::NewBlockHashes(blocks))?;
+                        // What the node asks is not answered.
+                        if timeout(Duration::from_millis(5), peer.next())
+                            .await
+                            .is_ok_and(|next| next.is_err())
+                        {
+                            break;
+                        }
+                        count += 1;
+                    }
+                }
+                Conduct::Transactions => {
+                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    for pack in &unpaid {
+                        peer.send(pack)?;
+                        while peer.connection.backlog() > 0 {
+                            if let Ok(next) = timeout(Duration::from_millis(5), peer.next()).await {
+                                next?;
+                            }
+                        }
+                        count += 1;
+                    }
+                }
+                Conduct::Headers => {
+                    let mut peer = PlayedNode::dial(&contact, &mut entropy).await?;
+                    // The node ends the connection.
+                    let _ = peer.lie(&unsealed).await;
+                }
+                Conduct::Good | Conduct::Silent | Conduct::Discovery => {}
+            }
+            Ok::<(), Failure>(())
+        };
+        if timeout(end.saturating_duration_since(Instant::now()), step)
+            .await
+            .is_ok()
+        {
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Sends packets whose answers would be longer, and counts bytes.
+async fn flood_discovery(
+    contact: NodeContact,
+    mut entropy: Entropy,
+    end: Instant,
+) -> Result<(u64, u64, u64), Failure> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let own = PacketEndpoint::new(IpAddr::V4(Ipv4Addr::LOCALHOST), socket.local_addr()?.port(), 0);
+    let dialect = DiscoveryDialect::Public {
+        network_id: NETWORK_ID,
+    };
+    let (mut packets, mut sent, mut came) = (0, 0, 0);
+    let mut buffer = [0; 2048];
+    let to: SocketAddr = contact.udp_address();
+    while Instant::now() < end {
+        let key = entropy.secret_key();
+        let expiry = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)?
+            .as_secs()
+            + 20;
+        let ping = DiscoveryPacket::Ping {
+            from: own,
+            to: PacketEndpoint::new(contact.ip, contact.udp, 0),
+            tail: PacketTail {
+                record_sequence: None,
+                network_id: Some(NETWORK_ID),
+            },
+        };
+        let find = DiscoveryPacket::FindNode {
+            target: key.public_key(),
+            brothers_only: false,
+        };
+        for packet in [ping, find] {
+            let (bytes, _) = packet.seal(&key, dialect, expiry);
+            sent += socket.send_to(&bytes, to).await? as u64;
+            packets += 1;
+        }
+        while let Ok((count, _)) = socket.try_recv_from(&mut buffer) {
+            came += count as u64;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok((packets, sent, came))
+}
+
+fn main() -> Result<(), Failure> {
+    let options = Options::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(options))
+}
+
+async fn run(options: Options) -> Result<(), Failure> {
+    let enode: Enode = options.node.parse()?;
+    let contact = NodeContact::from_enode(&enode).ok_or("expected an address in the enode URL")?;
+    let mut entropy = Entropy::from_system()?;
+    let mut good = PlayedNode::join(&contact, &mut entropy).await?;
+    let genesis = good.genesis().await?;
+    println!("{:?}", options.conduct);
+    let before = ProcessUse::read(options.pid)?;
+    before.print("before");
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(options.seconds);
+    let watching = tokio::spawn(witness(good, end));
+    match options.conduct {
+        Conduct::Good | Conduct::Silent => {
+            let mut held = JoinSet::new();
+            let mut silent = Vec::new();
+            for _ in 0..options.count {
+                if options.conduct == Conduct::Silent {
+                    silent.extend(TcpStream::connect(contact.tcp_address()).await);
+                    continue;
+                }
+                let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                held.spawn(async move { while peer.next().await.is_ok() {} });
+            }
+            println!(
+                "  {} connections in {:.1} s",
+                options.count,
+                begun.elapsed().as_secs_f64()
+            );
+            // The node closes silent connections after five seconds.
+            sleep(Duration::from_secs(2)).await;
+            ProcessUse::read(options.pid)?.print("during");
+            tokio::time::sleep_until(end.into()).await;
+            drop(silent);
+            let ended = std::iter::from_fn(|| held.try_join_next()).count();
+            println!("  {ended} of the good peers have lost their places");
+        }
+        Conduct::Discovery => {
+            let (packets, sent, came) = flood_discovery(contact, entropy.fork(), end).await?;
+            println!("  {packets} packets, {sent} bytes sent, {came} bytes came back");
+        }
+        conduct => {
+            let mut attackers = JoinSet::new();
+            for _ in 0..ATTACKERS {
+                attackers.spawn(attack(conduct, contact, genesis.clone(), entropy.fork(), end));
+            }
+            sleep(Duration::from_secs(options.seconds / 2)).await;
+            ProcessUse::read(options.pid)?.print("during");
+            let counts = attackers.join_all().await;
+            println!("  {} times", counts.iter().sum::<u64>());
+        }
+    }
+    let mut times = watching.await??;
+    let after = ProcessUse::read(options.pid)?;
+    after.print("after");
+    times.sort_unstable();
+    let (middle, last) = (times[times.len() / 2], times[times.len() - 1]);
+    println!(
+        "  the witness had {} answers: median {:.1} ms, longest {:.1} ms",
+        times.len(),
+        middle.as_secs_f64() * 1e3,
+        last.as_secs_f64() * 1e3
+    );
+    let used = after.processor.saturating_sub(before.processor);
+    println!(
+        "  processor of the node: {:.2} s in {} s",
+        used.as_secs_f64(),
+        options.seconds
+    );
+    sleep(Duration::from_secs(8)).await;
+    ProcessUse::read(options.pid)?.print("later");
+    Ok(())
+}

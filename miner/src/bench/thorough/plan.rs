@@ -1,0 +1,196 @@
+//! What is measured on a card, from the most valuable figure to the least.
+//!
+//! Knows no device. Which kernel is the best one follows from the figures that are there when a
+//! step begins.
+
+use super::scale::BenchScale;
+use crate::gpu::{KernelForm, KernelVariant};
+
+/// The workgroup size with which kernels are compared.
+pub(super) const FIRST_WORKGROUP: u32 = 64;
+/// Other workgroup sizes, for the best kernel.
+const OTHER_WORKGROUPS: [u32; 4] = [128, 256, 32, 512];
+
+/// A kernel that a step measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KernelPick {
+    /// This one.
+    This(KernelVariant),
+    /// The fastest one so far on this dataset.
+    Best,
+    /// The fastest form so far, with an array of bindings.
+    BestArray,
+    /// The fastest form so far, with 64-bit integers.
+    BestWord,
+}
+
+/// One measurement on a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CardFigure {
+    /// Compares all kernels with the CPU on a small dataset of this many pages.
+    SmallChecks { pages: u32 },
+    /// Generates the dataset, with the light cache in this many slices, and compares items.
+    Dataset { slices: u32 },
+    /// What the memory delivers at best.
+    Ceilings,
+    /// Compares the hits of a kernel with the CPU, then measures its rate.
+    Hashrate { kernel: KernelPick, workgroup_size: u32 },
+    /// The rate and the latency of the best kernel with batches of this length.
+    Batch { milliseconds: u32 },
+    /// The kernel that the choice at start-up takes.
+    Choice,
+}
+
+/// A step of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlanStep {
+    /// A measurement on a card, on the dataset of an epoch, with large or usual pages.
+    Card {
+        epoch: u32,
+        large_pages: bool,
+        figure: CardFigure,
+    },
+    /// Mining for a node.
+    Steady,
+}
+
+/// Returns the steps for a card.
+pub(super) fn card_steps(scale: BenchScale) -> Vec<PlanStep> {
+    let mut steps = Vec::new();
+    let epochs = scale.epochs();
+    let first = epochs.first().copied().unwrap_or(0);
+    let small = |pages: &u32| card(first, false, CardFigure::SmallChecks { pages: *pages });
+    let (first_counts, other_counts) = scale.page_counts();
+    steps.extend(first_counts.iter().map(small));
+    for epoch in epochs {
+        steps.extend(main_figures(*epoch));
+    }
+    steps.extend(variant_figures(first, scale));
+    steps.push(PlanStep::Steady);
+    steps.extend(other_counts.iter().map(small));
+    for epoch in epochs {
+        if *epoch != first {
+            steps.extend(variant_figures(*epoch, scale));
+        }
+    }
+    for epoch in epochs {
+        steps.extend(rare_figures(*epoch));
+    }
+    steps
+}
+
+const fn card(epoch: u32, large_pages: bool, figure: CardFigure) -> PlanStep {
+    PlanStep::Card {
+        epoch,
+        large_pages,
+        figure,
+    }
+}
+
+fn hashrate(form: KernelForm) -> CardFigure {
+    CardFigure::Hashrate {
+        kernel: KernelPick::This(form.into()),
+        workgroup_size: FIRST_WORKGROUP,
+    }
+}
+
+/// The figures that tell how good the miner is.
+fn main_figures(epoch: u32) -> Vec<PlanStep> {
+    let figures = [
+        CardFigure::Dataset { slices: 1 },
+        CardFigure::Ceilings,
+        hashrate(KernelForm::Shuffle),
+        hashrate(KernelForm::Shuffle8),
+        hashrate(KernelForm::Shuffle2),
+        hashrate(KernelForm::Lane),
+        CardFigure::Choice,
+    ];
+    figures.map(|figure| card(epoch, false, figure)).into()
+}
+
+/// The figures that tell which variants to keep.
+fn variant_figures(epoch: u32, scale: BenchScale) -> Vec<PlanStep> {
+    let best = |kernel, workgroup_size| CardFigure::Hashrate {
+        kernel,
+        workgroup_size,
+    };
+    let mut figures = vec![
+        best(KernelPick::BestArray, FIRST_WORKGROUP),
+        best(KernelPick::BestWord, FIRST_WORKGROUP),
+    ];
+    figures.extend(OTHER_WORKGROUPS.map(|size| best(KernelPick::Best, size)));
+    let batches = scale.batches_ms().iter().copied();
+    figures.extend(batches.map(|milliseconds| CardFigure::Batch { milliseconds }));
+    let mut steps: Vec<_> = (figures.into_iter())
+        .map(|figure| card(epoch, false, figure))
+        .collect();
+    let slices = scale.slices().iter().copied();
+    steps.extend(slices.map(|slices| card(epoch, false, CardFigure::Dataset { slices })));
+    let large = [
+        CardFigure::Dataset { slices: 1 },
+        CardFigure::Ceilings,
+        best(KernelPick::Best, FIRST_WORKGROUP),
+        best(KernelPick::BestArray, FIRST_WORKGROUP),
+    ];
+    steps.extend(large.map(|figure| card(epoch, true, figure)));
+    steps
+}
+
+/// Figures of kernels that are unlikely to be the fastest.
+fn rare_figures(epoch: u32) -> Vec<PlanStep> {
+    let forms = [KernelForm::Group, KernelForm::Group8, KernelForm::Group2];
+    forms.map(|form| card(epoch, false, hashrate(form))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_begins_with_correctness_and_has_every_figure_once() {
+        check_plan(BenchScale::Small);
+        check_plan(BenchScale::Full);
+    }
+
+    fn check_plan(scale: BenchScale) {
+        let steps = card_steps(scale);
+        let checks = |step: &PlanStep| {
+            matches!(
+                step,
+                PlanStep::Card {
+                    figure: CardFigure::SmallChecks { .. },
+                    ..
+                }
+            )
+        };
+        assert!(
+            checks(&steps[0]) && checks(&steps[1]) && !checks(&steps[2]),
+            "{scale:?}"
+        );
+        for (place, step) in steps.iter().enumerate() {
+            assert!(!steps[..place].contains(step), "{step:?} comes twice");
+        }
+        assert_eq!(steps.iter().filter(|step| **step == PlanStep::Steady).count(), 1);
+        for form in KernelForm::ALL {
+            for epoch in [0, 385] {
+                let wanted = card(epoch, false, hashrate(form));
+                assert!(steps.contains(&wanted), "{wanted:?}");
+            }
+        }
+        // Before anything else of an epoch comes its dataset, and then what limits its rates.
+        for epoch in [0, 385] {
+            let own: Vec<_> = (steps.iter())
+                .filter_map(|step| match step {
+                    PlanStep::Card {
+                        epoch: of, figure, ..
+                    } if *of == epoch && !checks(step) => Some(*figure),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(
+                own[..2],
+                [CardFigure::Dataset { slices: 1 }, CardFigure::Ceilings]
+            );
+        }
+    }
+}

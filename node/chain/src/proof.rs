@@ -1,0 +1,70 @@
+//! Proofs of an account and of slots of its storage against the state root (EIP-1186).
+//!
+//! The store keeps the nodes of the head's state trie only, so there are no proofs of older states.
+
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, keccak256};
+use store::{StateReads, StoreError};
+
+use crate::trie::{accounts_prefix, storage_prefix, trie_proof};
+use crate::view::View;
+
+/// An account with its proof. All values are those after the head block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountProof {
+    /// The nonce; 0 if the account does not exist.
+    pub tx_nonce: u64,
+    /// The balance; 0 if the account does not exist.
+    pub balance: U256,
+    /// The hash of the code; that of no code if the account does not exist.
+    pub code_hash: B256,
+    /// The root of the storage; that of an empty trie if the account does not exist.
+    pub storage_root: B256,
+    /// The nodes of the state trie on the account's path, the root first.
+    pub nodes: Vec<Vec<u8>>,
+    /// A proof for each slot, in the order in which they were asked for.
+    pub slots: Vec<SlotProof>,
+}
+
+/// A slot of an account's storage with its proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotProof {
+    /// The slot.
+    pub slot: U256,
+    /// Its value.
+    pub value: U256,
+    /// The nodes of the storage trie on the slot's path, the root first.
+    pub nodes: Vec<Vec<u8>>,
+}
+
+impl View {
+    /// Proves an account and slots of its storage after the head block.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails, or a trie node is missing or altered.
+    pub fn proof(&self, address: &Address, slots: &[U256]) -> Result<AccountProof, StoreError> {
+        let (snapshot, head) = (self.snapshot(), self.head_number());
+        let root = self.head().header.state_root;
+        let nodes = trie_proof(snapshot, &accounts_prefix(), root, keccak256(address).as_slice())?;
+        let version = snapshot.account_at(address, head)?;
+        let storage_root = version.account.map_or(EMPTY_ROOT, |account| account.storage_root);
+        let prefix = storage_prefix(address, version.incarnation);
+        let slots = slots.iter().map(|slot| {
+            let key = keccak256(slot.to_be_bytes::<32>());
+            Ok(SlotProof {
+                slot: *slot,
+                value: self.slot(address, slot, head)?,
+                nodes: trie_proof(snapshot, &prefix, storage_root, key.as_slice())?,
+            })
+        });
+        Ok(AccountProof {
+            tx_nonce: version.account.map_or(0, |account| account.tx_nonce),
+            balance: version.account.map_or(U256::ZERO, |account| account.balance),
+            code_hash: version
+                .account
+                .map_or(EMPTY_CODE_HASH, |account| account.code_hash),
+            storage_root,
+            nodes,
+            slots: slots.collect::<Result<_, StoreError>>()?,
+        })
+    }
+}

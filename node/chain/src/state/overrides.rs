@@ -1,0 +1,79 @@
+//! Values that replace those of an account before code runs on a state.
+//!
+//! A call may be asked on a state that differs from the stored one. This module changes the state
+//! in memory. It knows neither calls nor where the values come from.
+
+use primitives::{Address, Bytes, EMPTY_ROOT, U256, keccak256};
+use revm::bytecode::Bytecode;
+use revm::state::AccountInfo;
+use store::{BlockReads, StateReads};
+
+use super::{BlockState, StateError};
+use crate::trie::NodeSource;
+
+/// New values of an account. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountOverride {
+    /// The nonce.
+    pub tx_nonce: Option<u64>,
+    /// The balance, in sha.
+    pub balance: Option<U256>,
+    /// The code.
+    pub code: Option<Bytes>,
+    /// The storage.
+    pub storage: StorageOverride,
+}
+
+/// New values of an account's storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StorageOverride {
+    /// The storage stays as it is.
+    #[default]
+    Keep,
+    /// These slots get these values. All others stay as they are.
+    Change(Vec<(U256, U256)>),
+    /// These slots get these values. All others are zero.
+    Replace(Vec<(U256, U256)>),
+}
+
+impl<S: StateReads + BlockReads + NodeSource> BlockState<'_, S> {
+    /// Gives an account new values. An account that does not exist is created.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn override_account(&mut self, address: Address, change: &AccountOverride) -> Result<(), StateError> {
+        let cached = self.changing(address)?;
+        let had_storage = cached
+            .before
+            .account
+            .is_some_and(|account| account.storage_root != EMPTY_ROOT);
+        let info = cached.now.get_or_insert_with(AccountInfo::default);
+        if let Some(tx_nonce) = change.tx_nonce {
+            info.nonce = tx_nonce;
+        }
+        if let Some(balance) = change.balance {
+            info.balance = balance;
+        }
+        if let Some(code) = &change.code {
+            info.code_hash = keccak256(code);
+            info.code = None;
+            if !code.is_empty() {
+                let code_hash = info.code_hash;
+                self.new_code
+                    .insert(code_hash, Bytecode::new_legacy(code.clone()));
+            }
+        }
+        let slots = match &change.storage {
+            StorageOverride::Keep => return Ok(()),
+            StorageOverride::Change(slots) => slots,
+            StorageOverride::Replace(slots) => {
+                self.empty_storage(address, had_storage);
+                slots
+            }
+        };
+        for (slot, value) in slots {
+            self.set_slot(address, *slot, *value)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! The proof of one key: the nodes from the root down to the key's value, or to where its path
+//! ends.
+//!
+//! A node shorter than 32 bytes is part of its parent and has no place of its own in the proof.
+//! Source: Ethereum Yellow Paper, appendix D; EIP-1186.
+
+use primitives::{B256, EMPTY_ROOT, keccak256};
+use store::{StoreError, TableId};
+
+use super::NodeSource;
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, nibbles};
+
+/// The RLP of each node on the path of `key`, the root first. Empty for an empty trie.
+///
+/// # Errors
+/// [`StoreError`] when a node on the path is missing, altered or unreadable.
+pub(crate) fn trie_proof(
+    source: &impl NodeSource,
+    prefix: &[u8],
+    root: B256,
+    key: &[u8],
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    let key = nibbles(key);
+    let mut proof = Vec::new();
+    let mut depth = 0;
+    let mut link = match root {
+        EMPTY_ROOT => NodeLink::Empty,
+        root => NodeLink::Stored(root),
+    };
+    loop {
+        let node = match link {
+            NodeLink::Empty => return Ok(proof),
+            NodeLink::Stored(hash) => {
+                let rlp = stored_node(source, &[prefix, &key[..depth]].concat(), hash)?;
+                let node = decode(&rlp, &[prefix, &key[..depth]].concat(), hash)?;
+                proof.push(rlp);
+                node
+            }
+            NodeLink::Loaded(node) => node,
+        };
+        link = match node.kind {
+            NodeKind::Extension(extension) if key[depth..].starts_with(&extension.key) => {
+                depth += extension.key.len();
+                extension.child
+            }
+            NodeKind::Branch(mut branch) => match key.get(depth) {
+                Some(nibble) => {
+                    depth += 1;
+                    std::mem::take(&mut branch.children[usize::from(*nibble)])
+                }
+                None => NodeLink::Empty,
+            },
+            NodeKind::Leaf(_) | NodeKind::Extension(_) => NodeLink::Empty,
+        };
+    }
+}
+
+fn stored_node(source: &impl NodeSource, row: &[u8], expected: B256) -> Result<Vec<u8>, StoreError> {
+    let rlp = source
+        .node(row)?
+        .ok_or_else(|| corrupt(row, format!("no node: expected hash {expected}")))?;
+    let got = keccak256(&rlp);
+    if got != expected {
+        return Err(corrupt(row, format!("node hash: got {got}, expected {expected}")));
+    }
+    Ok(rlp)
+}
+
+fn decode(rlp: &[u8], row: &[u8], hash: B256) -> Result<TrieNode, StoreError> {
+    TrieNode::decode(rlp, NodeReference::Hash(hash)).map_err(|reason| corrupt(row, reason))
+}
+
+fn corrupt(row: &[u8], reason: String) -> StoreError {
+    StoreError::corrupt(TableId::PathToTrieNode, row, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_trie::Nibbles;
+    use alloy_trie::proof::verify_proof;
+    use primitives::Bytes;
+    use proptest::prelude::*;
+
+    use super::super::tests::StoredNodes;
+    use super::super::{NoNodes, Trie};
+    use super::*;
+
+    #[test]
+    fn an_empty_trie_has_an_empty_proof() {
+        let proof = trie_proof(&NoNodes, &[], EMPTY_ROOT, &[1; 32]).expect("no rows are needed");
+        assert!(proof.is_empty());
+    }
+
+    #[test]
+    fn an_altered_or_missing_node_is_an_error() {
+        let mut rows = StoredNodes::default();
+        let mut trie = Trie::new(vec![9], EMPTY_ROOT);
+        for key in 0_u8..40 {
+            trie.insert(&NoNodes, &[key; 32], &[7; 40]).expect("in memory");
+        }
+        let (root, changes) = trie.commit();
+        rows.apply(changes);
+        assert!(
+            trie_proof(&rows, &[9], root, &[3; 32])
+                .expect("all rows are there")
+                .len()
+                > 1
+        );
+        let row = rows.0.get_mut([9].as_slice()).expect("the root");
+        *row.last_mut().expect("bytes") ^= 1;
+        let error = trie_proof(&rows, &[9], root, &[3; 32]).expect_err("altered");
+        assert!(error.to_string().contains("node hash: got"), "{error}");
+        rows.0.clear();
+        let error = trie_proof(&rows, &[9], root, &[3; 32]).expect_err("missing");
+        assert!(error.to_string().contains("no node"), "{error}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Another implementation accepts the proofs, of keys that are there and of others.
+        #[test]
+        fn proofs_prove(
+            entries in proptest::collection::btree_map(any::<[u8; 32]>(), proptest::collection::vec(1_u8.., 1..60), 0..40),
+            alike in proptest::collection::vec((0_usize..40, 0_usize..32, any::<u8>()), 0..20),
+        ) {
+            let mut rows = StoredNodes::default();
+            let mut trie = Trie::new(vec![0xff], EMPTY_ROOT);
+            for (key, value) in &entries {
+                trie.insert(&NoNodes, key, value).expect("in memory");
+            }
+            let (root, changes) = trie.commit();
+            rows.apply(changes);
+            let mut keys: Vec<[u8; 32]> = entries.keys().copied().collect();
+            let present = keys.len();
+            for (index, byte, value) in alike {
+                if present > 0 {
+                    let mut key = keys[index % present];
+                    key[byte] = value;
+                    keys.push(key);
+                }
+            }
+            for key in keys {
+                let proof = trie_proof(&rows, &[0xff], root, &key).expect("all rows are there");
+                let proof: Vec<_> = proof.into_iter().map(Bytes::from).collect();
+                let value = entries.get(&key).cloned();
+                verify_proof(root, Nibbles::unpack(key), value, &proof).expect("a proof");
+            }
+        }
+    }
+}

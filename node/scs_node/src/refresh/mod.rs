@@ -1,0 +1,91 @@
+//! Reads a chain base again only if it may have changed.
+//!
+//! What an SCS needs of a chain base follows from the contract's storage, with three exceptions:
+//! whether an SCS that has no role yet may join (the pool of SCSs and the number of the block
+//! decide), from which position on the engine wants deposits, and whose transactions wait in the
+//! VNODE's pool. So at a head with the same storage root the last reading holds, one call tells it,
+//! and only the exceptions are read.
+
+#[cfg(test)]
+mod tests;
+
+use microchain::contract::ContractRole;
+use primitives::{Address, B256};
+
+use crate::base::{BaseError, BaseReader, BaseReading, ReadWish, awaits_action};
+use crate::source::BaseSource;
+
+/// After so many base blocks everything is read again, whatever the storage root says. Chains
+/// differ by up to the same number, so that not all are read at the same head.
+const WHOLE_READ_BLOCKS: u64 = 32;
+
+/// A reading, and until when it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptReading {
+    /// What was read.
+    pub reading: BaseReading,
+    /// The storage root before and after the reading; `None` if they differ, or if the VNODE tells
+    /// none: a chain base always has storage.
+    root: Option<B256>,
+    /// The base block from which on everything is read again.
+    whole_at: u64,
+}
+
+impl<S: BaseSource> BaseReader<S> {
+    /// The chain base at this head: the reading `kept` if the contract has not changed since then,
+    /// otherwise a new one.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub async fn refresh(
+        &self,
+        chain: Address,
+        wish: ReadWish,
+        kept: Option<KeptReading>,
+    ) -> Result<KeptReading, BaseError> {
+        let before = self.storage_root(chain).await?;
+        if let Some(kept) = kept.and_then(|kept| kept.still_good(before, &wish)) {
+            return self.with_role(chain, kept).await;
+        }
+        let (reading, after) = self.read(chain, wish).await?;
+        Ok(KeptReading {
+            reading,
+            root: (before == after && !after.is_zero()).then_some(after),
+            whole_at: wish.head + WHOLE_READ_BLOCKS + u64::from(chain[19]) % WHOLE_READ_BLOCKS,
+        })
+    }
+
+    /// The reading with the role of this moment, if the role depends on more than the contract.
+    async fn with_role(&self, chain: Address, mut kept: KeptReading) -> Result<KeptReading, BaseError> {
+        let role = &mut kept.reading.state.role;
+        if matches!(role, ContractRole::None | ContractRole::Selectable) {
+            *role = self.role(chain).await?;
+        }
+        Ok(kept)
+    }
+}
+
+impl KeptReading {
+    /// The reading as of the head of `wish`, if the contract has this storage root now and nothing
+    /// else asks for a new reading.
+    fn still_good(mut self, root: B256, wish: &ReadWish) -> Option<Self> {
+        let state = &mut self.reading.state;
+        if self.root != Some(root)
+            || wish.head >= self.whole_at
+            || wish.head < state.base_block
+            || awaits_action(&state.current)
+        {
+            return None;
+        }
+        let credited = wish.deposits_from.checked_sub(state.deposits.from)?;
+        let credited = usize::try_from(credited).ok()?;
+        if credited > state.deposits.entries.len() {
+            return None;
+        }
+        state.deposits.entries.drain(..credited);
+        state.deposits.from = wish.deposits_from;
+        state.base_block = wish.head;
+        state.via = wish.via;
+        Some(self)
+    }
+}

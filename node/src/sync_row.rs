@@ -1,0 +1,119 @@
+//! The progress of the synchronization as a row at the end of the terminal, with an estimate of the
+//! time that is left. Elsewhere the log has lines about it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use miner::display::Screen;
+use network::service::NetworkHandle;
+use network::sync::{SyncState, time_text};
+
+/// Time between two pictures of the row.
+const DRAW_INTERVAL: Duration = Duration::from_millis(250);
+/// The rate is that of the last so many pictures.
+const RATE_POINTS: usize = 60;
+/// Width of the bar in columns.
+const BAR_WIDTH: u64 = 24;
+
+/// Shows the row whenever the node synchronizes, for ever. Does nothing if the screen shows no
+/// rows.
+pub(crate) async fn show(screen: &Screen, network: &NetworkHandle) {
+    if !screen.is_live() {
+        return std::future::pending().await;
+    }
+    let mut rate = SyncRate::default();
+    loop {
+        tokio::time::sleep(DRAW_INTERVAL).await;
+        let progress = network.sync_progress();
+        match progress.started_at {
+            Some(first) => {
+                let rate = rate.follow(Instant::now(), progress.head);
+                screen.draw(&[row(&progress, first, rate)]);
+            }
+            None => {
+                rate = SyncRate::default();
+                screen.draw(&[]);
+            }
+        }
+    }
+}
+
+/// How fast the head moves.
+#[derive(Debug, Default)]
+struct SyncRate(VecDeque<(Instant, u64)>);
+
+impl SyncRate {
+    /// Notes the head. Returns blocks a second.
+    fn follow(&mut self, now: Instant, head: u64) -> f64 {
+        if self.0.len() >= RATE_POINTS {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, head));
+        let (begun, first) = self.0[0];
+        let seconds = now.saturating_duration_since(begun).as_secs_f64();
+        if seconds > 0.0 {
+            head.saturating_sub(first) as f64 / seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+/// The text of the row. `first` is the head at which the synchronization began, `rate` are blocks a
+/// second.
+fn row(progress: &SyncState, first: u64, rate: f64) -> String {
+    let SyncState {
+        head,
+        best_header,
+        highest,
+        ..
+    } = *progress;
+    let whole = highest.saturating_sub(first).max(1);
+    let done = head.saturating_sub(first).min(whole);
+    let filled = usize::try_from(done * BAR_WIDTH / whole).unwrap_or(0);
+    let empty = usize::try_from(BAR_WIDTH).unwrap_or(0).saturating_sub(filled);
+    let bar = "=".repeat(filled) + &" ".repeat(empty);
+    let percent = done as f64 * 100.0 / whole as f64;
+    let left = time_text(highest.saturating_sub(head) as f64 / rate);
+    format!(
+        "synchronizing [{bar}] block {head} of {highest}, {percent:.1} %, headers {best_header}, \
+         {rate:.0} blocks/s, left {left}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_has_a_bar_and_an_estimate() {
+        let progress = SyncState {
+            started_at: Some(1000),
+            head: 1500,
+            best_header: 2900,
+            highest: 3000,
+            missing: 1400,
+            far_behind: true,
+        };
+        assert_eq!(
+            row(&progress, 1000, 100.0),
+            "synchronizing [======                  ] block 1500 of 3000, 25.0 %, headers 2900, \
+             100 blocks/s, left 15 s"
+        );
+        let nothing = row(&SyncState::default(), 0, 0.0);
+        assert!(nothing.ends_with("left unknown"), "{nothing}");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_points() {
+        let mut rate = SyncRate::default();
+        let begun = Instant::now();
+        assert_eq!(rate.follow(begun, 5), 0.0);
+        let mut last = 0.0;
+        for second in 1..=200u64 {
+            let head = if second < 100 { 5 } else { (second - 99) * 10 };
+            last = rate.follow(begun + Duration::from_secs(second), head);
+        }
+        assert!((last - 10.0).abs() < 1e-9, "{last}");
+    }
+}

@@ -1,0 +1,330 @@
+//! The `trace` module: calls of transactions and rewards of blocks in the form of Parity.
+
+use chain::View;
+use chain::rules::{block_reward, uncle_rewards};
+use chain::trace::{CallFrame, CallOptions, Trace, TraceRequest, Tracer};
+use chain::view::StoredBlock;
+use primitives::{Address, B256, U256};
+
+use super::debug::trace_error;
+use super::mc::stored_number;
+use crate::budget::work_limit;
+use crate::decode::{FromParam, ParamFields};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::{Json, JsonArray, JsonOf};
+use crate::modules::NameStyle;
+use crate::node::Node;
+use crate::objects::{FlatCall, ParityTraceObject, TracePlace, shown_hash};
+use crate::table::Method;
+use crate::types::{BlockRef, Count, ParamError};
+use crate::wire_type::WireType;
+
+/// The most blocks of one `trace_filter`.
+const FILTER_BLOCKS_MAX: u64 = 10_000;
+
+/// The rows of this module.
+pub fn methods() -> Vec<Method<Node>> {
+    vec![
+        Method::heavy("trace_block", ["block"], trace_block)
+            .summary("Returns all calls of a block's transactions as a flat list, and the rewards of the block."),
+        Method::heavy("trace_transaction", ["hash"], trace_transaction)
+            .summary("Returns all calls of a transaction as a flat list."),
+        Method::heavy("trace_filter", ["filter"], trace_filter).summary(
+            "Returns the calls from and to some accounts in a range of at most 10,000 blocks, as a flat list.",
+        ),
+    ]
+}
+
+/// Traces as JSON; null if there is no such block or transaction.
+type TraceList = JsonOf<Option<Vec<ParityTraceObject<'static>>>>;
+
+fn request(node: &Node) -> TraceRequest {
+    let calls = CallOptions {
+        own_gas: true,
+        ..CallOptions::default()
+    };
+    TraceRequest {
+        tracer: Tracer::Calls(calls),
+        limit: work_limit(node.settings.trace_timeout_max),
+    }
+}
+
+/// The call trees of a block's transactions, each with the transaction's index. Transactions that
+/// were not executed have none.
+fn call_trees(
+    view: &View,
+    block: &StoredBlock,
+    request: &TraceRequest,
+) -> RpcResult<Vec<(usize, CallFrame)>> {
+    if block.body.transactions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let traces = view.trace_block(block, request).map_err(trace_error)?;
+    let trees = traces
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, trace)| match trace {
+            Trace::Calls(top) if !top.kind.is_empty() => Some((index, top)),
+            _ => None,
+        });
+    Ok(trees.collect())
+}
+
+fn place(block: &StoredBlock, index: Option<usize>) -> TracePlace {
+    let transaction = index.and_then(|index| {
+        let transaction = block.body.transactions.get(index)?;
+        Some((shown_hash(transaction, NameStyle::Ethereum), index))
+    });
+    TracePlace {
+        block_hash: block.hash,
+        block_number: block.record.header.number,
+        transaction,
+    }
+}
+
+/// The miners that a block pays: its own, then those of its uncles.
+fn rewards(node: &Node, block: &StoredBlock) -> Vec<(Address, bool, U256)> {
+    let (spec, header) = (node.chain.spec(), &block.record.header);
+    if header.number == 0 {
+        return Vec::new();
+    }
+    let mut own = block_reward(spec, header.number);
+    let mut all = Vec::new();
+    for uncle in &block.body.uncles {
+        let (of_uncle, of_nephew) = uncle_rewards(spec, header.number, uncle.number);
+        own += of_nephew;
+        all.push((uncle.beneficiary, true, of_uncle));
+    }
+    all.insert(0, (header.beneficiary, false, own));
+    all
+}
+
+/// Selects traces, and counts those that are skipped and those that are taken.
+struct Selection {
+    from: Vec<Address>,
+    to: Vec<Address>,
+    skip: u64,
+    left: u64,
+}
+
+impl Selection {
+    const fn all() -> Self {
+        Self {
+            from: Vec::new(),
+            to: Vec::new(),
+            skip: 0,
+            left: u64::MAX,
+        }
+    }
+
+    /// Whether the trace with these ends is one of the answer.
+    fn takes(&mut self, from: Option<Address>, to: Option<Address>) -> bool {
+        let matches = |set: &[Address], end: Option<Address>| {
+            set.is_empty() || end.is_some_and(|end| set.contains(&end))
+        };
+        if self.left == 0 || !matches(&self.from, from) || !matches(&self.to, to) {
+            return false;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        self.left -= 1;
+        true
+    }
+}
+
+/// Writes the traces of a block that `selection` takes.
+fn write_block(
+    node: &Node,
+    view: &View,
+    block: &StoredBlock,
+    request: &TraceRequest,
+    selection: &mut Selection,
+    out: &mut JsonArray,
+) -> RpcResult<()> {
+    for (index, top) in call_trees(view, block, request)? {
+        for call in FlatCall::list(&top) {
+            let (from, to) = call.ends();
+            if selection.takes(Some(from), to) {
+                out.push(&ParityTraceObject::call(call, place(block, Some(index))))?;
+            }
+        }
+    }
+    for (author, is_uncle, value) in rewards(node, block) {
+        if selection.takes(None, Some(author)) {
+            out.push(&ParityTraceObject::reward(
+                author,
+                is_uncle,
+                value,
+                place(block, None),
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn none() -> RpcResult<TraceList> {
+    JsonOf::write(&None::<Vec<ParityTraceObject<'_>>>)
+}
+
+/// `trace_block`.
+fn trace_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<TraceList> {
+    let view = node.view()?;
+    let number = stored_number(&view, at, "trace")?;
+    let Some(block) = view.block(number).map_err(failure)? else {
+        return none();
+    };
+    let mut out = JsonArray::new();
+    write_block(
+        node,
+        &view,
+        &block,
+        &request(node),
+        &mut Selection::all(),
+        &mut out,
+    )?;
+    Ok(JsonOf::trust(Json::from_text(out.finish()?)))
+}
+
+/// `trace_transaction`.
+fn trace_transaction(node: &Node, (hash,): (B256,)) -> RpcResult<TraceList> {
+    let view = node.view()?;
+    let Some((block, index)) = view.transaction(&hash).map_err(failure)? else {
+        return none();
+    };
+    let trace = view.trace_transaction(&block, index, &request(node));
+    let mut out = JsonArray::new();
+    if let Trace::Calls(top) = trace.map_err(trace_error)?
+        && !top.kind.is_empty()
+    {
+        for call in FlatCall::list(&top) {
+            out.push(&ParityTraceObject::call(call, place(&block, Some(index))))?;
+        }
+    }
+    Ok(JsonOf::trust(Json::from_text(out.finish()?)))
+}
+
+/// The object of `trace_filter`.
+#[derive(Debug, PartialEq, Eq)]
+struct TraceFilter {
+    from: BlockRef,
+    to: BlockRef,
+    from_addresses: Vec<Address>,
+    to_addresses: Vec<Address>,
+    after: u64,
+    count: u64,
+}
+
+impl FromParam for TraceFilter {
+    const TYPE: WireType = WireType::Named("TraceFilter");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
+        let addresses = |name| {
+            fields
+                .get::<Option<Vec<Address>>>(name)
+                .map(Option::unwrap_or_default)
+        };
+        let number = |name| {
+            fields
+                .get::<Option<Count>>(name)
+                .map(|count| count.map(|count| count.0))
+        };
+        Ok(Self {
+            from: fields.get("fromBlock")?,
+            to: fields.get("toBlock")?,
+            from_addresses: addresses("fromAddress")?,
+            to_addresses: addresses("toAddress")?,
+            after: number("after")?.unwrap_or(0),
+            count: number("count")?.unwrap_or(u64::MAX),
+        })
+    }
+}
+
+/// `trace_filter`: rewards count as calls to the miners that they pay.
+fn trace_filter(
+    node: &Node,
+    (filter,): (TraceFilter,),
+) -> RpcResult<JsonOf<Vec<ParityTraceObject<'static>>>> {
+    let view = node.view()?;
+    let first = stored_number(&view, filter.from, "trace")?;
+    let last = stored_number(&view, filter.to, "trace")?.min(view.head_number());
+    if last.saturating_sub(first) >= FILTER_BLOCKS_MAX {
+        return Err(RpcError::refused(format!(
+            "range of {} blocks: expected at most {FILTER_BLOCKS_MAX}",
+            last - first + 1
+        )));
+    }
+    let mut selection = Selection {
+        from: filter.from_addresses,
+        to: filter.to_addresses,
+        skip: filter.after,
+        left: filter.count,
+    };
+    let (request, mut out) = (request(node), JsonArray::new());
+    for number in first..=last {
+        if selection.left == 0 {
+            break;
+        }
+        request
+            .limit
+            .check()
+            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        let missing = || failure(format_args!("block {number} is below the head and not stored"));
+        let block = view.block(number).map_err(failure)?.ok_or_else(missing)?;
+        write_block(node, &view, &block, &request, &mut selection, &mut out)?;
+    }
+    Ok(JsonOf::trust(Json::from_text(out.finish()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters() {
+        let address = Address::repeat_byte(1);
+        let json = format!(
+            r#"{{"fromBlock":"0x1","toBlock":"latest","fromAddress":["{address}"],"after":2,"count":"0x3"}}"#
+        );
+        let expected = TraceFilter {
+            from: BlockRef::Number(1),
+            to: BlockRef::Latest,
+            from_addresses: vec![address],
+            to_addresses: Vec::new(),
+            after: 2,
+            count: 3,
+        };
+        assert_eq!(TraceFilter::from_json(&json), Ok(expected));
+        let error = |json| TraceFilter::from_json(json).expect_err("refused").to_string();
+        assert_eq!(
+            error(r#"{"fromAddress":"0x1"}"#),
+            "field fromAddress: got a string, expected an array"
+        );
+        assert_eq!(
+            error(r#"{"toAddress":["0x1"]}"#),
+            "field toAddress: element 0: odd number of hex digits"
+        );
+        assert_eq!(
+            error(r#"{"count":-1}"#),
+            "field count: expected a whole number of at most 64 bits"
+        );
+    }
+
+    #[test]
+    fn selections_skip_and_count() {
+        let (one, two) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let mut selection = Selection {
+            from: vec![one],
+            to: vec![two],
+            skip: 1,
+            left: 2,
+        };
+        let mut takes = |from, to| selection.takes(Some(from), Some(to));
+        assert!(!takes(one, one) && !takes(two, two), "no match");
+        assert!(!takes(one, two), "skipped");
+        assert!(takes(one, two) && takes(one, two));
+        assert!(!takes(one, two), "enough");
+    }
+}

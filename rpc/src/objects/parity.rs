@@ -1,0 +1,318 @@
+//! Traces in the form of Parity: a flat list of calls, each with its place in the tree of calls,
+//! and the rewards of the block.
+
+use chain::trace::CallFrame;
+use primitives::{Address, B256, U256};
+use serde::{Serialize, Serializer};
+
+use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
+
+/// Where a trace belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TracePlace {
+    pub(crate) block_hash: B256,
+    pub(crate) block_number: u64,
+    /// Hash and index of the transaction. `None` for rewards.
+    pub(crate) transaction: Option<(B256, usize)>,
+}
+
+/// A call of a transaction, or a reward, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ParityTraceObject<'a> {
+    action: ActionObject<'a>,
+    block_hash: Data<B256>,
+    block_number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "ParityResult::is_left_out")]
+    result: ParityResult<'a>,
+    subtraces: usize,
+    trace_address: Vec<usize>,
+    transaction_hash: Option<Data<B256>>,
+    transaction_position: Option<usize>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Described for ParityTraceObject<'_> {
+    const TYPE: WireType = WireType::Named("ParityTrace");
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum ActionObject<'a> {
+    Call {
+        call_type: &'static str,
+        from: Data<Address>,
+        gas: Quantity,
+        input: Data<&'a [u8]>,
+        to: Data<Address>,
+        value: Quantity<U256>,
+    },
+    Create {
+        creation_method: &'static str,
+        from: Data<Address>,
+        gas: Quantity,
+        init: Data<&'a [u8]>,
+        value: Quantity<U256>,
+    },
+    Destruction {
+        address: Data<Address>,
+        refund_address: Data<Address>,
+        balance: Quantity<U256>,
+    },
+    Reward {
+        author: Data<Address>,
+        reward_type: &'static str,
+        value: Quantity<U256>,
+    },
+}
+
+/// What a call gives.
+#[derive(Debug)]
+enum ParityResult<'a> {
+    Call {
+        gas_used: u64,
+        output: &'a [u8],
+    },
+    Create {
+        gas_used: u64,
+        address: Address,
+        code: &'a [u8],
+    },
+    /// A destruction or a reward: null.
+    Nothing,
+    /// A failure: the member is left out.
+    Failed,
+}
+
+impl ParityResult<'_> {
+    const fn is_left_out(&self) -> bool {
+        matches!(self, Self::Failed)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResultObject<'a> {
+    gas_used: Quantity,
+    output: Data<&'a [u8]>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CreateResultObject<'a> {
+    address: Data<Address>,
+    code: Data<&'a [u8]>,
+    gas_used: Quantity,
+}
+
+impl Serialize for ParityResult<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Call { gas_used, output } => CallResultObject {
+                gas_used: Quantity(*gas_used),
+                output: Data(*output),
+            }
+            .serialize(serializer),
+            Self::Create {
+                gas_used,
+                address,
+                code,
+            } => CreateResultObject {
+                address: Data(*address),
+                code: Data(*code),
+                gas_used: Quantity(*gas_used),
+            }
+            .serialize(serializer),
+            Self::Nothing | Self::Failed => serializer.serialize_none(),
+        }
+    }
+}
+
+/// A call with its place in the tree of calls.
+#[derive(Debug)]
+pub(crate) struct FlatCall<'a> {
+    pub(crate) frame: &'a CallFrame,
+    address: Vec<usize>,
+    subtraces: usize,
+}
+
+impl<'a> FlatCall<'a> {
+    /// The calls of a tree: each before the calls that it made. Calls of precompiled contracts are
+    /// left out, unless they move value.
+    pub(crate) fn list(top: &'a CallFrame) -> Vec<Self> {
+        let mut open = vec![(top, Vec::new())];
+        let mut list = Vec::new();
+        while let Some((frame, address)) = open.pop() {
+            let inner: Vec<_> = frame.calls.iter().filter(|call| is_shown(call)).collect();
+            for (index, call) in inner.iter().enumerate().rev() {
+                let mut place: Vec<usize> = Vec::with_capacity(address.len() + 1);
+                place.extend(&address);
+                place.push(index);
+                open.push((call, place));
+            }
+            list.push(Self {
+                frame,
+                subtraces: inner.len(),
+                address,
+            });
+        }
+        list
+    }
+
+    /// The accounts that the call goes from and to.
+    pub(crate) const fn ends(&self) -> (Address, Option<Address>) {
+        (self.frame.from, self.frame.to)
+    }
+}
+
+fn is_shown(call: &CallFrame) -> bool {
+    !call.is_builtin || call.value.is_some_and(|value| !value.is_zero())
+}
+
+impl<'a> ParityTraceObject<'a> {
+    /// A call at its place.
+    pub(crate) fn call(call: FlatCall<'a>, place: TracePlace) -> Self {
+        let frame = call.frame;
+        let gas = Quantity(frame.gas);
+        let value = Quantity(frame.value.unwrap_or_default());
+        let from = Data(frame.from);
+        let to = frame.to.unwrap_or_default();
+        let (kind, action, result) = match frame.kind {
+            "CREATE" | "CREATE2" => {
+                let action = ActionObject::Create {
+                    creation_method: if frame.kind == "CREATE" {
+                        "create"
+                    } else {
+                        "create2"
+                    },
+                    from,
+                    gas,
+                    init: Data(&frame.input),
+                    value,
+                };
+                let result = ParityResult::Create {
+                    gas_used: frame.gas_used,
+                    address: to,
+                    code: &frame.output,
+                };
+                ("create", action, result)
+            }
+            "SELFDESTRUCT" => {
+                let action = ActionObject::Destruction {
+                    address: from,
+                    refund_address: Data(to),
+                    balance: value,
+                };
+                ("suicide", action, ParityResult::Nothing)
+            }
+            other => {
+                let action = ActionObject::Call {
+                    call_type: match other {
+                        "STATICCALL" => "staticcall",
+                        "DELEGATECALL" => "delegatecall",
+                        "CALLCODE" => "callcode",
+                        _ => "call",
+                    },
+                    from,
+                    gas,
+                    input: Data(&frame.input),
+                    to: Data(to),
+                    value,
+                };
+                let result = ParityResult::Call {
+                    gas_used: frame.gas_used,
+                    output: &frame.output,
+                };
+                ("call", action, result)
+            }
+        };
+        Self {
+            action,
+            block_hash: Data(place.block_hash),
+            block_number: place.block_number,
+            error: frame.error.as_deref().map(error_text),
+            result: if frame.error.is_some() {
+                ParityResult::Failed
+            } else {
+                result
+            },
+            subtraces: call.subtraces,
+            trace_address: call.address,
+            transaction_hash: place.transaction.map(|(hash, _)| Data(hash)),
+            transaction_position: place.transaction.map(|(_, index)| index),
+            kind,
+        }
+    }
+
+    /// The reward of a block, or of an uncle.
+    pub(crate) const fn reward(author: Address, is_uncle: bool, value: U256, place: TracePlace) -> Self {
+        Self {
+            action: ActionObject::Reward {
+                author: Data(author),
+                reward_type: if is_uncle { "uncle" } else { "block" },
+                value: Quantity(value),
+            },
+            block_hash: Data(place.block_hash),
+            block_number: place.block_number,
+            error: None,
+            result: ParityResult::Nothing,
+            subtraces: 0,
+            trace_address: Vec::new(),
+            transaction_hash: None,
+            transaction_position: None,
+            kind: "reward",
+        }
+    }
+}
+
+/// Parity's text for a failure. Failures for which it has no word keep ours.
+fn error_text(own: &str) -> &str {
+    match own {
+        "evm: execution reverted" => "Reverted",
+        "out of gas" => "Out of gas",
+        "Invalid opcode" => "Bad instruction",
+        "evm: InvalidJump" => "Bad jump destination",
+        "evm: StackUnderflow" => "Stack underflow",
+        "evm: StackOverflow" => "Out of stack",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: &'static str, calls: Vec<CallFrame>) -> CallFrame {
+        CallFrame {
+            kind,
+            calls,
+            ..CallFrame::default()
+        }
+    }
+
+    #[test]
+    fn trees_become_lists() {
+        let mut builtin = frame("STATICCALL", Vec::new());
+        builtin.is_builtin = true;
+        let mut paid = builtin.clone();
+        paid.value = Some(U256::from(1));
+        let left = frame("CALL", vec![builtin, frame("CREATE", Vec::new()), paid]);
+        let top = frame("CALL", vec![left, frame("SELFDESTRUCT", Vec::new())]);
+        let list: Vec<_> = FlatCall::list(&top)
+            .into_iter()
+            .map(|call| (call.frame.kind, call.address, call.subtraces))
+            .collect();
+        let expected = [
+            ("CALL", vec![], 2),
+            ("CALL", vec![0], 2),
+            ("CREATE", vec![0, 0], 0),
+            ("STATICCALL", vec![0, 1], 0),
+            ("SELFDESTRUCT", vec![1], 0),
+        ];
+        assert_eq!(list, expected);
+    }
+}

@@ -1,0 +1,207 @@
+//! What contract developers change on the development network: blocks on demand, snapshots, the
+//! clock, accounts, and senders without keys.
+
+use primitives::U256;
+use serde_json::{Value, json};
+
+use crate::calls::{RUNTIME, deploy, word};
+use crate::harness::{Net, account, quantity};
+
+const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
+
+fn head(net: &Net) -> u64 {
+    net.view().head_number()
+}
+
+fn timestamp(net: &Net) -> u64 {
+    net.view().head().header.timestamp
+}
+
+#[test]
+fn blocks_on_demand() {
+    let net = Net::start();
+    assert_eq!(net.ok("evm_mine", json!([])), "0x0");
+    assert_eq!(head(&net), 1);
+    net.send(json!({"to": NOBODY, "value": "0x7"}));
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x0");
+    let later = timestamp(&net) + 1000;
+    net.ok("evm_mine", json!([later]));
+    assert_eq!((head(&net), timestamp(&net)), (2, later));
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x7");
+    net.ok("evm_mine", json!([{"timestamp": later + 5, "blocks": 3}]));
+    assert_eq!(head(&net), 5);
+    assert!(timestamp(&net) >= later + 7);
+    net.ok("hardhat_mine", json!(["0x3", "0x64"]));
+    assert_eq!(head(&net), 8);
+    let of = |number: u64| {
+        net.view()
+            .header(number)
+            .expect("a read")
+            .expect("a block")
+            .1
+            .header
+            .timestamp
+    };
+    assert_eq!((of(7) - of(6), of(8) - of(7)), (100, 100));
+    net.ok("anvil_mine", json!([]));
+    assert_eq!(head(&net), 9);
+    let message = format!(
+        "timestamp of the next block: got 5, expected more than {}, the one of the head",
+        timestamp(&net)
+    );
+    net.check_error("evm_mine", json!([5]), -32000, &message);
+    net.check_error("evm_setNextBlockTimestamp", json!([5]), -32000, &message);
+    net.check_error(
+        "hardhat_mine",
+        json!([1001]),
+        -32602,
+        "invalid argument 0: got 1001 blocks, expected at most 1000",
+    );
+}
+
+#[test]
+fn the_clock_moves() {
+    let net = Net::start();
+    net.ok("evm_mine", json!([]));
+    let before = timestamp(&net);
+    assert_eq!(net.ok("evm_increaseTime", json!(["0xe10"])), 3600);
+    assert_eq!(timestamp(&net), before);
+    net.ok("evm_mine", json!([]));
+    assert!((3600..3700).contains(&(timestamp(&net) - before)));
+    // The time of the next block is for one block. The clock goes on from there.
+    let next = timestamp(&net) + 50_000;
+    net.ok("evm_setNextBlockTimestamp", json!([next]));
+    net.ok("evm_mine", json!([]));
+    assert_eq!(timestamp(&net), next);
+    net.ok("evm_mine", json!([]));
+    assert!((1..100).contains(&(timestamp(&net) - next)));
+    // A call in the pending block sees the clock.
+    let now = net.ok(
+        "mc_call",
+        json!([{"to": NOBODY}, "pending", {NOBODY: {"code": "0x4260005260206000f3"}}]),
+    );
+    let now = U256::from_str_radix(&now.as_str().expect("a word")[2..], 16).expect("hex");
+    assert!(now > U256::from(next));
+}
+
+#[test]
+fn snapshots() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let call = || net.ok("mc_call", json!([{"to": contract}]));
+    let first = net.ok("evm_snapshot", json!([]));
+    net.send(json!({"to": contract, "data": word(5)}));
+    net.ok("evm_mine", json!([]));
+    let second = net.ok("evm_snapshot", json!([]));
+    net.send(json!({"to": contract, "data": word(6)}));
+    net.ok("evm_mine", json!([]));
+    net.ok("evm_increaseTime", json!([1_000_000]));
+    assert_eq!(call(), word(6));
+    assert_eq!(net.ok("evm_revert", json!([second])), true);
+    assert_eq!((call(), head(&net)), (json!(word(5)), 2));
+    assert!(net.chain.clock_ahead() < 1_000_000);
+    assert_eq!(net.ok("evm_revert", json!([second])), false, "it is gone");
+    let third = net.ok("evm_snapshot", json!([]));
+    assert_eq!(net.ok("evm_revert", json!([first])), true);
+    assert_eq!((call(), head(&net)), (json!(word(0)), 1));
+    assert_eq!(
+        net.ok("evm_revert", json!([third])),
+        false,
+        "later ones are gone, too"
+    );
+    // The same transaction can be sent again, and gets the same nonce.
+    net.send(json!({"to": contract, "data": word(7)}));
+    net.ok("evm_mine", json!([]));
+    assert_eq!(call(), word(7));
+    // If the chain went another way, there is nothing to go back to.
+    let lost = net.ok("evm_snapshot", json!([]));
+    net.ok("debug_setHead", json!([1]));
+    assert_eq!(net.ok("evm_revert", json!([lost])), false);
+}
+
+#[test]
+fn accounts_are_changed_in_blocks() {
+    let net = Net::start();
+    let ok = |method: &str, params: Value| assert_eq!(net.ok(method, params), true, "{method}");
+    ok("hardhat_setBalance", json!([NOBODY, "0x7b"]));
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x7b");
+    ok("anvil_setNonce", json!([NOBODY, "0x9"]));
+    assert_eq!(net.ok("mc_getTransactionCount", json!([NOBODY])), "0x9");
+    ok("hardhat_setCode", json!([NOBODY, RUNTIME]));
+    ok("anvil_setStorageAt", json!([NOBODY, "0x0", word(0x2a)]));
+    assert_eq!(net.ok("mc_call", json!([{"to": NOBODY}])), word(0x2a));
+    ok("hardhat_setStorageAt", json!([NOBODY, "0x0", word(0)]));
+    assert_eq!(net.ok("mc_call", json!([{"to": NOBODY}])), word(0));
+    assert_eq!(
+        (head(&net), net.ok("mc_getBalance", json!([NOBODY, "0x0"]))),
+        (5, json!("0x0"))
+    );
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x7b");
+    // The pool's transactions are not in such a block, and are judged by the new state.
+    let pending = net.send(json!({"to": NOBODY, "data": word(5)}));
+    ok("hardhat_setBalance", json!([NOBODY, "0x0"]));
+    assert_eq!(
+        net.ok("mc_getTransactionByHash", json!([pending]))["blockHash"],
+        Value::Null
+    );
+    net.ok("evm_mine", json!([]));
+    assert_eq!(net.ok("mc_call", json!([{"to": NOBODY}])), word(5));
+    // A block with a change can be run again.
+    let trace = net.ok(
+        "debug_traceTransaction",
+        json!([pending, {"tracer": "callTracer"}]),
+    );
+    assert_eq!(trace["to"], NOBODY);
+    let proof = net.ok("mc_getProof", json!([NOBODY, ["0x0"], "latest"]));
+    assert_eq!(proof["storageProof"][0]["value"], "0x5");
+    let (code, message) = net.error("hardhat_setBalance", &json!([NOBODY, "7"]).to_string());
+    assert_eq!(
+        (code, message.as_str()),
+        (-32602, "invalid argument 1: missing 0x prefix")
+    );
+}
+
+#[test]
+fn accounts_without_keys_send() {
+    let net = Net::start();
+    let request = json!({"from": NOBODY, "to": account(5), "value": "0x5", "gasPrice": "0x0"});
+    net.check_error("mc_sendTransaction", json!([request]), -32000, "unknown account");
+    net.ok("hardhat_setBalance", json!([NOBODY, quantity(1_000_000_u64)]));
+    net.ok("hardhat_impersonateAccount", json!([NOBODY]));
+    net.ok("evm_setAutomine", json!([true]));
+    assert_eq!(net.ok("hardhat_getAutomine", json!([])), true);
+    let hash = net.ok("eth_sendTransaction", json!([request]));
+    let receipt = net.ok("eth_getTransactionReceipt", json!([hash]));
+    assert_eq!(
+        (&receipt["from"], &receipt["status"]),
+        (&json!(NOBODY), &json!("0x1"))
+    );
+    let shown = net.ok("eth_getTransactionByHash", json!([hash]));
+    assert_eq!(
+        (&shown["from"], &shown["s"], &shown["nonce"]),
+        (&json!(NOBODY), &json!("0x0"), &json!("0x0"))
+    );
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), quantity(999_995_u64));
+    // Own accounts send as always, and get their block at once, too.
+    let own = net.send(json!({"to": NOBODY, "value": "0x5"}));
+    assert_eq!(net.ok("eth_getTransactionReceipt", json!([own]))["status"], "0x1");
+    assert_ne!(net.ok("eth_getTransactionByHash", json!([own]))["s"], "0x0");
+    net.ok("hardhat_stopImpersonatingAccount", json!([NOBODY]));
+    net.check_error("mc_sendTransaction", json!([request]), -32000, "unknown account");
+    net.ok("anvil_autoImpersonateAccount", json!([true]));
+    net.ok("eth_sendTransaction", json!([request]));
+    net.ok("anvil_autoImpersonateAccount", json!([false]));
+    net.ok("evm_setAutomine", json!([false]));
+    net.send(json!({"to": NOBODY}));
+    assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x1");
+}
+
+#[test]
+fn blocks_at_intervals() {
+    let net = Net::start();
+    net.ok("evm_setIntervalMining", json!([5]));
+    while head(&net) < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    net.ok("evm_setIntervalMining", json!([0]));
+}

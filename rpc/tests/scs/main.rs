@@ -1,0 +1,12 @@
+//! The methods of an application-chain node over HTTP, each row of docs/interface.md, 4.10.
+
+#[path = "../shared/described.rs"]
+mod described;
+mod examples;
+mod exchange;
+mod harness;
+#[path = "../shared/http_client.rs"]
+mod http_client;
+mod rows;
+#[path = "../shared/schema.rs"]
+mod schema;
