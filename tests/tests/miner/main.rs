@@ -7,5 +7,4 @@ mod commands;
 mod crowd;
 mod getwork;
 mod outside;
-mod pools;
 mod stratum;

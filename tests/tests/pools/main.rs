@@ -1,7 +1,11 @@
 //! Pool programs at a node of a network like Mordor: the calls of open-etc-pool-friends and of
 //! Miningcore, as they send them, and a miner that polls `eth_getWork` over Stratum.
 //!
+//! A program of its own, because a block of the lowest difficulty needs all processors for a while.
+//!
 //! Source: docs/etc.md, 5.
+
+#![cfg(unix)]
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -26,7 +30,7 @@ const DIFFICULTY: u128 = 131_072;
 /// How long a work is searched for. The node takes its solutions for 84 seconds.
 const WORK_TIME: Duration = Duration::from_secs(60);
 /// Works that are searched for on a slow machine. Two idle processors need some ten seconds.
-const SEARCHES_MAX: usize = 4;
+const SEARCHES_MAX: usize = 10;
 /// How often a node that mines replaces its work by one with better transactions.
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The difficulty of a share.
