@@ -1,6 +1,7 @@
 // What both ways of dataset generation share. Each invocation computes one 64-byte node, which
 // is half an item, from the light cache. It writes the node into a page of the dataset. The next
-// file decides in which order rows are read: generate_whole.wgsl or generate_sliced.wgsl.
+// file decides who reads which row when: generate_whole.wgsl, generate_shuffle.wgsl or
+// generate_sliced.wgsl.
 //
 // Entry point: none. Bindings:
 //   group 0, binding 0: uniform params, 16 bytes

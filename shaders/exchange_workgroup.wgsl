@@ -1,10 +1,9 @@
 // Exchanges values between invocations through the memory of the workgroup, for adapters
 // without subgroups.
 //
-// Entry point: search_group. Bindings: those of search.wgsl, and 32 bytes of workgroup
-// memory for each invocation. Needs a workgroup size that is a multiple of eight.
-// Must precede this file: search_cooperative.wgsl and all files that must precede it.
-// Rust twin: `ethash::LightCache::hash`.
+// Entry point: none. Bindings: none. Needs 32 bytes of workgroup memory for each invocation.
+// Must precede this file: WORKGROUP_SIZE.
+// Rust twin: none.
 
 /// Two arrays, so that one barrier for each `publish` is enough. An array is written again
 /// only after the barrier of the `publish` to the other array. No invocation passes that
@@ -29,13 +28,4 @@ fn value_of(value: vec4<u32>, source: u32, parity: u32) -> vec4<u32> {
         return even_values[source];
     }
     return odd_values[source];
-}
-
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn search_group(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    search_cooperatively(batch_offset(group, groups, local), local);
 }

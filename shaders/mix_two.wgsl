@@ -35,8 +35,8 @@ fn start_two(seed: Words16, invocation: u32, source: u32, lane: u32, parity: u32
     let w2 = exchange_two(seed.w2, invocation, source, parity);
     let w3 = exchange_two(seed.w3, invocation, source, parity ^ 1u);
     return TwoMixes(
-        first_part(w0.v0, w1.v0, w2.v0, w3.v0, lane),
-        first_part(w0.v1, w1.v1, w2.v1, w3.v1, lane),
+        part_of_lane(w0.v0, w1.v0, w2.v0, w3.v0, lane),
+        part_of_lane(w0.v1, w1.v1, w2.v1, w3.v1, lane),
         vec2(w0.v0.x, w0.v1.x),
     );
 }

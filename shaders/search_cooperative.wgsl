@@ -4,14 +4,13 @@
 // a group has eight hashes.
 //
 // The next file decides how many of these hashes are mixed at a time: mix_two.wgsl,
-// mix_four.wgsl or mix_eight.wgsl. The file after that exchanges values between invocations:
-// exchange_subgroup.wgsl or exchange_workgroup.wgsl. Each invocation calls `publish` with a
-// value of its own, and then `value_of` for the value of any other. Consecutive calls of
-// `publish` must alternate between parity 0 and parity 1.
+// mix_four.wgsl or mix_eight.wgsl. Values are exchanged between invocations as exchange_four.wgsl
+// says.
 //
-// Entry point: none. The entry points of the exchange files call `search_cooperatively`,
-// which calls `compressed_mix` of the mix files. Bindings: those of search.wgsl.
-// Must precede this file: search.wgsl and all files that must precede it.
+// Entry point: none. The entry points, search_shuffle.wgsl and search_group.wgsl, call
+// `search_cooperatively`, which calls `compressed_mix` of the mix files. Bindings: those of
+// search.wgsl.
+// Must precede this file: search.wgsl and all files that must precede it, and exchange_four.wgsl.
 // Rust twin: `ethash::LightCache::hash`.
 
 /// The parts of four mixes that one invocation holds. A part has four words.
@@ -24,33 +23,6 @@ struct FourMixes {
     seed_words: vec4<u32>,
 }
 
-/// One vector from each of four consecutive invocations.
-struct FourVectors {
-    v0: vec4<u32>,
-    v1: vec4<u32>,
-    v2: vec4<u32>,
-    v3: vec4<u32>,
-}
-
-/// Publishes `own` and returns the values of the four invocations from `source` on.
-fn exchange_four(own: vec4<u32>, invocation: u32, source: u32, parity: u32) -> FourVectors {
-    publish(own, invocation, parity);
-    return FourVectors(
-        value_of(own, source, parity),
-        value_of(own, source + 1u, parity),
-        value_of(own, source + 2u, parity),
-        value_of(own, source + 3u, parity),
-    );
-}
-
-/// Returns the first value of the part of the mix that lane `lane` of a group holds. `w0` to
-/// `w3` are the seed. Both halves of the mix start as the seed, so lanes 4 to 7 start like
-/// lanes 0 to 3.
-fn first_part(w0: vec4<u32>, w1: vec4<u32>, w2: vec4<u32>, w3: vec4<u32>, lane: u32) -> vec4<u32> {
-    let odd = (lane & 1u) != 0u;
-    return select(select(w0, w1, odd), select(w2, w3, odd), (lane & 2u) != 0u);
-}
-
 /// Starts the mixes of the hashes of the four invocations from `source` on, and returns the
 /// parts that lane `lane` holds.
 fn start_mixes(seed: Words16, invocation: u32, source: u32, lane: u32, parity: u32) -> FourMixes {
@@ -59,10 +31,10 @@ fn start_mixes(seed: Words16, invocation: u32, source: u32, lane: u32, parity: u
     let w2 = exchange_four(seed.w2, invocation, source, parity);
     let w3 = exchange_four(seed.w3, invocation, source, parity ^ 1u);
     return FourMixes(
-        first_part(w0.v0, w1.v0, w2.v0, w3.v0, lane),
-        first_part(w0.v1, w1.v1, w2.v1, w3.v1, lane),
-        first_part(w0.v2, w1.v2, w2.v2, w3.v2, lane),
-        first_part(w0.v3, w1.v3, w2.v3, w3.v3, lane),
+        part_of_lane(w0.v0, w1.v0, w2.v0, w3.v0, lane),
+        part_of_lane(w0.v1, w1.v1, w2.v1, w3.v1, lane),
+        part_of_lane(w0.v2, w1.v2, w2.v2, w3.v2, lane),
+        part_of_lane(w0.v3, w1.v3, w2.v3, w3.v3, lane),
         vec4(w0.v0.x, w0.v1.x, w0.v2.x, w0.v3.x),
     );
 }

@@ -108,7 +108,11 @@ fn everything_is_measured_and_a_second_run_adds_nothing() {
         }
         assert!(of("batch").iter().all(|record| record["latency_ms"].is_number()));
         assert_eq!(of("choice").len(), 2);
-        assert!(of("dataset").iter().any(|record| record["slices"] == 4));
+        assert!(
+            of("dataset")
+                .iter()
+                .any(|record| record["generation"] == "4-slices")
+        );
     }
     let searched = |record: &&Value| record["device"] == "cpu" && record["what"] == "hashrate";
     assert!(

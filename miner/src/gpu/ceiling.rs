@@ -5,22 +5,26 @@
 //! these figures. They are measured on the buffers that are searched. Several ways of reading are
 //! measured, and the best one counts: each row is read by one invocation or by several together,
 //! and the reads are spread over all pages or done page by page. Page by page avoids the choice of
-//! the page, which costs time but no memory bandwidth. Knows no hashing.
+//! the page, which costs time but no memory bandwidth. If the reads over all pages are much slower,
+//! the card translates too many addresses (see `dedicated`). Knows no hashing.
 
 use std::collections::VecDeque;
 use std::slice;
 use std::time::{Duration, Instant};
 
 use super::dataset::upload_cache;
-use super::device::GpuDevice;
+use super::device::{GpuDevice, TABLE_USAGE};
 use super::dispatch_size::DispatchSizer;
 use super::error::GpuError;
 use super::kernel_form::PageChoice;
+use super::page_layout::PageLayout;
 use super::pages::PagedBuffer;
 use super::params::ReadParams;
 use super::pipeline::{KernelPipeline, KernelSource};
 use super::searcher::GpuSearcher;
-use super::shaders::{PART_BYTES, RANDOM_READS_ENTRY, READS_PER_READER, random_reads_module};
+use super::shaders::{
+    COPY_ENTRY, PART_BYTES, RANDOM_READS_ENTRY, READS_PER_READER, copy_module, random_reads_module,
+};
 
 /// Target time of a dispatch.
 const DISPATCH_TIME: Duration = Duration::from_millis(50);
@@ -30,9 +34,9 @@ const IN_FLIGHT: usize = 2;
 const WORKGROUP_SIZE: u32 = 64;
 /// Invocations in the first dispatch, when the speed of the device is unknown.
 const FIRST_INVOCATIONS: u32 = 1 << 14;
-/// Size of each of the two buffers of the copy, if there is enough memory.
+/// Size of the target of the copy, if there is enough memory.
 const COPY_BYTES: u64 = 256 << 20;
-/// Smallest size of these buffers. Smaller ones would fit in caches.
+/// Smallest size of that buffer. A smaller one would fit in caches.
 const COPY_BYTES_MIN: u64 = 64 << 20;
 /// Largest number of copies in one submission.
 const COPIES_MAX: u32 = 1024;
@@ -43,10 +47,13 @@ const SEED_STEP: u32 = 0x9e37_79b9;
 /// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// Bytes read plus bytes written per second, by copies from buffer to buffer.
+    /// Bytes read plus bytes written per second, by copies from buffer to buffer. A kernel copies,
+    /// or the driver, whichever is faster.
     pub copy_bytes_per_second: Option<f64>,
     /// Bytes per second, reading random 128-byte items of the dataset.
     pub random_read_bytes_per_second: Option<f64>,
+    /// The same, with reads that are spread over all pages, as those of a search are.
+    pub spread_read_bytes_per_second: Option<f64>,
     /// Bytes per second, reading random 64-byte rows of the light cache.
     pub cache_read_bytes_per_second: Option<f64>,
 }
@@ -62,14 +69,15 @@ impl GpuSearcher {
         self.stop()?;
         let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
         let (gpu, checks) = (&self.gpu, self.options.runtime_checks);
-        let items = best_read_rate(gpu, &loaded.dataset, checks, time)?;
+        let items = read_rates(gpu, &loaded.dataset, checks, time)?;
         let rows = unless_refused(upload_cache(gpu, &self.options, &loaded.cache))?
-            .map(|rows| best_read_rate(gpu, &rows, checks, time))
+            .map(|rows| read_rates(gpu, &rows, checks, time))
             .transpose()?;
         Ok(Ceilings {
-            copy_bytes_per_second: copy_rate(gpu, time)?,
-            random_read_bytes_per_second: Some(items),
-            cache_read_bytes_per_second: rows,
+            copy_bytes_per_second: copy_rate(gpu, &loaded.dataset, time)?,
+            random_read_bytes_per_second: Some(items.best()),
+            spread_read_bytes_per_second: Some(items.spread),
+            cache_read_bytes_per_second: rows.map(|rates| rates.best()),
         })
     }
 }
@@ -83,30 +91,44 @@ fn unless_refused<T>(result: Result<T, GpuError>) -> Result<Option<T>, GpuError>
     }
 }
 
-/// Returns the bytes per second of the best way of reading. All measurements together take `time`.
-fn best_read_rate(
+/// Bytes per second of random reads.
+struct ReadRates {
+    /// With reads that are spread over all pages.
+    spread: f64,
+    /// Page by page. 0 if there is one page.
+    by_page: f64,
+}
+
+impl ReadRates {
+    const fn best(&self) -> f64 {
+        self.spread.max(self.by_page)
+    }
+}
+
+/// Measures both ways of reading. All measurements together take `time`.
+fn read_rates(
     gpu: &GpuDevice,
     table: &PagedBuffer,
     checks: bool,
     time: Duration,
-) -> Result<f64, GpuError> {
+) -> Result<ReadRates, GpuError> {
     let sum = sum_buffer(gpu)?;
     let full_pages = table.full_pages();
-    let mut table_sets = vec![slice::from_ref(table)];
-    if table.layout.pages > 1 {
-        // A table of several pages has at least one full page.
-        table_sets.push(&full_pages);
-    }
-    let lanes = [false, true];
-    let each = time / (table_sets.len() * lanes.len()) as u32;
-    let mut best = 0.0_f64;
-    for tables in table_sets {
-        for together in lanes {
+    let has_pages = table.layout.pages > 1;
+    let each = time / if has_pages { 4 } else { 2 };
+    let rate = |tables: &[PagedBuffer]| -> Result<f64, GpuError> {
+        let mut best = 0.0_f64;
+        for together in [false, true] {
             let reader = RandomReader::new(gpu, tables, &sum, checks, together)?;
             best = best.max(reader.rate(gpu, each)?);
         }
-    }
-    Ok(best)
+        Ok(best)
+    };
+    Ok(ReadRates {
+        spread: rate(slice::from_ref(table))?,
+        // A table of several pages has at least one full page.
+        by_page: if has_pages { rate(&full_pages)? } else { 0.0 },
+    })
 }
 
 fn sum_buffer(gpu: &GpuDevice) -> Result<wgpu::Buffer, GpuError> {
@@ -205,37 +227,68 @@ impl RandomReader {
     }
 }
 
-/// Returns the bytes read plus the bytes written per second, by copies between two buffers. Returns
-/// `None` if there is too little memory for the buffers.
-fn copy_rate(gpu: &GpuDevice, time: Duration) -> Result<Option<f64>, GpuError> {
-    let Some([from, to]) = copy_buffers(gpu)? else {
+/// Returns the bytes read plus the bytes written per second, by copies of the dataset's first page.
+/// Returns `None` if there is too little memory for a copy.
+fn copy_rate(gpu: &GpuDevice, dataset: &PagedBuffer, time: Duration) -> Result<Option<f64>, GpuError> {
+    let Some(source) = dataset.buffers.first() else {
         return Ok(None);
     };
-    let sizer = DispatchSizer::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
-    let per_second = steady_rate(gpu, "copies", sizer, time, |copies| {
-        gpu.submit("copies", |encoder| {
-            for _ in 0..copies {
-                encoder.copy_buffer_to_buffer(&from, 0, &to, 0, from.size());
-            }
-        })
+    let Some(target) = copy_target(gpu, source.size())? else {
+        return Ok(None);
+    };
+    let bytes = target.size();
+    let first = PagedBuffer {
+        layout: PageLayout {
+            rows: dataset.layout.rows_in(0),
+            pages: 1,
+            ..dataset.layout
+        },
+        buffers: vec![source.clone()],
+    };
+    let kernel = KernelPipeline::new(
+        gpu,
+        &KernelSource {
+            entry: COPY_ENTRY,
+            wgsl: copy_module(),
+            constants: &[("TABLE_PAGE_ROWS", first.layout.page_rows.into())],
+            workgroup_size: WORKGROUP_SIZE,
+            page_choice: PageChoice::Switch,
+            has_counter: false,
+            runtime_checks: false,
+        },
+        &first,
+    )?;
+    let parameters = gpu.uniform("copies", bytemuck::bytes_of(&ReadParams::default()))?;
+    let output = kernel.bind(gpu, &parameters, &target)?;
+    let invocations = (bytes / PART_BYTES as u64) as u32;
+    let by_kernel = copies_per_second(gpu, time / 2, |encoder| {
+        kernel.dispatch(gpu, encoder, &output, invocations);
     })?;
-    Ok(Some(per_second * 2.0 * from.size() as f64))
+    let by_driver = copies_per_second(gpu, time / 2, |encoder| {
+        encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
+    })?;
+    Ok(Some(by_kernel.max(by_driver) * 2.0 * bytes as f64))
 }
 
-/// Allocates two buffers, as large as the memory and the limits allow.
-fn copy_buffers(gpu: &GpuDevice) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> {
-    use wgpu::BufferUsages as Usage;
-    let mut bytes = COPY_BYTES;
-    while bytes >= COPY_BYTES_MIN {
-        if bytes <= gpu.limits.max_buffer_size {
-            let both = gpu
-                .buffer("source of copies", bytes, Usage::COPY_SRC | Usage::COPY_DST)
-                .and_then(|from| Ok([from, gpu.buffer("target of copies", bytes, Usage::COPY_DST)?]));
-            if let Some(both) = unless_refused(both)? {
-                return Ok(Some(both));
-            }
+fn copies_per_second(
+    gpu: &GpuDevice,
+    time: Duration,
+    copy: impl Fn(&mut wgpu::CommandEncoder),
+) -> Result<f64, GpuError> {
+    let sizer = DispatchSizer::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
+    steady_rate(gpu, "copies", sizer, time, |copies| {
+        gpu.submit("copies", |encoder| (0..copies).for_each(|_| copy(encoder)))
+    })
+}
+
+/// Allocates the target of copies, as large as the memory allows.
+fn copy_target(gpu: &GpuDevice, source_bytes: u64) -> Result<Option<wgpu::Buffer>, GpuError> {
+    let mut bytes = COPY_BYTES.min(source_bytes);
+    while bytes >= COPY_BYTES_MIN.min(source_bytes) {
+        if let Some(buffer) = unless_refused(gpu.buffer("target of copies", bytes, TABLE_USAGE))? {
+            return Ok(Some(buffer));
         }
-        bytes /= 2;
+        bytes = bytes / 2 / PART_BYTES as u64 * PART_BYTES as u64;
     }
     Ok(None)
 }

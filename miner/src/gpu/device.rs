@@ -14,6 +14,11 @@ use parking_lot::Mutex;
 use super::adapter::AdapterInfo;
 use super::error::GpuError;
 
+/// The usages of a buffer that holds rows of a table.
+pub(crate) const TABLE_USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::COPY_DST)
+    .union(wgpu::BufferUsages::COPY_SRC);
+
 /// Errors that the callbacks of the device have reported.
 #[derive(Default)]
 struct DeviceReports {

@@ -1,4 +1,5 @@
-//! The forms and variants of the search kernel, and the result of a choice among them.
+//! The forms and variants of the search kernel, the forms of the generation kernel, and the result
+//! of a choice among search kernels.
 
 use core::fmt;
 use std::time::Duration;
@@ -68,6 +69,64 @@ impl KernelForm {
     /// Whether the form runs on `adapter`.
     pub const fn runs_on(self, adapter: &AdapterInfo) -> bool {
         !self.has_shuffles() || adapter.subgroup_size >= Self::LANES_PER_HASH
+    }
+}
+
+/// How the generation of a dataset reads the light cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GenerationForm {
+    /// Each invocation reads whole rows for its own node. Runs on every adapter.
+    #[default]
+    Lane,
+    /// Four invocations read each row together, and exchange values within their subgroup.
+    Shuffle,
+    /// Like [`GenerationForm::Lane`], but all invocations read the same slice of the light cache at
+    /// about the same time.
+    Sliced {
+        /// Number of slices, at least 2.
+        slices: u32,
+    },
+}
+
+impl GenerationForm {
+    /// Invocations that share a row in [`GenerationForm::Shuffle`].
+    const LANES_PER_ROW: u32 = 4;
+
+    /// Returns the form that reads the light cache in this many slices. One slice is all of it.
+    pub const fn in_slices(slices: u32) -> Self {
+        match slices {
+            0 | 1 => Self::Lane,
+            slices => Self::Sliced { slices },
+        }
+    }
+
+    /// Returns the form that is the fastest one on `adapter`, by what is known.
+    pub const fn usual_on(adapter: &AdapterInfo) -> Self {
+        if adapter.software || adapter.subgroup_size < Self::LANES_PER_ROW {
+            Self::Lane
+        } else {
+            Self::Shuffle
+        }
+    }
+
+    /// The property of `adapter` that is too small for this form, like [`KernelVariant`]'s.
+    pub(crate) const fn missing_on(self, adapter: &AdapterInfo) -> Option<(&'static str, u32, u32)> {
+        let needed = Self::LANES_PER_ROW;
+        if matches!(self, Self::Shuffle) && adapter.subgroup_size < needed {
+            return Some(("subgroup_min_size", adapter.subgroup_size, needed));
+        }
+        None
+    }
+}
+
+/// `lane`, `shuffle`, or the number of slices as in `4-slices`.
+impl fmt::Display for GenerationForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lane => f.write_str("lane"),
+            Self::Shuffle => f.write_str("shuffle"),
+            Self::Sliced { slices } => write!(f, "{slices}-slices"),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::kernel_form::{KernelForm, KernelVariant};
+use super::kernel_form::{GenerationForm, KernelForm, KernelVariant};
 use super::options::GpuOptions;
 
 /// The most slices of the light cache.
@@ -23,8 +23,8 @@ pub struct KernelRequest {
     pub workgroup_size: Option<u32>,
     /// Whether tables have as few pages as possible.
     pub large_pages: bool,
-    /// Slices of the light cache in a dataset generation. `None`: it is not sliced.
-    pub cache_slices: Option<u32>,
+    /// How a dataset generation reads the light cache. `None`: as is usual on the adapter.
+    pub generation: Option<GenerationForm>,
 }
 
 /// A text is not a kernel.
@@ -68,7 +68,8 @@ fn parse(text: &str) -> Option<KernelRequest> {
         match part.strip_prefix("slices") {
             Some(slices) => {
                 let slices: u32 = slices.parse().ok()?;
-                request.cache_slices = Some((1..=SLICES_MAX).contains(&slices).then_some(slices)?);
+                let is_valid = (1..=SLICES_MAX).contains(&slices);
+                request.generation = Some(is_valid.then(|| GenerationForm::in_slices(slices))?);
             }
             None if part == "wide" => request.large_pages = true,
             None => variant.push(part),
@@ -90,7 +91,7 @@ impl KernelRequest {
             kernel: self.variant.unwrap_or(options.kernel),
             workgroup_size: self.workgroup_size.unwrap_or(options.workgroup_size),
             large_pages: self.large_pages,
-            cache_slices: self.cache_slices.unwrap_or(options.cache_slices),
+            generation: self.generation.or(options.generation),
             ..options
         }
     }
@@ -112,11 +113,14 @@ mod tests {
             }),
             workgroup_size: Some(128),
             large_pages: true,
-            cache_slices: Some(4),
+            generation: Some(GenerationForm::Sliced { slices: 4 }),
         };
         assert_eq!("shuffle8+array+u64+wide+slices4:128".parse(), Ok(full));
         let options = full.apply(GpuOptions::default());
-        assert_eq!((options.workgroup_size, options.cache_slices), (128, 4));
+        assert_eq!(
+            (options.workgroup_size, options.generation),
+            (128, full.generation)
+        );
         assert!(options.large_pages && options.kernel.keccak == KeccakLane::Word);
         let wide: KernelRequest = "auto+wide".parse().expect("valid");
         assert!(wide.large_pages && wide.variant.is_none());

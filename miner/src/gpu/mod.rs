@@ -13,6 +13,7 @@
 //! | choice of the kernel by measurement | [`choose_kernel`], `tuning` |
 //! | what the memory can deliver at best | [`GpuSearcher::measure_ceilings`] |
 //! | allocation, waiting, lost devices | `device` |
+//! | buffers with memory of their own | `dedicated` |
 //! | how a table is spread over several buffers | `page_layout` |
 //! | such a table on the device | `pages` |
 //! | text of the kernels | `shaders` |
@@ -28,6 +29,8 @@ mod batch;
 mod ceiling;
 mod check;
 mod dataset;
+#[cfg(not(target_vendor = "apple"))]
+mod dedicated;
 mod device;
 mod dispatch_size;
 mod error;
@@ -51,7 +54,7 @@ pub use ceiling::Ceilings;
 pub(crate) use check::CheckSample;
 pub use dataset::GenerationProgress;
 pub use error::GpuError;
-pub use kernel_form::{ChosenKernel, KeccakLane, KernelForm, KernelVariant, PageChoice};
+pub use kernel_form::{ChosenKernel, GenerationForm, KeccakLane, KernelForm, KernelVariant, PageChoice};
 pub use kernel_request::{KernelRequest, KernelRequestError};
 pub use options::GpuOptions;
 pub use searcher::{BatchReport, GpuSearcher};

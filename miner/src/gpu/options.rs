@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::kernel_form::KernelVariant;
+use super::kernel_form::{GenerationForm, KernelVariant};
 
 /// How a searcher uses its adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,8 @@ pub struct GpuOptions {
     /// Whether a table that needs several pages has as few as the limits of the adapter allow.
     /// Otherwise its pages hold a power of two of rows and at most a GiB.
     pub large_pages: bool,
-    /// Number of slices in which a dataset generation reads the light cache, one slice at a time.
-    /// With 0 and 1 it reads the whole light cache all the time.
-    pub cache_slices: u32,
+    /// How a dataset generation reads the light cache. `None`: as is usual on the adapter.
+    pub generation: Option<GenerationForm>,
     /// Whether wgpu adds its own checks of indices and loops to the kernels. They make the kernels
     /// slower. Use them to find bugs only.
     pub runtime_checks: bool,
@@ -48,7 +47,7 @@ impl Default for GpuOptions {
             max_page_items: None,
             max_page_rows: None,
             large_pages: false,
-            cache_slices: 1,
+            generation: None,
             runtime_checks: false,
         }
     }

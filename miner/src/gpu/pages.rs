@@ -4,7 +4,9 @@
 
 use core::num::NonZeroU32;
 
-use super::device::GpuDevice;
+#[cfg(not(target_vendor = "apple"))]
+use super::dedicated::dedicated_buffer;
+use super::device::{GpuDevice, TABLE_USAGE};
 use super::error::GpuError;
 use super::kernel_form::PageChoice;
 use super::page_layout::PageLayout;
@@ -21,11 +23,10 @@ pub(crate) struct PagedBuffer {
 impl PagedBuffer {
     /// Allocates all pages. Their content is zero.
     pub(crate) fn allocate(gpu: &GpuDevice, what: &str, layout: PageLayout) -> Result<Self, GpuError> {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let buffers = (0..layout.pages)
             .map(|page| {
                 let name = format!("{what} page {} of {}", page + 1, layout.pages);
-                gpu.buffer(&name, u64::from(layout.rows_in(page)) * layout.row_bytes, usage)
+                page_buffer(gpu, &name, u64::from(layout.rows_in(page)) * layout.row_bytes)
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { layout, buffers })
@@ -132,6 +133,15 @@ impl PagedBuffer {
         }
         Ok(bytes)
     }
+}
+
+/// Allocates a page, with memory of its own where that is possible. Its content is zero.
+fn page_buffer(gpu: &GpuDevice, what: &str, bytes: u64) -> Result<wgpu::Buffer, GpuError> {
+    #[cfg(not(target_vendor = "apple"))]
+    if let Some(made) = dedicated_buffer(gpu, what, bytes) {
+        return made;
+    }
+    gpu.buffer(what, bytes, TABLE_USAGE)
 }
 
 /// Returns the layout entry of a buffer in a compute kernel.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use ethash::{ACCESSES, DATASET_PARENTS, FNV_PRIME, ITEM_BYTES, KECCAK_ROUND_CONSTANTS, ROW_BYTES};
 
-use super::kernel_form::{KeccakLane, KernelForm, KernelVariant, PageChoice};
+use super::kernel_form::{GenerationForm, KeccakLane, KernelForm, KernelVariant, PageChoice};
 
 const KECCAK: &str = include_str!("../../../shaders/keccak.wgsl");
 const FNV: &str = include_str!("../../../shaders/fnv.wgsl");
@@ -17,6 +17,7 @@ const LANE_PAIRS: &str = include_str!("../../../shaders/lane_pairs.wgsl");
 const LANE_WORDS: &str = include_str!("../../../shaders/lane_words.wgsl");
 const DATASET: &str = include_str!("../../../shaders/dataset.wgsl");
 const GENERATE_WHOLE: &str = include_str!("../../../shaders/generate_whole.wgsl");
+const GENERATE_SHUFFLE: &str = include_str!("../../../shaders/generate_shuffle.wgsl");
 const GENERATE_SLICED: &str = include_str!("../../../shaders/generate_sliced.wgsl");
 const SEARCH: &str = include_str!("../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../shaders/search_lane.wgsl");
@@ -24,13 +25,19 @@ const SEARCH_COOPERATIVE: &str = include_str!("../../../shaders/search_cooperati
 const MIX_TWO: &str = include_str!("../../../shaders/mix_two.wgsl");
 const MIX_FOUR: &str = include_str!("../../../shaders/mix_four.wgsl");
 const MIX_EIGHT: &str = include_str!("../../../shaders/mix_eight.wgsl");
+const SEARCH_SHUFFLE: &str = include_str!("../../../shaders/search_shuffle.wgsl");
+const SEARCH_GROUP: &str = include_str!("../../../shaders/search_group.wgsl");
+const EXCHANGE_FOUR: &str = include_str!("../../../shaders/exchange_four.wgsl");
 const EXCHANGE_SUBGROUP: &str = include_str!("../../../shaders/exchange_subgroup.wgsl");
 const EXCHANGE_WORKGROUP: &str = include_str!("../../../shaders/exchange_workgroup.wgsl");
+const COPY: &str = include_str!("../../../shaders/copy.wgsl");
 const RANDOM_READS: &str = include_str!("../../../shaders/random_reads.wgsl");
 
 /// Allows arrays of bindings in a module. It must be the first line.
 const ENABLE_ARRAYS: &str = "enable wgpu_binding_array;\n";
 
+/// Entry point of [`copy_module`].
+pub(crate) const COPY_ENTRY: &str = "copy_page";
 /// Entry point of [`random_reads_module`].
 pub(crate) const RANDOM_READS_ENTRY: &str = "random_reads";
 /// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or
@@ -67,25 +74,27 @@ pub(crate) const fn search_entry(form: KernelForm) -> &'static str {
 }
 
 /// Returns the entry point of [`dataset_module`].
-pub(crate) const fn dataset_entry(is_sliced: bool) -> &'static str {
-    if is_sliced {
-        "generate_sliced"
-    } else {
-        "generate_dataset"
+pub(crate) const fn dataset_entry(form: GenerationForm) -> &'static str {
+    match form {
+        GenerationForm::Lane => "generate_dataset",
+        GenerationForm::Shuffle => "generate_shuffle",
+        GenerationForm::Sliced { .. } => "generate_sliced",
     }
 }
 
-/// Returns the module that generates dataset pages from a light cache of `cache_pages` pages, read
-/// in slices or as a whole.
-pub(crate) fn dataset_module(cache_pages: u32, is_sliced: bool) -> String {
+/// Returns the module that generates dataset pages from a light cache of `cache_pages` pages.
+pub(crate) fn dataset_module(cache_pages: u32, form: GenerationForm) -> String {
     let cache = PagedTable::new("cache", cache_pages, ROW_BYTES, PageChoice::Switch);
-    let pages = cache.declarations() + &cache.row_function("cache_row", "Words16");
-    let order = if is_sliced {
-        GENERATE_SLICED
-    } else {
-        GENERATE_WHOLE
+    let mut pages = cache.declarations() + &cache.row_function("cache_row", "Words16");
+    let order = match form {
+        GenerationForm::Lane => GENERATE_WHOLE.to_owned(),
+        GenerationForm::Shuffle => {
+            pages += &cache.part_function("cache_part");
+            [EXCHANGE_SUBGROUP, EXCHANGE_FOUR, GENERATE_SHUFFLE].join("\n")
+        }
+        GenerationForm::Sliced { .. } => GENERATE_SLICED.to_owned(),
     };
-    [&constants(), LANE_PAIRS, KECCAK, FNV, &pages, DATASET, order].join("\n")
+    [&constants(), LANE_PAIRS, KECCAK, FNV, &pages, DATASET, &order].join("\n")
 }
 
 /// Returns the module that searches nonces in a dataset of `dataset_pages` pages.
@@ -95,14 +104,22 @@ pub(crate) fn search_module(kernel: KernelVariant, dataset_pages: u32) -> String
         KernelForm::Lane => item_struct(dataset.parts) + &dataset.row_function("dataset_item", "Item"),
         _ => dataset.part_function("dataset_part"),
     };
-    let files: &[&str] = match kernel.form {
-        KernelForm::Lane => &[SEARCH_LANE],
-        KernelForm::Shuffle2 => &[SEARCH_COOPERATIVE, MIX_TWO, EXCHANGE_SUBGROUP],
-        KernelForm::Shuffle => &[SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_SUBGROUP],
-        KernelForm::Shuffle8 => &[SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_SUBGROUP],
-        KernelForm::Group2 => &[SEARCH_COOPERATIVE, MIX_TWO, EXCHANGE_WORKGROUP],
-        KernelForm::Group => &[SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_WORKGROUP],
-        KernelForm::Group8 => &[SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_WORKGROUP],
+    let mix = match kernel.form {
+        KernelForm::Lane => None,
+        KernelForm::Shuffle2 | KernelForm::Group2 => Some(MIX_TWO),
+        KernelForm::Shuffle | KernelForm::Group => Some(MIX_FOUR),
+        KernelForm::Shuffle8 | KernelForm::Group8 => Some(MIX_EIGHT),
+    };
+    let files = match mix {
+        None => vec![SEARCH_LANE],
+        Some(mix) => {
+            let (exchange, entry) = if kernel.form.has_shuffles() {
+                (EXCHANGE_SUBGROUP, SEARCH_SHUFFLE)
+            } else {
+                (EXCHANGE_WORKGROUP, SEARCH_GROUP)
+            };
+            vec![exchange, EXCHANGE_FOUR, SEARCH_COOPERATIVE, mix, entry]
+        }
     };
     let lane = match kernel.keccak {
         KeccakLane::Pair => LANE_PAIRS,
@@ -152,6 +169,12 @@ pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bo
     [&constants, &table.declarations(), &share, &several, RANDOM_READS].join("\n")
 }
 
+/// Returns the module that copies a page.
+pub(crate) fn copy_module() -> String {
+    let table = PagedTable::new("table", 1, ITEM_BYTES, PageChoice::Switch);
+    [&table.declarations(), COPY].join("\n")
+}
+
 /// Returns a text that differs between versions of the search kernels.
 pub(crate) fn search_fingerprint() -> String {
     let text = [
@@ -166,8 +189,11 @@ pub(crate) fn search_fingerprint() -> String {
         MIX_TWO,
         MIX_FOUR,
         MIX_EIGHT,
+        EXCHANGE_FOUR,
         EXCHANGE_SUBGROUP,
         EXCHANGE_WORKGROUP,
+        SEARCH_SHUFFLE,
+        SEARCH_GROUP,
     ]
     .concat();
     let hash = ethash::keccak256(text.as_bytes());
@@ -339,9 +365,16 @@ mod tests {
     #[test]
     fn every_module_is_valid_for_any_page_count() {
         for pages in [1, 3, 16] {
-            for is_sliced in [false, true] {
-                let module = dataset_module(pages, is_sliced);
-                check(&module, dataset_entry(is_sliced), Capabilities::empty());
+            check(&copy_module(), COPY_ENTRY, Capabilities::empty());
+            for form in [
+                GenerationForm::Lane,
+                GenerationForm::Shuffle,
+                GenerationForm::Sliced { slices: 4 },
+            ] {
+                let module = dataset_module(pages, form);
+                let mut needed = Capabilities::empty();
+                needed.set(Capabilities::SUBGROUP, form == GenerationForm::Shuffle);
+                check(&module, dataset_entry(form), needed);
             }
             for kernel in KernelVariant::all() {
                 let module = search_module(kernel, pages);

@@ -11,7 +11,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
-use miner::gpu::{GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, list_adapters};
+use miner::gpu::{
+    GenerationForm, GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, KernelForm,
+    list_adapters,
+};
 use serde_json::Value;
 
 /// Returns the adapter to test: a hardware adapter if there is one.
@@ -29,6 +32,12 @@ fn adapter() -> Option<usize> {
         eprintln!("skipped: no Vulkan, Metal or DX12 adapter on this machine");
     }
     chosen.map(|adapter| adapter.index)
+}
+
+/// Whether the adapter has the kernels that exchange values within a subgroup.
+fn has_shuffles(index: usize) -> bool {
+    let found = list_adapters().into_iter().find(|adapter| adapter.index == index);
+    found.is_some_and(|adapter| KernelForm::Shuffle.runs_on(&adapter))
 }
 
 fn vectors() -> Value {
@@ -107,18 +116,24 @@ fn small_datasets_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     for case in vectors()["test_dag"]["cases"].as_array().unwrap() {
         let cache = small_cache(case["seed_epoch"].as_u64().unwrap() as u32, 256);
-        for (page_items, page_rows, cache_slices) in [
-            (None, None, 1),
-            (Some(64), Some(4), 1),
-            (Some(32), None, 1),
-            (None, None, 2),
-            (Some(64), Some(4), 5),
-            (Some(32), None, 1000),
-        ] {
+        let lane = GenerationForm::Lane;
+        let mut settings = vec![
+            (None, None, lane),
+            (Some(64), Some(4), lane),
+            (Some(32), None, lane),
+            (None, None, GenerationForm::Sliced { slices: 2 }),
+            (Some(64), Some(4), GenerationForm::Sliced { slices: 5 }),
+            (Some(32), None, GenerationForm::Sliced { slices: 1000 }),
+        ];
+        if has_shuffles(adapter) {
+            let shuffle = GenerationForm::Shuffle;
+            settings.extend([(None, None, shuffle), (Some(64), Some(4), shuffle)]);
+        }
+        for (page_items, page_rows, generation) in settings {
             let options = GpuOptions {
                 max_page_items: page_items,
                 max_page_rows: page_rows,
-                cache_slices,
+                generation: Some(generation),
                 ..GpuOptions::default()
             };
             let searcher = searcher(adapter, &cache, options);
@@ -127,7 +142,7 @@ fn small_datasets_equal_the_published_ones() {
             assert_eq!(
                 keccak_of(&items),
                 b256(&case["dataset_keccak256"]),
-                "pages of {page_items:?}, {cache_slices} slices"
+                "pages of {page_items:?}, {generation}"
             );
             assert_eq!(searcher.read_items(30, 40).unwrap(), items[30..70]);
         }
@@ -139,20 +154,30 @@ fn parts_of_real_epochs_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     let vectors = vectors();
     // Epoch 385 has the first dataset above 4 GiB, where byte offsets no longer fit in 32 bits.
-    for (index, max_page_rows, cache_slices) in [
-        (0, None, 1),
-        (0, Some(1 << 16), 1),
-        (0, None, 4),
-        (385, None, 1),
-        (385, None, 2),
-    ] {
+    let lane = GenerationForm::Lane;
+    let mut settings = vec![
+        (0, None, lane),
+        (0, Some(1 << 16), lane),
+        (0, None, GenerationForm::Sliced { slices: 4 }),
+        (385, None, lane),
+        (385, None, GenerationForm::Sliced { slices: 2 }),
+    ];
+    if has_shuffles(adapter) {
+        let shuffle = GenerationForm::Shuffle;
+        settings.extend([
+            (0, None, shuffle),
+            (0, Some(1 << 16), shuffle),
+            (385, None, shuffle),
+        ]);
+    }
+    for (index, max_page_rows, generation) in settings {
         let epochs = vectors["epochs"].as_array().unwrap();
         let expected = epochs.iter().find(|epoch| epoch["epoch"] == index).unwrap();
         let cache = LightCache::build(Epoch::ethash(index)).unwrap();
         let options = GpuOptions {
             max_page_rows,
             max_page_items: Some(512),
-            cache_slices,
+            generation: Some(generation),
             ..GpuOptions::default()
         };
         let searcher = GpuSearcher::new(adapter, options).unwrap();

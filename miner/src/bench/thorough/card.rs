@@ -17,8 +17,8 @@ use super::scale::BenchScale;
 use super::sensor_log::SensorLog;
 use crate::bench::BYTES_PER_HASH;
 use crate::gpu::{
-    AdapterInfo, CheckSample, GpuError, GpuOptions, GpuSearcher, GpuWork, KeccakLane, KernelVariant,
-    PageChoice, choose_kernel,
+    AdapterInfo, CheckSample, GenerationForm, GpuError, GpuOptions, GpuSearcher, GpuWork, KeccakLane,
+    KernelVariant, PageChoice, choose_kernel,
 };
 use crate::sensors::Sensors;
 
@@ -98,7 +98,7 @@ impl<'a> CardBench<'a> {
     pub(super) fn take(&mut self, id: DatasetId, figure: CardFigure, known: &KnownFigures) -> FigureResult {
         let taken = match figure {
             CardFigure::SmallChecks { pages } => self.small_checks(pages),
-            CardFigure::Dataset { slices } => self.dataset(id, slices, known),
+            CardFigure::Dataset { form } => self.dataset(id, form, known),
             CardFigure::Ceilings => self.ceilings(id),
             CardFigure::Hashrate {
                 kernel,
@@ -137,8 +137,9 @@ impl<'a> CardBench<'a> {
             ..self.options()
         };
         let mut searcher = GpuSearcher::find(&self.info, options)?;
-        for cache_slices in [SMALL_SLICES, 1] {
-            searcher.options.cache_slices = cache_slices;
+        let sliced = GenerationForm::Sliced { slices: SMALL_SLICES };
+        for generation in [Some(sliced), Some(GenerationForm::Lane), None] {
+            searcher.options.generation = generation;
             searcher.set_epoch(&cache, &mut |_| ControlFlow::Continue(()))?;
             let got = searcher.read_items(0, items)?;
             let differing = (0..)
@@ -146,7 +147,8 @@ impl<'a> CardBench<'a> {
                 .find(|(_, (got, expected))| got != expected);
             if let Some((item, _)) = differing {
                 return Err(FigureError::Wrong(format!(
-                    "item {item} of {items}, {cache_slices} slices, differs from the CPU's"
+                    "item {item} of {items}, generated as {}, differs from the CPU's",
+                    self.generation_name(generation)
                 )));
             }
         }
@@ -181,11 +183,12 @@ impl<'a> CardBench<'a> {
     }
 
     /// Generates the dataset and compares items.
-    fn dataset(&mut self, id: DatasetId, slices: u32, known: &KnownFigures) -> FigureResult {
+    fn dataset(&mut self, id: DatasetId, form: Option<GenerationForm>, known: &KnownFigures) -> FigureResult {
         let log = self.sensor_log();
-        let seconds = self.load(id, slices)?;
+        let seconds = self.load(id, form)?;
         let sensors = log.end();
         let compared = self.compare_items(id)?;
+        let generation = self.generation_name(form);
         let searcher = self.searcher()?;
         let bytes = searcher.cache().map_or(0, |cache| cache.dataset_bytes()) as f64;
         let gib = bytes / f64::from(1 << 30);
@@ -196,7 +199,7 @@ impl<'a> CardBench<'a> {
             json!({
                 "value": seconds,
                 "unit": "s",
-                "slices": slices,
+                "generation": generation,
                 "pages": searcher.dataset_pages(),
                 "dataset_bytes": bytes,
                 "seconds_per_gib": seconds / gib,
@@ -219,6 +222,7 @@ impl<'a> CardBench<'a> {
                 // A random item is a whole line of the memory, so it should come as fast as a copy.
                 "predicted": ceilings.copy_bytes_per_second,
                 "copy_bytes_per_second": ceilings.copy_bytes_per_second,
+                "spread_read_bytes_per_second": ceilings.spread_read_bytes_per_second,
                 "cache_read_bytes_per_second": ceilings.cache_read_bytes_per_second,
                 "pages": self.searcher()?.dataset_pages(),
             }),
@@ -304,6 +308,11 @@ impl<'a> CardBench<'a> {
         ))
     }
 
+    fn generation_name(&self, form: Option<GenerationForm>) -> String {
+        form.unwrap_or_else(|| GenerationForm::usual_on(&self.info))
+            .to_string()
+    }
+
     /// Measures the rate of the kernel in use, beside what the memory lets expect.
     fn measured_rate(&mut self, known: &KnownFigures) -> FigureResult {
         self.clock.check()?;
@@ -328,20 +337,20 @@ impl<'a> CardBench<'a> {
 
     fn ensure_loaded(&mut self, id: DatasetId) -> Result<(), FigureError> {
         if self.loaded != Some(id) {
-            self.load(id, 1)?;
+            self.load(id, None)?;
         }
         Ok(())
     }
 
     /// Generates the dataset. Returns how many seconds the card needed.
-    fn load(&mut self, id: DatasetId, slices: u32) -> Result<f64, FigureError> {
+    fn load(&mut self, id: DatasetId, form: Option<GenerationForm>) -> Result<f64, FigureError> {
         let cache = self.cache(id.epoch)?;
         let scale = self.scale;
         let clock = self.clock;
         self.loaded = None;
         let searcher = self.searcher()?;
         searcher.options.large_pages = id.large_pages;
-        searcher.options.cache_slices = slices;
+        searcher.options.generation = form;
         searcher.options.max_page_items = scale.max_page_items(id.epoch);
         let start = Instant::now();
         let mut generated = start;

@@ -407,8 +407,8 @@ fn figure_name(figure: CardFigure) -> String {
     let kind = figure_kind(figure);
     match figure {
         CardFigure::SmallChecks { pages } => format!("{kind}/{pages}-pages"),
-        CardFigure::Dataset { slices } => format!("{kind}/{slices}-slices"),
-        CardFigure::Ceilings | CardFigure::Choice => kind.to_owned(),
+        CardFigure::Dataset { form: Some(form) } => format!("{kind}/{form}"),
+        CardFigure::Dataset { form: None } | CardFigure::Ceilings | CardFigure::Choice => kind.to_owned(),
         CardFigure::Batch { milliseconds } => format!("{kind}/{milliseconds}-ms"),
         CardFigure::Hashrate {
             kernel,

@@ -4,7 +4,7 @@
 //! step begins.
 
 use super::scale::BenchScale;
-use crate::gpu::{KernelForm, KernelVariant};
+use crate::gpu::{GenerationForm, KernelForm, KernelVariant};
 
 /// The workgroup size with which kernels are compared.
 pub(super) const FIRST_WORKGROUP: u32 = 64;
@@ -29,8 +29,8 @@ pub(super) enum KernelPick {
 pub(super) enum CardFigure {
     /// Compares all kernels with the CPU on a small dataset of this many pages.
     SmallChecks { pages: u32 },
-    /// Generates the dataset, with the light cache in this many slices, and compares items.
-    Dataset { slices: u32 },
+    /// Generates the dataset in this form, or in the usual one, and compares items.
+    Dataset { form: Option<GenerationForm> },
     /// What the memory delivers at best.
     Ceilings,
     /// Compares the hits of a kernel with the CPU, then measures its rate.
@@ -97,7 +97,7 @@ fn hashrate(form: KernelForm) -> CardFigure {
 /// The figures that tell how good the miner is.
 fn main_figures(epoch: u32) -> Vec<PlanStep> {
     let figures = [
-        CardFigure::Dataset { slices: 1 },
+        CardFigure::Dataset { form: None },
         CardFigure::Ceilings,
         hashrate(KernelForm::Shuffle),
         hashrate(KernelForm::Shuffle8),
@@ -125,9 +125,10 @@ fn variant_figures(epoch: u32, scale: BenchScale) -> Vec<PlanStep> {
         .map(|figure| card(epoch, false, figure))
         .collect();
     let slices = scale.slices().iter().copied();
-    steps.extend(slices.map(|slices| card(epoch, false, CardFigure::Dataset { slices })));
+    let forms = slices.map(|slices| Some(GenerationForm::in_slices(slices)));
+    steps.extend(forms.map(|form| card(epoch, false, CardFigure::Dataset { form })));
     let large = [
-        CardFigure::Dataset { slices: 1 },
+        CardFigure::Dataset { form: None },
         CardFigure::Ceilings,
         best(KernelPick::Best, FIRST_WORKGROUP),
         best(KernelPick::BestArray, FIRST_WORKGROUP),
@@ -189,7 +190,7 @@ mod tests {
                 .collect();
             assert_eq!(
                 own[..2],
-                [CardFigure::Dataset { slices: 1 }, CardFigure::Ceilings]
+                [CardFigure::Dataset { form: None }, CardFigure::Ceilings]
             );
         }
     }

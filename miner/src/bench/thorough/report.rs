@@ -198,13 +198,14 @@ impl<'a> ThoroughReport<'a> {
         let mut table = MarkdownTable::new(&[
             "dataset",
             "pages",
-            "slices",
+            "generation",
             "time",
             "a GiB",
             "by its reads alone",
             "power",
             "copy",
             "random reads",
+            "over all pages",
             "light cache reads",
         ]);
         for record in self.of(device, "dataset") {
@@ -220,13 +221,14 @@ impl<'a> ThoroughReport<'a> {
             table.row(vec![
                 dataset_text(record),
                 plain(&record["pages"]),
-                plain(&record["slices"]),
+                plain(&record["generation"]),
                 unit(number(&record["value"], 3), "s"),
                 unit(number(&record["seconds_per_gib"], 3), "s"),
                 unit(number(&record["predicted"], 3), "s"),
                 unit(number(&record["power_w"], 0), "W"),
                 byte_rate(&ceilings["copy_bytes_per_second"]),
                 byte_rate(&ceilings["value"]),
+                byte_rate(&ceilings["spread_read_bytes_per_second"]),
                 byte_rate(&ceilings["cache_read_bytes_per_second"]),
             ]);
         }
@@ -545,7 +547,9 @@ mod tests {
             card(
                 json!({"key": "c", "what": "hashrate", "error": "hit 3 differs", "wrong": true, "final": false}),
             ),
-            card(json!({"key": "d", "what": "dataset", "value": 1.0, "seconds_per_gib": 0.2, "slices": 1})),
+            card(
+                json!({"key": "d", "what": "dataset", "value": 1.0, "seconds_per_gib": 0.2, "generation": "lane"}),
+            ),
             json!({"key": "e", "device": "cpu", "what": "hashrate", "value": 4e6, "set": "avx2",
                 "memory": "small", "threads": 3, "share_of_ceiling": 0.5}),
             json!({"key": "s", "device": "all", "what": "steady", "value": 9e7, "seconds": 600.0, "accepted": 555,

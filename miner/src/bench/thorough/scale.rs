@@ -50,11 +50,11 @@ impl BenchScale {
         }
     }
 
-    /// Numbers of slices of the light cache.
+    /// Numbers of slices of the light cache, beside the usual form of generation.
     pub(super) const fn slices(self) -> &'static [u32] {
         match self {
-            Self::Full => &[2, 4, 8, 16],
-            Self::Small => &[4],
+            Self::Full => &[1, 2, 4],
+            Self::Small => &[1, 4],
         }
     }
 

@@ -13,7 +13,7 @@ use ethash::{DATASET_PARENTS, ITEM_BYTES, LightCache, ROW_BYTES};
 use crate::gpu::device::GpuDevice;
 use crate::gpu::dispatch_size::DispatchSizer;
 use crate::gpu::error::GpuError;
-use crate::gpu::kernel_form::PageChoice;
+use crate::gpu::kernel_form::{GenerationForm, PageChoice};
 use crate::gpu::options::GpuOptions;
 use crate::gpu::page_layout::PageLayout;
 use crate::gpu::pages::PagedBuffer;
@@ -120,13 +120,25 @@ impl DatasetGeneration {
         slice_nodes: Option<u32>,
     ) -> Result<Self, GpuError> {
         let rows = upload_cache(gpu, options, cache)?;
-        let slices = options.cache_slices.clamp(1, rows.layout.rows);
-        let is_sliced = slices > 1;
+        let form = match options.generation {
+            Some(GenerationForm::Sliced { slices }) => {
+                GenerationForm::in_slices(slices.min(rows.layout.rows))
+            }
+            Some(form) => form,
+            None => GenerationForm::usual_on(&gpu.info),
+        };
+        if let Some((what, got, needed)) = form.missing_on(&gpu.info) {
+            return Err(GpuError::AdapterTooSmall {
+                what,
+                got: got.into(),
+                needed: needed.into(),
+            });
+        }
         let mut constants = vec![
             ("CACHE_ROWS", rows.layout.rows.into()),
             ("CACHE_PAGE_ROWS", rows.layout.page_rows.into()),
         ];
-        if is_sliced {
+        if let GenerationForm::Sliced { slices } = form {
             constants.extend([
                 ("CACHE_SLICES", f64::from(slices)),
                 ("SLICE_ROWS", rows.layout.rows.div_ceil(slices).into()),
@@ -139,12 +151,12 @@ impl DatasetGeneration {
             ]);
         }
         let source = KernelSource {
-            entry: dataset_entry(is_sliced),
-            wgsl: dataset_module(rows.layout.pages, is_sliced),
+            entry: dataset_entry(form),
+            wgsl: dataset_module(rows.layout.pages, form),
             constants: &constants,
             workgroup_size: WORKGROUP_SIZE,
             page_choice: PageChoice::Switch,
-            has_counter: is_sliced,
+            has_counter: matches!(form, GenerationForm::Sliced { .. }),
             runtime_checks: options.runtime_checks,
         };
         let first_slice = slice_nodes.unwrap_or(FIRST_SLICE_NODES);
