@@ -338,8 +338,9 @@ impl ThoroughRun<'_> {
         };
         let threads = self.config.threads.max(1);
         let head = json!({"device": device.to_string(), "what": "steady"});
+        let rate = fastest_rate(self.journal.records());
         self.figure("steady", &head, time, |_| {
-            steady::mine(node, &device, threads, time)
+            steady::mine(node, &device, threads, rate, time)
         })
     }
 
@@ -388,6 +389,14 @@ impl ThoroughRun<'_> {
             ThoroughEnd::TimeOver
         }
     }
+}
+
+/// The highest rate of a search that was measured.
+fn fastest_rate(records: &[Value]) -> Option<f64> {
+    (records.iter())
+        .filter(|record| record["unit"] == "H/s" && record["peer"].is_null())
+        .filter_map(|record| record["value"].as_f64())
+        .max_by(f64::total_cmp)
 }
 
 /// What a figure is, in the records.
@@ -523,5 +532,13 @@ mod tests {
             (of.best, None, None)
         );
         assert_eq!(known(&[], "gpu:0", id).best, None);
+        let searches = [
+            json!({"unit": "B/s", "value": 9.0}),
+            json!({"unit": "H/s", "value": 3.0}),
+            json!({"unit": "H/s", "value": 4.0}),
+            json!({"unit": "H/s", "value": 5.0, "peer": "other"}),
+        ];
+        assert_eq!(fastest_rate(&searches), Some(4.0));
+        assert_eq!(fastest_rate(&[]), None);
     }
 }

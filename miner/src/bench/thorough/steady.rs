@@ -1,7 +1,9 @@
 //! Mines for a node for a while and counts what becomes of the solutions.
 //!
-//! The node is one that runs already, or a program that is started for a new development network
-//! and ended afterwards.
+//! The node is one that runs already, or a program that is started for a new network and ended
+//! afterwards. That network is a private one whose difficulty fits the hash rate, or the development
+//! network if no rate is known or the rate is low: its difficulty is constant, and a card would
+//! solve each work in no time and then wait for the next.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -26,6 +28,13 @@ pub enum SteadyNode {
     Program(PathBuf),
 }
 
+/// The time between blocks of a new network, on average.
+const BLOCK_SECONDS: f64 = 3.0;
+/// Hashes per second from which on a private network is made.
+const PRIVATE_FROM: f64 = 1e6;
+/// Receives the rewards of the private network.
+const REWARDED: &str = "0x00000000000000000000000000000000000000ff";
+
 /// How long the node may take to end before it is killed.
 const NODE_END_MAX: Duration = Duration::from_secs(5);
 
@@ -37,7 +46,8 @@ struct StartedNode {
 }
 
 impl StartedNode {
-    fn start(program: &Path) -> Result<Self, FigureError> {
+    /// Starts `program` for a network whose miners have `hashrate` hashes per second.
+    fn start(program: &Path, hashrate: Option<f64>) -> Result<Self, FigureError> {
         let failed = |error: std::io::Error| FigureError::Other(format!("{}: {error}", program.display()));
         // The port is free now. If another program takes it meanwhile, the node ends with an error.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -46,8 +56,16 @@ impl StartedNode {
             .port();
         let folder = std::env::temp_dir().join(format!("miner-bench-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(failed)?;
-        let process = Command::new(program)
-            .args(["--dev", "--mine", "--minerthreads", "0", "--rpc", "--rpcport"])
+        let mut command = Command::new(program);
+        match hashrate.filter(|rate| *rate >= PRIVATE_FROM) {
+            None => command.arg("--dev"),
+            Some(rate) => {
+                initialize(program, &folder, rate * BLOCK_SECONDS)?;
+                command.args(["--moacbase", REWARDED, "--nodiscover", "--port", "0"])
+            }
+        };
+        let process = command
+            .args(["--mine", "--minerthreads", "0", "--rpc", "--rpcport"])
             .arg(port.to_string())
             .arg("--datadir")
             .arg(&folder)
@@ -92,11 +110,48 @@ impl Drop for StartedNode {
     }
 }
 
-/// Mines for `time` with these devices.
-pub(super) fn mine(node: &SteadyNode, device: &DeviceChoice, threads: usize, time: Duration) -> FigureResult {
+/// Makes a private network of this difficulty in `folder`.
+fn initialize(program: &Path, folder: &Path, difficulty: f64) -> Result<(), FigureError> {
+    let genesis = json!({
+        "config": {"chainId": 4711, "panguBlock": 0},
+        "difficulty": format!("{:#x}", difficulty as u64),
+        "gasLimit": "0x1c9c380",
+        "alloc": {},
+    });
+    let file = folder.join("genesis.json");
+    std::fs::write(&file, genesis.to_string())
+        .map_err(|error| FigureError::Other(format!("{}: {error}", file.display())))?;
+    let ended = Command::new(program)
+        .arg("init")
+        .arg(&file)
+        .arg("--datadir")
+        .arg(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| FigureError::Other(format!("{}: {error}", program.display())))?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(FigureError::Other(format!(
+        "{} init: {}: {}",
+        program.display(),
+        ended.status,
+        said.trim()
+    )))
+}
+
+/// Mines for `time` with these devices. `hashrate` is what they are expected to have.
+pub(super) fn mine(
+    node: &SteadyNode,
+    device: &DeviceChoice,
+    threads: usize,
+    hashrate: Option<f64>,
+    time: Duration,
+) -> FigureResult {
     let mut started = match node {
         SteadyNode::Url(_) => None,
-        SteadyNode::Program(program) => Some(StartedNode::start(program)?),
+        SteadyNode::Program(program) => Some(StartedNode::start(program, hashrate)?),
     };
     let url = match (node, &started) {
         (SteadyNode::Url(url), _) => url.clone(),
