@@ -44,7 +44,7 @@ pub use engine::{DeviceChoice, DeviceParseError, Engine, EngineConfig, EpochRefu
 pub use error::MinerError;
 pub use gpu::KernelPolicy;
 pub use search::{FoundSolution, Intensity, IntensityError, NonceSpace, SearchTask};
-pub use sensors::SensorReading;
+pub use sensors::{SensorReading, SlowdownCause};
 pub use stop::StopSignal;
 pub use telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus, SelfCheckCounts};
 pub use threads::end_if_hung;

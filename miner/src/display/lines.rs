@@ -2,6 +2,7 @@
 
 use crate::display::units::{rate_text, share_text, time_text};
 use crate::monitor::RigReport;
+use crate::sensors::SlowdownCause;
 
 /// Logs the current hashrates and counts.
 pub(super) fn log_speed(report: &RigReport) {
@@ -20,6 +21,7 @@ pub(super) fn log_speed(report: &RigReport) {
             invalid = status.hardware_errors,
             temperature_c = device.reading.temperature_c,
             power_w = device.reading.power_w,
+            slowed_by = device.reading.slowed_by.map(SlowdownCause::name),
             dataset_percent = dataset,
             "speed"
         );

@@ -1,9 +1,9 @@
 //! Buffers with device memory of their own, for tables that are read at random places.
 //!
-//! Why: a card translates addresses page by page, and keeps few translations. NVIDIA's Vulkan driver
-//! gives a *dedicated* allocation pages of 2 MiB, and other memory pages of 64 KiB. On an H100 a
-//! table of 4 GiB in small pages is read at 0.8 TB/s, and in large ones at 2.9 TB/s (see
-//! `bench/notes.md`). wgpu has no setting for this, so the buffer is made with Vulkan itself.
+//! Why: a card translates addresses page by page, and keeps few translations. NVIDIA's Vulkan
+//! driver gives a *dedicated* allocation larger pages than other memory. On an H100 a table of 4 GiB
+//! is read at 2.9 TB/s if it is dedicated, and at 0.8 TB/s if not (see `bench/notes.md`). wgpu has
+//! no setting for this, so the buffer is made with Vulkan itself.
 //!
 //! Knows Vulkan memory, and nothing of tables.
 

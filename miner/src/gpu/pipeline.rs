@@ -81,7 +81,7 @@ impl KernelPipeline {
             //   within the page exist (see `PageLayout`).
             // - An output index is below the length of the buffer, which the kernel looks up, or
             //   below a count that the host derives from that length.
-            // - An index into workgroup memory is within the eight invocations of a group (four in a generation), and a
+            // - An index into workgroup memory is within the eight invocations of a group, and a
             //   workgroup consists of whole groups (see `check_workgroup`).
             // - All divisors are sizes of an epoch, which are not 0.
             // - All loops run up to a constant.

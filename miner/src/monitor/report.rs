@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{ClientStatus, ShareCounts};
-use crate::sensors::SensorReading;
+use crate::sensors::{SensorReading, SlowdownCause};
 use crate::telemetry::{DeviceState, DeviceStatus, EngineStatus};
 
 /// The state of a rig at one moment.
@@ -133,6 +133,7 @@ impl DeviceReport {
             "memory_mhz": reading.memory_mhz,
             "core_busy_percent": reading.core_busy_percent,
             "memory_busy_percent": reading.memory_busy_percent,
+            "slowed_by": reading.slowed_by.map(SlowdownCause::name),
         })
     }
 }

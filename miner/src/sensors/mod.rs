@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::threads::spawn;
 
-pub use reading::SensorReading;
+pub use reading::{SensorReading, SlowdownCause};
 
 /// Time between two readings of a device.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -159,6 +159,7 @@ mod tests {
         memory_mhz: None,
         core_busy_percent: None,
         memory_busy_percent: None,
+        slowed_by: None,
     };
 
     #[test]

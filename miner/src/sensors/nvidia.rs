@@ -5,9 +5,10 @@ use core::fmt;
 use std::sync::OnceLock;
 
 use nvml_wrapper::Nvml;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
-use super::reading::SensorReading;
+use super::reading::{SensorReading, SlowdownCause};
 
 /// The library NVML, loaded when it is first needed.
 #[derive(Default)]
@@ -27,6 +28,7 @@ impl NvidiaCards {
             memory_mhz: card.clock_info(Clock::Memory).ok().map(f64::from),
             core_busy_percent: busy.as_ref().map(|busy| f64::from(busy.gpu)),
             memory_busy_percent: busy.as_ref().map(|busy| f64::from(busy.memory)),
+            slowed_by: card.current_throttle_reasons().ok().and_then(most_severe),
         })
     }
 
@@ -47,9 +49,44 @@ impl NvidiaCards {
     }
 }
 
+/// Returns the most severe cause among the driver's reasons. An idle card, and clocks that somebody
+/// has set, are none.
+fn most_severe(reasons: ThrottleReasons) -> Option<SlowdownCause> {
+    let heat = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
+    // The driver sets the general reason together with those that are more exact.
+    if reasons.contains(ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN) {
+        Some(SlowdownCause::PowerBrake)
+    } else if reasons.intersects(heat) {
+        Some(SlowdownCause::Heat)
+    } else if reasons.contains(ThrottleReasons::HW_SLOWDOWN) {
+        Some(SlowdownCause::PowerBrake)
+    } else {
+        (reasons.contains(ThrottleReasons::SW_POWER_CAP)).then_some(SlowdownCause::PowerLimit)
+    }
+}
+
 impl fmt::Debug for NvidiaCards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = self.0.get().map(Option::is_some);
         f.debug_tuple("NvidiaCards").field(&found).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_severe_cause_is_told() {
+        use ThrottleReasons as Reasons;
+        let capped = Reasons::SW_POWER_CAP;
+        assert_eq!(most_severe(Reasons::NONE), None);
+        assert_eq!(most_severe(Reasons::GPU_IDLE), None);
+        assert_eq!(most_severe(capped), Some(SlowdownCause::PowerLimit));
+        let hot = capped | Reasons::HW_SLOWDOWN | Reasons::HW_THERMAL_SLOWDOWN;
+        assert_eq!(most_severe(hot), Some(SlowdownCause::Heat));
+        let braked = hot | Reasons::HW_POWER_BRAKE_SLOWDOWN;
+        assert_eq!(most_severe(braked), Some(SlowdownCause::PowerBrake));
+        assert_eq!(most_severe(Reasons::HW_SLOWDOWN), Some(SlowdownCause::PowerBrake));
     }
 }

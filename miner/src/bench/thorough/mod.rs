@@ -40,6 +40,7 @@ use self::figure::{FigureError, FigureResult, merged};
 use self::journal::Journal;
 use self::plan::{CardFigure, FIRST_WORKGROUP, KernelPick, PlanStep, card_steps};
 use self::processor::{ProcessorBench, ProcessorFigure};
+use self::sensor_log::SensorLog;
 use crate::engine::DeviceChoice;
 use crate::gpu::{AdapterInfo, KernelVariant, list_adapters, search_fingerprint};
 use crate::sensors::Sensors;
@@ -271,7 +272,11 @@ impl ThoroughRun<'_> {
             for (_, card) in &mut cards {
                 card.close();
             }
-            if let Some(end) = self.steady(has_hardware)? {
+            let log = adapters.iter().find(|info| !info.software).map(|info| {
+                let bus = info.pci_bus.as_deref();
+                SensorLog::start(&sensors, &format!("gpu:{}", info.index), bus)
+            });
+            if let Some(end) = self.steady(has_hardware, log)? {
                 return Ok(end);
             }
         }
@@ -325,7 +330,12 @@ impl ThoroughRun<'_> {
         Ok(ThoroughEnd::Complete)
     }
 
-    fn steady(&mut self, has_hardware: bool) -> Result<Option<ThoroughEnd>, ThoroughError> {
+    /// Mines for a node. `log` collects the readings of the first card.
+    fn steady(
+        &mut self,
+        has_hardware: bool,
+        log: Option<SensorLog>,
+    ) -> Result<Option<ThoroughEnd>, ThoroughError> {
         let Some(node) = &self.config.node else {
             return Ok(None);
         };
@@ -340,7 +350,8 @@ impl ThoroughRun<'_> {
         let head = json!({"device": device.to_string(), "what": "steady"});
         let rate = fastest_rate(self.journal.records());
         self.figure("steady", &head, time, |_| {
-            steady::mine(node, &device, threads, rate, time)
+            let mined = steady::mine(node, &device, threads, rate, time)?;
+            Ok(merged(mined, log.map_or_else(|| json!({}), SensorLog::end)))
         })
     }
 

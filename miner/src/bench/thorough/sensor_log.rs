@@ -1,4 +1,5 @@
-//! The sensors of a device during a figure: means, and the highest temperature.
+//! The sensors of a device during a figure: means, the highest temperature, and the share of the
+//! time in which the card was slowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use serde_json::{Value, json};
 
-use crate::sensors::{SensorReading, Sensors};
+use crate::sensors::{SensorReading, Sensors, SlowdownCause};
 use crate::threads::{join_until, spawn};
 
 /// Time between two looks at the latest reading.
@@ -79,6 +80,13 @@ fn fields(readings: &[SensorReading]) -> Value {
     if let Some(hottest) = hottest.max_by(f64::total_cmp) {
         fields["temperature_c"] = json!(hottest);
     }
+    for cause in SlowdownCause::ALL {
+        let slowed = readings.iter().filter(|reading| reading.slowed_by == Some(cause));
+        let share = slowed.count() as f64 / readings.len().max(1) as f64;
+        if share > 0.0 {
+            fields["slowed_by"][cause.name()] = json!(share);
+        }
+    }
     fields
 }
 
@@ -91,14 +99,19 @@ mod tests {
         let reading = |power_w, temperature_c| SensorReading {
             temperature_c,
             power_w,
+            slowed_by: temperature_c.map(|_| SlowdownCause::PowerLimit),
             ..SensorReading::default()
         };
         let fields = fields(&[
             reading(Some(300.0), Some(60.0)),
             reading(None, Some(70.0)),
             reading(Some(500.0), None),
+            reading(Some(400.0), None),
         ]);
-        assert_eq!(fields, json!({"power_w": 400.0, "temperature_c": 70.0}));
+        let expected = json!({
+            "power_w": 400.0, "temperature_c": 70.0, "slowed_by": {"power limit": 0.5},
+        });
+        assert_eq!(fields, expected);
         assert_eq!(super::fields(&[]), json!({}));
     }
 

@@ -1,9 +1,9 @@
 //! Mines for a node for a while and counts what becomes of the solutions.
 //!
 //! The node is one that runs already, or a program that is started for a new network and ended
-//! afterwards. That network is a private one whose difficulty fits the hash rate, or the development
-//! network if no rate is known or the rate is low: its difficulty is constant, and a card would
-//! solve each work in no time and then wait for the next.
+//! afterwards. That network is a private one whose difficulty fits the hash rate. If no rate is
+//! known or the rate is low, it is the development network. Its difficulty is constant: a card
+//! would solve each work in no time and then wait for the next.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
