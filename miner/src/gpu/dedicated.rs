@@ -1,9 +1,9 @@
 //! Buffers with device memory of their own, for tables that are read at random places.
 //!
 //! Why: a card translates addresses page by page, and keeps few translations. NVIDIA's Vulkan
-//! driver gives a *dedicated* allocation larger pages than other memory. On an H100 a table of 4 GiB
-//! is read at 2.9 TB/s if it is dedicated, and at 0.8 TB/s if not (see `bench/notes.md`). wgpu has
-//! no setting for this, so the buffer is made with Vulkan itself.
+//! driver gives a *dedicated* allocation larger pages than other memory. On an H100 a table of
+//! 4 GiB is read at 2.9 TB/s if it is dedicated, and at 0.8 TB/s if not (see `bench/notes.md`).
+//! wgpu has no setting for this, so the buffer is made with Vulkan itself.
 //!
 //! Knows Vulkan memory, and nothing of tables.
 
