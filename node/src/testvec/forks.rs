@@ -39,10 +39,15 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
         "Moac" => return Ok(moac()),
         name => classic(name).or_else(|| RuleTable::up_to(name)),
     };
+    let chain_id = if CLASSIC.iter().any(|(fork, _)| *fork == name) {
+        ChainSpec::classic().chain_id
+    } else {
+        1
+    };
     let rules = rules.ok_or_else(|| format!("fork: got {name}, expected a supported fork"))?;
     Ok(ChainSpec {
         name: name.to_owned(),
-        chain_id: 1,
+        chain_id,
         chain_id_changes: Vec::new(),
         network_id: 1,
         family: ChainFamily::Ethereum,

@@ -19,8 +19,6 @@ use crate::ours::{ExecutedCase, Fate, pre_state};
 
 /// Longest time for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
-/// The chain id of the forks of `vnode testvec`.
-const CHAIN_ID: u64 = 1;
 
 /// The independent executor. Its process is started again after it has failed.
 #[derive(Debug)]
@@ -190,7 +188,7 @@ fn request(case: &Case, executed: &ExecutedCase, trace: Option<CandidatePlace>) 
         "hardfork": client.hardfork,
         "eips": client.eips,
         "minerReward": client.miner_reward.map(|reward| reward.to_string()),
-        "chainId": CHAIN_ID,
+        "chainId": executed.chain_id(),
         "pre": pre_state(case),
         "blocks": blocks.collect::<Value>(),
         "trace": trace.map(|place| json!({ "block": place.block, "transaction": place.transaction })),

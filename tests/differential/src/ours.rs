@@ -144,6 +144,11 @@ fn genesis(case: &Case) -> Genesis {
 }
 
 impl ExecutedCase {
+    /// The chain id of the rules.
+    pub fn chain_id(&self) -> u64 {
+        self.spec.chain_id
+    }
+
     fn make_block(
         &self,
         plan: &CaseBlock,
