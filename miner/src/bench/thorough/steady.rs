@@ -114,6 +114,7 @@ pub(super) fn mine(node: &SteadyNode, device: &DeviceChoice, threads: usize, tim
         },
         client: ClientConfig::new(vec![endpoint]),
         status: None,
+        dashboard: None,
         status_hosts: Default::default(),
         log_every: Duration::from_secs(30),
         stall_timeout: None,
