@@ -100,7 +100,9 @@ impl LocalMiner {
         let engine = Engine::start(config, self.chain.work().subscribe(), sender)?;
         let lines = engine.describe();
         let answers = Arc::<ClientStats>::default();
+        let devices = engine.status().devices.into_iter();
         let submitter = SolutionSubmitter {
+            devices: devices.map(|device| device.name).collect(),
             chain: self.chain.clone(),
             answers: answers.clone(),
             finders: self.finders.clone(),
@@ -213,6 +215,8 @@ impl rpc::MinerControl for LocalMiner {
 
 /// Submits the solutions of an engine to the chain, and counts what becomes of them.
 struct SolutionSubmitter {
+    /// The names of the devices that the engine began with.
+    devices: Vec<String>,
     chain: Chain,
     answers: Arc<ClientStats>,
     finders: Arc<BlockFinders>,
@@ -247,10 +251,14 @@ impl SolutionSubmitter {
 
     /// The name of a device, such as `gpu:0`.
     fn name_of(&self, device: usize) -> String {
+        if let Some(name) = self.devices.get(device) {
+            return name.clone();
+        }
+        // The engine has added this one, for example the CPU because no card is left.
         let running = self.running.lock();
         let devices = running.as_ref().map(|running| running.engine.status().devices);
-        let device = devices.and_then(|devices| devices.into_iter().nth(device));
-        device.map_or_else(|| "this node".to_owned(), |device| device.name)
+        let added = devices.and_then(|devices| devices.into_iter().nth(device));
+        added.map_or_else(|| format!("device {device}"), |device| device.name)
     }
 }
 

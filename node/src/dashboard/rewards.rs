@@ -216,3 +216,153 @@ impl RewardLedger {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chain::chain::BlockOrder;
+    use chain::rules::COIN;
+    use chain::rules::seal::SealCheck;
+    use chain::spec::DEV_ACCOUNTS;
+    use chain::{Chain, ChainConfig, ChainSpec};
+    use clap::Parser;
+    use store::Store;
+
+    use super::*;
+    use crate::options::VnodeOptions;
+
+    const OWN: Address = Address::repeat_byte(7);
+    const OTHER: Address = Address::repeat_byte(8);
+
+    /// A chain in memory that pays [`OWN`], and the timestamp of its first block.
+    fn chain() -> (Chain, u64) {
+        let spec = ChainSpec::dev();
+        let options = VnodeOptions::parse_from(["vnode", "--txpool.journal="]);
+        let accounts = keystore::AccountManager::new();
+        let pool = options
+            .txpool
+            .config(&spec, std::path::Path::new("/d"), &accounts, false, None);
+        let begin = spec.genesis.timestamp + 1000;
+        let config = ChainConfig {
+            spec: Arc::new(spec),
+            seals: SealCheck::Off,
+            forks: chain::import::ForkLimits::default(),
+            pool,
+            beneficiary: OWN,
+            extra_data: Default::default(),
+            states: chain::import::StateRetention::Archive,
+        };
+        (Chain::open(Store::in_memory().unwrap(), config).unwrap(), begin)
+    }
+
+    fn make(chain: &Chain, timestamp: u64) {
+        let order = BlockOrder {
+            timestamp: Some(timestamp),
+            change: None,
+        };
+        chain.make_block(order).unwrap();
+    }
+
+    /// The sums, after the ledger has followed the chain once.
+    #[track_caller]
+    fn follow(ledger: &mut RewardLedger, chain: &Chain, own: Address, now: u64) -> Value {
+        ledger.follow(&chain.view().unwrap(), own, now).unwrap();
+        ledger.to_json()
+    }
+
+    /// The balance at the head, as digits.
+    fn balance(chain: &Chain, address: Address) -> String {
+        let view = chain.view().unwrap();
+        let account = view.account(&address, view.head_number()).unwrap();
+        account.map_or(U256::ZERO, |account| account.balance).to_string()
+    }
+
+    #[test]
+    fn the_sums_are_what_the_chain_has_paid() {
+        let (chain, begin) = chain();
+        let mut ledger = RewardLedger::default();
+        let empty = follow(&mut ledger, &chain, OWN, begin);
+        assert_eq!((&empty["total"], &empty["range"]), (&json!("0"), &Value::Null));
+        assert_eq!(empty["complete"], true);
+        for time in 0..5 {
+            make(&chain, begin + time);
+        }
+        let five = follow(&mut ledger, &chain, OWN, begin + 5);
+        assert_eq!(five["total"], balance(&chain, OWN));
+        assert_eq!(five["total"], (5 * 2 * u128::from(COIN)).to_string());
+        assert_eq!((&five["blocks"], &five["range"]["first"]), (&json!(5), &json!(1)));
+
+        // The last two blocks are taken back, and others mine.
+        chain.set_head(3).unwrap();
+        chain.change_settings(|settings| settings.beneficiary = OTHER);
+        for time in 10..14 {
+            make(&chain, begin + time);
+        }
+        let three = follow(&mut ledger, &chain, OWN, begin + 20);
+        assert_eq!(three["total"], balance(&chain, OWN));
+        assert_eq!(
+            (&three["blocks"], &three["range"]["last"]),
+            (&json!(3), &json!(7))
+        );
+        assert_eq!(three["last_block"]["number"], 3);
+        let four = follow(&mut ledger, &chain, OTHER, begin + 20);
+        assert_eq!(
+            (&four["blocks"], &four["total"]),
+            (&json!(4), &json!(balance(&chain, OTHER)))
+        );
+
+        // A day later the first blocks no longer count.
+        let late = follow(&mut ledger, &chain, OTHER, begin + 12 + WINDOW_SECS);
+        assert_eq!((&late["blocks"], &late["range"]["first"]), (&json!(2), &json!(6)));
+        assert_eq!(late["complete"], true);
+        let none = follow(&mut ledger, &chain, OTHER, begin + 20 + WINDOW_SECS);
+        assert_eq!((&none["blocks"], &none["range"]), (&json!(0), &Value::Null));
+        assert_eq!(follow(&mut ledger, &chain, Address::ZERO, begin), Value::Null);
+    }
+
+    #[test]
+    fn a_long_chain_is_read_piece_by_piece() {
+        let (chain, begin) = chain();
+        let blocks = READS_MAX as u64 + 50;
+        for time in 0..blocks {
+            make(&chain, begin + time);
+        }
+        let mut ledger = RewardLedger::default();
+        let part = follow(&mut ledger, &chain, OWN, begin + blocks);
+        assert_eq!(
+            (&part["complete"], &part["blocks"]),
+            (&json!(false), &json!(READS_MAX))
+        );
+        assert_eq!(part["range"]["last"], blocks, "the newest blocks come first");
+        let whole = follow(&mut ledger, &chain, OWN, begin + blocks);
+        assert_eq!(
+            (&whole["complete"], &whole["blocks"]),
+            (&json!(true), &json!(blocks))
+        );
+        assert_eq!(whole["total"], balance(&chain, OWN));
+    }
+
+    #[test]
+    fn fees_count() {
+        let (chain, begin) = chain();
+        let key = primitives::SecretKey::from_hex(DEV_ACCOUNTS[0].1).unwrap();
+        let unsigned = primitives::UnsignedTransaction {
+            gas_price: U256::from(5),
+            gas: 21_000,
+            to: Some(OTHER),
+            value: U256::from(1),
+            ..Default::default()
+        };
+        let signed = unsigned.sign(&key, chain.chain_id(), primitives::TxForm::Native);
+        chain.submit_transaction(signed).unwrap();
+        make(&chain, begin);
+        let sums = follow(&mut RewardLedger::default(), &chain, OWN, begin + 1);
+        let paid = U256::from(2 * COIN) + sums["fees"].as_str().unwrap().parse::<U256>().unwrap();
+        assert_ne!(sums["fees"], "0", "{sums}");
+        assert_eq!(
+            (&sums["total"], paid.to_string()),
+            (&json!(balance(&chain, OWN)), balance(&chain, OWN))
+        );
+    }
+}

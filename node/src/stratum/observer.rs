@@ -19,7 +19,8 @@ impl StratumObserver {
     }
 
     /// The figures as in the status of the server, with at most `workers_max` workers: those with
-    /// the most hashes per second. `workers_known` is the number of all.
+    /// the most hashes per second. `workers_known` is the number of all, and `hashrate` the rate of
+    /// all.
     pub fn figures(&self, workers_max: usize) -> Value {
         let mut workers = self.0.workers.list(Instant::now());
         let known = workers.len();
@@ -27,6 +28,7 @@ impl StratumObserver {
         workers.truncate(workers_max);
         let mut figures = self.0.figures(workers);
         figures["workers_known"] = known.into();
+        figures["hashrate"] = self.hashrate().into();
         figures
     }
 

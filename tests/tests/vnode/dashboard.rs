@@ -135,7 +135,7 @@ fn the_figures_are_those_of_json_rpc() {
         assert_eq!(shown["block_time"], node.block(at)["timestamp"]);
         let block = node.rpc("mc_getBlockByNumber", json!([to_quantity(at), true]));
         let hash = block["hash"].as_str().expect("a hash");
-        for name in [at.to_string(), to_quantity(at), hash.to_owned()] {
+        for name in [at.to_string(), format!("{at:#x}"), hash.to_owned()] {
             let shown = json_at(dashboard, &format!("/explorer/block/{name}"), 200);
             assert_eq!(shown["block"], block, "{name}");
             let details = node.rpc("ots_getBlockDetails", json!([to_quantity(at)]));

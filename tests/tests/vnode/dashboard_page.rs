@@ -9,10 +9,10 @@ use e2e::{MinerProcess, Vnode};
 use serde_json::{Value, json};
 
 /// A worker whose name would do harm if it were read as HTML.
-const BAD_NAME: &str = "<img src=x onerror=document.title='broken'>";
+const BAD_NAME: &str = "<img/src=x/onerror=document.title='broken'>";
 
 /// The text of the page.
-const TEXT: &str = "document.body.innerText";
+const TEXT: &str = "(document.body?.innerText ?? '')";
 
 fn picture(browser: &mut Browser, name: &str) {
     if let Some(folder) = std::env::var_os("DASHBOARD_PICTURES") {
@@ -33,6 +33,38 @@ fn check_width(browser: &mut Browser, width: u32) {
 /// An expression that is true when the page has all of `words`.
 fn has(words: &[&str]) -> String {
     format!("{}.every((word) => {TEXT}.includes(word))", json!(words))
+}
+
+/// Compares texts that the scripts of the page make with what readers expect.
+#[track_caller]
+fn check_format(browser: &mut Browser) {
+    for (call, expected) in [
+        ("rate(0)", "0 H/s"),
+        ("rate(999.96)", "1.00 kH/s"),
+        ("rate(98_100_000)", "98.10 MH/s"),
+        ("rate(318_900_000)", "318.9 MH/s"),
+        ("rate(NaN)", "– "),
+        ("span(0.4)", "< 1 s"),
+        ("span(59)", "59 s"),
+        ("span(125)", "2 min 5 s"),
+        ("span(86_400 * 3.5)", "3 d 12 h"),
+        ("span(Infinity)", "unknown"),
+        ("coins('2000000000000000000')", "2"),
+        ("coins('1234567000000000000000001')", "1,234,567"),
+        ("coins('1')", "below 0.000001"),
+        ("money('1000000000000000000')", "1 coin"),
+        ("money('1')", "0.000000000000000001 coins"),
+        ("price('0x4a817c800')", "20 Gsha"),
+        ("price('5')", "5 sha"),
+        ("percent(1, 3)", "33 %"),
+        ("percent(1, 0)", "–"),
+        ("short('0x0123456789abcdef0123456789abcdef01234567')", "0x012345…234567"),
+        ("large('4000000000')", "4.00 G"),
+    ] {
+        let got = browser.evaluate(&format!("import('/format.js').then((format) => format.{call})"));
+        let got = got.as_str().unwrap_or_default().replace('\u{a0}', " ");
+        assert_eq!(got, expected, "{call}");
+    }
 }
 
 #[test]
@@ -88,6 +120,8 @@ fn the_page_works_in_a_browser() {
     check_width(&mut browser, 360);
     picture(&mut browser, "narrow");
 
+    check_format(&mut browser);
+
     // The figures follow the chain without a reload.
     let head = node.head();
     browser.wait_for(&format!(
@@ -107,7 +141,7 @@ fn the_page_works_in_a_browser() {
     browser.wait_for("document.activeElement.id === 'search'");
     browser.type_text(&hash);
     browser.press("Enter");
-    browser.wait_for(&has(&["succeeded", &hash, "1 coins", &accounts[1]]));
+    browser.wait_for(&has(&["succeeded", &hash, "1 coin", &accounts[1]]));
     assert_eq!(browser.evaluate("document.activeElement.tagName"), "H2");
     picture(&mut browser, "transaction");
     browser.evaluate("[...document.querySelectorAll('#explorer dd a')].find((one) => one.hash.startsWith('#/block/')).click()");

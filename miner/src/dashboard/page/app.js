@@ -3,7 +3,7 @@
 import { h, show } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { rate, span } from "./format.js";
-import { Overview } from "./overview.js";
+import { Overview, allRate } from "./overview.js";
 
 /** Milliseconds between two requests for the status, and after a failure. */
 const POLL = 3000;
@@ -91,7 +91,7 @@ function showState(text, kind) {
 }
 
 function showTitle() {
-  const page = explorer.title ?? (status ? rate(status.hashrate) : "Dashboard");
+  const page = explorer.title ?? (status ? rate(allRate(status)) : "Dashboard");
   document.title = status ? `${page} – ${status.program} at ${location.host}` : page;
 }
 

@@ -1,7 +1,7 @@
 // The explorer: blocks, transactions and accounts. Every figure comes from the node's own methods.
 
 import { facts, h, panel, show, table } from "./dom.js";
-import { ago, coins, count, moment, number, percent, price, short } from "./format.js";
+import { ago, coins, count, moment, money, number, percent, price, short } from "./format.js";
 import { blockColumns, link } from "./overview.js";
 
 /** The most hex digits of a long value that are shown. */
@@ -25,6 +25,8 @@ export class Explorer {
     this.parts = null;
     this.asked = 0;
     this.node = null;
+    /** The search gets the focus as soon as it is visible. */
+    this.wantsSearch = false;
     this.input = h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false", placeholder: "Block number, hash or address", "aria-describedby": "search-error" });
     this.error = h("p", { id: "search-error", class: "bad", role: "alert" });
     const form = h("form", { class: "search", role: "search" }, h("label", { for: "search" }, "Find a block, a transaction or an account"), h("div", null, this.input, h("button", { type: "submit" }, "Find")), this.error, h("p", { class: "quiet" }, "Press / on any page to come here."));
@@ -36,7 +38,9 @@ export class Explorer {
     });
   }
 
+  /** Gives the focus to the search, at the latest when the page is shown. */
   focusSearch() {
+    this.wantsSearch = this.input.offsetParent === null;
     this.input.focus();
     this.input.select();
   }
@@ -78,6 +82,8 @@ export class Explorer {
       this.title = null;
       return;
     }
+    const searches = this.wantsSearch;
+    if (searches) this.focusSearch();
     const [kind, name, ...rest] = parts;
     const pages = { blocks: blocksPage, block: blockPage, transaction: transactionPage, account: accountPage };
     const page = pages[kind];
@@ -92,7 +98,7 @@ export class Explorer {
     if (turn !== this.asked) return;
     this.title = content.title;
     show(this.view, content.body);
-    if (moves) {
+    if (moves && !searches) {
       const heading = this.view.querySelector("h2");
       heading?.setAttribute("tabindex", "-1");
       heading?.focus({ preventScroll: true });
@@ -153,7 +159,7 @@ async function blockPage(at, _, now) {
           ["Extra data", extra(block.extraData)],
           ["Transactions", count(block.transactions.length)],
           ["Gas used", `${count(number(block.gasUsed))} of ${count(number(block.gasLimit))} (${percent(number(block.gasUsed), number(block.gasLimit))})`],
-          ["Reward of the miner", reward === null ? null : `${coins(reward, 18)} coins, and ${coins(sha(fees) ?? 0n, 18)} of fees`],
+          ["Reward of the miner", reward === null ? null : `${money(reward)}, and ${money(sha(fees) ?? 0n)} of fees`],
           ["Difficulty", BigInt(block.difficulty).toLocaleString("en-US")],
           ["Total difficulty", block.totalDifficulty ? BigInt(block.totalDifficulty).toLocaleString("en-US") : null],
           ["Size", `${count(number(block.size))} bytes`],
@@ -210,8 +216,8 @@ async function transactionPage(hash, _, now) {
           ["From", link("account", transaction.from, transaction.from)],
           ["To", transaction.to ? link("account", transaction.to, transaction.to) : "nobody: it creates a contract"],
           ["Created contract", receipt?.contractAddress ? link("account", receipt.contractAddress, receipt.contractAddress) : null],
-          ["Value", `${coins(transaction.value, 18)} coins`],
-          ["Fee", used === null ? null : `${coins(BigInt(receipt.gasUsed) * BigInt(transaction.gasPrice), 18)} coins`],
+          ["Value", money(transaction.value)],
+          ["Fee", used === null ? null : money(BigInt(receipt.gasUsed) * BigInt(transaction.gasPrice))],
           ["Gas", used === null ? `at most ${count(number(transaction.gas))}` : `${count(used)} of at most ${count(number(transaction.gas))}`],
           ["Gas price", price(transaction.gasPrice)],
           ["Nonce", count(number(transaction.nonce))],
@@ -268,7 +274,7 @@ async function accountPage(address, rest, now) {
         null,
         facts([
           ["Address", full(account.address)],
-          ["Balance", `${coins(account.balance, 18)} coins`],
+          ["Balance", money(account.balance)],
           ["Transactions sent", count(number(account.nonce))],
           ["Code", account.code_bytes > 0 ? `${count(account.code_bytes)} bytes` : "none: this is no contract"],
         ]),

@@ -94,6 +94,12 @@ export function coins(sha, digits = 6) {
   return whole.toLocaleString("en-US") + (cut ? `.${cut}` : "");
 }
 
+/** An amount in sha as coins, with all digits and the unit. */
+export function money(sha) {
+  const text = coins(sha, 18);
+  return `${text} ${text === "1" ? "coin" : "coins"}`;
+}
+
 /** A gas price in sha, in the unit that people use. */
 export function price(sha) {
   const amount = BigInt(sha);

@@ -3,7 +3,7 @@
 
 import { RateChart, mean, sparkline, total } from "./chart.js";
 import { bar, facts, h, panel, show, table } from "./dom.js";
-import { ago, clock, coins, count, large, moment, percent, rate, scaled, short, span, things } from "./format.js";
+import { ago, coins, count, large, moment, percent, rate, scaled, short, span, things } from "./format.js";
 
 /** What a series of the history is called on the page. */
 const SERIES_NAMES = { stratum: "Stratum workers" };
@@ -18,6 +18,12 @@ const STATE_WORDS = {
 const nameOf = (series) => SERIES_NAMES[series] ?? series;
 const sum = (list, value) => list.reduce((all, one) => all + (value(one) ?? 0), 0);
 const dash = "–";
+
+/** Hashes per second of the workers of the Stratum server; 0 without one. */
+const workersRate = (status) => status.node?.stratum?.hashrate ?? 0;
+
+/** Hashes per second of all that mines here: devices and workers. */
+export const allRate = (status) => status.hashrate + workersRate(status);
 
 /** A link to a block, a transaction or an account of the explorer. */
 export function link(kind, name, text) {
@@ -75,12 +81,11 @@ export class Overview {
 
   heroFigures() {
     const { status } = this;
-    const workers = status.node?.stratum ? sum(status.node.stratum.workers, (worker) => worker.hashrate) : 0;
     const reported = Number(status.node?.reported_hashrate ?? 0);
-    const [value, unit] = scaled(status.hashrate + workers, "H/s");
+    const [value, unit] = scaled(allRate(status), "H/s");
     const parts = [];
     if (status.node?.stratum) {
-      parts.push(["This machine", rate(status.hashrate)], ["Stratum workers", rate(workers)]);
+      parts.push(["This machine", rate(status.hashrate)], ["Stratum workers", rate(workersRate(status))]);
     }
     if (reported > 0) parts.push(["Others, by their own reports", rate(reported)]);
     for (const range of ["hour", "day"]) {
@@ -191,8 +196,7 @@ function tiles(status, histories) {
   const hottest = Math.max(...devices.map((device) => device.temperature_c ?? -Infinity));
   const hot = devices.find((device) => device.temperature_c === hottest);
   const difficulty = Number(node ? node.head.difficulty : (status.job?.difficulty ?? NaN));
-  const workers = node?.stratum ? sum(node.stratum.workers, (worker) => worker.hashrate) : 0;
-  const hashrate = mean(histories.hour ? total(histories.hour).slice(-30) : []) ?? status.hashrate + workers;
+  const hashrate = mean(histories.hour ? total(histories.hour).slice(-30) : []) ?? allRate(status);
   const expected = hashrate > 0 && difficulty > 0 ? span(difficulty / hashrate) : dash;
   const tile = (name, value, detail) => h("div", { class: "tile" }, h("dt", null, name), h("dd", null, h("strong", null, value), detail && h("small", null, detail)));
   const rewards = node?.rewards;
@@ -393,7 +397,7 @@ function rewardsPanel(node, now) {
   }
   const { range } = rewards;
   const what = range
-    ? `Summed over the canonical blocks ${count(range.first)} to ${count(range.last)}, since ${clock(range.first_time_s)}: the blocks of the last day, at most ${count(rewards.blocks_max)}.`
+    ? `Summed over the canonical blocks ${count(range.first)} to ${count(range.last)}, since ${moment(range.first_time_s)}: the blocks of the last day, at most ${count(rewards.blocks_max)}.`
     : "There are no blocks of the last day.";
   return panel(
     "rewards",

@@ -57,6 +57,8 @@ pub fn block_fees(spec: &ChainSpec, number: u64, transactions: &[Transaction], r
 
 #[cfg(test)]
 mod tests {
+    use primitives::{ReceiptOutcome, TxForm};
+
     use super::*;
     use crate::rules::COIN;
 
@@ -81,15 +83,17 @@ mod tests {
 
     #[test]
     fn fees_follow_from_receipts() {
-        let spec = ChainSpec::dev();
+        let spec = ChainSpec {
+            system_contract: false,
+            ..ChainSpec::dev()
+        };
         let transaction = |price: u64| Transaction {
+            syscnt: 0,
+            form: TxForm::Native,
             gas_price: U256::from(price),
-            ..Transaction::default()
+            ..Transaction::system(0)
         };
-        let receipt = |cumulative_gas_used| Receipt {
-            cumulative_gas_used,
-            ..Receipt::default()
-        };
+        let receipt = |gas| Receipt::new(ReceiptOutcome::Status(true), gas, Vec::new());
         let transactions = [transaction(3), transaction(5)];
         let receipts = [receipt(100), receipt(110)];
         assert_eq!(block_fees(&spec, 7, &transactions, &receipts), U256::from(350));
