@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by its DevTools protocol over a WebSocket.
+//! A headless Chromium, driven by its debugging protocol over a WebSocket.
 //!
 //! `CHROMIUM` names the program; otherwise the usual names are looked for in `PATH`. Without a
 //! browser, or with one that does not start, a test that needs it prints this and is skipped.
@@ -263,7 +263,7 @@ fn open(program: &Path) -> Result<Browser, String> {
     Ok(browser)
 }
 
-/// Connects to the page of the browser whose DevTools listen at `address`.
+/// Connects to the page of the browser that can be debugged at `address`.
 fn connect(address: SocketAddr) -> Result<WebSocket<TcpStream>, String> {
     let list = http::get(address, "/json/list").map_err(|error| error.to_string())?;
     let list: Value = serde_json::from_str(&list.body).map_err(|error| error.to_string())?;

@@ -133,7 +133,7 @@ impl RateHistory {
     /// The history as JSON: the time of a point in seconds, the time when the last point ended, and
     /// for each device its points in hashes per second, the oldest first, null without a reading.
     /// All lists have the same length. `unix_secs` is the time now.
-    pub(super) fn to_json(&mut self, elapsed: Duration, unix_secs: u64) -> Value {
+    pub(super) fn json(&mut self, elapsed: Duration, unix_secs: u64) -> Value {
         self.follow(elapsed);
         let since = elapsed
             .as_secs()
@@ -189,10 +189,10 @@ mod tests {
         let mut history = RateHistory::new(SPAN);
         history.add(at(0), &rates(&[("cpu", 10.0)]));
         history.add(at(9), &rates(&[("cpu", 20.0)]));
-        assert_eq!(history.to_json(at(9), 1009)["series"][0]["rates"], json!([]));
+        assert_eq!(history.json(at(9), 1009)["series"][0]["rates"], json!([]));
         // The device `gpu:0` came later, and `cpu` had no reading meanwhile.
         history.add(at(12), &rates(&[("gpu:0", 1234.56)]));
-        let got = history.to_json(at(23), 1023);
+        let got = history.json(at(23), 1023);
         let expected = json!({
             "step_s": 10, "points_max": 4, "points": 2, "end_s": 1020,
             "series": [
@@ -210,13 +210,13 @@ mod tests {
         for second in (10..50).step_by(10) {
             history.add(at(second), &rates(&[("cpu", second as f64), ("gpu:0", f64::NAN)]));
         }
-        let got = history.to_json(at(50), 50);
+        let got = history.json(at(50), 50);
         assert_eq!(
             got["series"],
             json!([{"name": "cpu", "rates": [10.0, 20.0, 30.0, 40.0]}])
         );
         // The machine has slept for a long time.
-        let got = history.to_json(at(1_000_000_000), 7);
+        let got = history.json(at(1_000_000_000), 7);
         assert_eq!((&got["series"], &got["points"]), (&json!([]), &json!(4)));
     }
 

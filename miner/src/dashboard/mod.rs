@@ -146,7 +146,7 @@ impl DashboardState {
     }
 
     fn history(&self, history: &Mutex<RateHistory>) -> StatusPage {
-        StatusPage::json(&history.lock().to_json(self.started.elapsed(), unix_secs()))
+        StatusPage::json(&history.lock().json(self.started.elapsed(), unix_secs()))
     }
 }
 

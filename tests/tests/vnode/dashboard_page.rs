@@ -58,7 +58,11 @@ fn check_format(browser: &mut Browser) {
         ("price('5')", "5 sha"),
         ("percent(1, 3)", "33 %"),
         ("percent(1, 0)", "–"),
-        ("short('0x0123456789abcdef0123456789abcdef01234567')", "0x012345…234567"),
+        ("percent(1, 9000)", "< 0.1 %"),
+        (
+            "short('0x0123456789abcdef0123456789abcdef01234567')",
+            "0x012345…234567",
+        ),
         ("large('4000000000')", "4.00 G"),
     ] {
         let got = browser.evaluate(&format!("import('/format.js').then((format) => format.{call})"));

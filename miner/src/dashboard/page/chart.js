@@ -38,7 +38,11 @@ export function sparkline(values, label) {
   );
 }
 
-/** The path of a line that is interrupted where there are no readings. A single reading is a dot. */
+/** Whether there is a reading, and none before and after it. */
+const isAlone = (values, index) =>
+  values[index] !== null && (values[index - 1] ?? null) === null && (values[index + 1] ?? null) === null;
+
+/** The path of a line that is interrupted where there are no readings. */
 function path(values, x, y) {
   const parts = [];
   values.forEach((value, index) => {
@@ -46,7 +50,6 @@ function path(values, x, y) {
     const place = `${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
     const begins = index === 0 || values[index - 1] === null;
     parts.push(begins ? `M${place}` : `L${place}`);
-    if (begins && (values[index + 1] ?? null) === null) parts.push("h0.01");
   });
   return parts.join("");
 }
@@ -134,6 +137,7 @@ export class RateChart {
       this.timeAxis(place),
       s("path", { class: "area", d: area(padded, x, y) }),
       s("path", { class: "line", d: path(padded, x, y) }),
+      padded.map((value, index) => (isAlone(padded, index) ? s("circle", { class: "dot", cx: x(index), cy: y(value), r: 3 }) : null)),
       known.length === 0
         ? s("text", { class: "note", x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, this.model.empty)
         : null,

@@ -137,8 +137,8 @@ async function blockPage(at, _, now) {
   );
   const columns = [
     { label: "Transaction", head: true, wide: true, cell: (one) => link("transaction", one.hash) },
-    { label: "From", cell: (one) => link("account", one.from) },
-    { label: "To", cell: (one) => (one.to ? link("account", one.to) : "new contract") },
+    { label: "From", wide: true, cell: (one) => link("account", one.from) },
+    { label: "To", wide: true, cell: (one) => (one.to ? link("account", one.to) : "new contract") },
     { label: "Value in coins", number: true, wide: true, cell: (one) => coins(one.value) },
     { label: "Gas limit", number: true, cell: (one) => count(number(one.gas)) },
     { label: "Gas price", number: true, cell: (one) => price(one.gasPrice) },
@@ -255,7 +255,7 @@ async function accountPage(address, rest, now) {
     { label: "Block", cell: (one) => link("block", number(one.blockNumber), count(number(one.blockNumber))) },
     { label: "Age", cell: (one) => age(times.get(one.hash), now) },
     { label: "Direction", cell: (one) => direction(one, self) },
-    { label: "Other side", cell: (one) => otherSide(one, self) },
+    { label: "Other side", wide: true, cell: (one) => otherSide(one, self) },
     { label: "Value in coins", number: true, wide: true, cell: (one) => coins(one.value) },
   ];
   const oldest = transactions.txs?.length > 0 ? number(transactions.txs[transactions.txs.length - 1].blockNumber) : 0;

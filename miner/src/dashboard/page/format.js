@@ -41,6 +41,7 @@ export function large(text) {
 
 /** A part of a whole in percent; `–` if there is no whole. */
 export function percent(part, whole) {
+  if (part > 0 && part / whole < 0.0005) return "<\u00a00.1\u00a0%";
   return whole > 0 ? `${((part * 100) / whole).toFixed(part > 0 && part / whole < 0.1 ? 1 : 0)}\u00a0%` : "–";
 }
 
@@ -69,7 +70,7 @@ export function span(seconds) {
 
 /** How long ago something was. */
 export function ago(seconds) {
-  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+  return seconds < 1 ? "now" : `${span(seconds)}\u00a0ago`;
 }
 
 /** A moment in the reader's time zone. `unix` are seconds. */

@@ -134,7 +134,7 @@ export class Overview {
     const day = this.histories.day;
     const course = (device) => {
       const values = history?.series.find((one) => one.name === device.device)?.rates;
-      return values?.some((value) => value !== null) ? sparkline(values, `hashrate of ${device.device} in the last hour`) : dash;
+      return values?.filter((value) => value !== null).length > 1 ? sparkline(values, `hashrate of ${device.device} in the last hour`) : dash;
     };
     const dayMean = (device) => {
       const values = day?.series.find((one) => one.name === device.device)?.rates ?? [];

@@ -1,8 +1,8 @@
 //! Header rules: number, timestamp, gas limit, extra data; and the block rewards.
 //!
 //! Difficulty is in [`difficulty`], bodies are in [`body`], the order of execution in [`order`],
-//! what a whole block pays in [`payment`], seals in [`seal`]. Source: docs/base-chain.md, 3. This module knows headers and the spec, but no
-//! state.
+//! what a whole block pays in [`payment`], seals in [`seal`]. Source: docs/base-chain.md, 3. This
+//! module knows headers and the spec, but no state.
 
 pub mod body;
 pub mod difficulty;
