@@ -274,7 +274,7 @@ impl ChainExplorer {
         let requests = calls.iter().enumerate().map(
             |(id, (method, params))| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
         );
-        let message = Value::from_iter(requests).to_string();
+        let message = requests.collect::<Value>().to_string();
         let answer = self.dispatcher.handle_remote(Bytes::from(message), client).await;
         let answer: Value = serde_json::from_slice(&answer.unwrap_or_default()).unwrap_or_default();
         // A message that is refused as a whole has one error.
