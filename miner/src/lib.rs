@@ -15,7 +15,7 @@
 //! | full dataset in memory and on disk, light caches | [`dataset`] |
 //! | hash rates, counts, states | [`EngineStatus`], `telemetry` |
 //! | nodes and pools | [`client`] |
-//! | the standalone miner | [`rig`], shown by [`display`] and [`status`] |
+//! | the standalone miner | [`rig`], shown by [`display`], [`status`] and [`dashboard`] |
 //! | measurements, checks of single hashes | [`mod@bench`], [`verify`] |
 //!
 //! `error` and `threads` are below all of them; the engine is above `cpu`, `gpu`, `dataset` and
@@ -24,6 +24,7 @@
 pub mod bench;
 pub mod client;
 mod cpu;
+pub mod dashboard;
 pub mod dataset;
 pub mod display;
 mod engine;

@@ -5,9 +5,11 @@
 
 pub mod accounts;
 mod banner;
+mod block_finders;
 pub mod commands;
 mod config_file;
 pub mod console;
+mod dashboard;
 mod data_directory;
 mod exposure;
 mod files;
@@ -28,6 +30,7 @@ pub mod scs_program;
 mod servers;
 mod service_manager;
 pub mod stratum;
+mod sync_rate;
 mod sync_row;
 pub mod system;
 pub mod testvec;

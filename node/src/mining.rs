@@ -8,11 +8,14 @@ use std::thread::JoinHandle;
 
 use chain::Chain;
 use chain::chain::WriteError;
+use chain::import::Imported;
 use crossbeam_channel::{Receiver, bounded};
-use ethash::LightCaches;
-use miner::{Engine, EngineConfig, FoundSolution, KernelPolicy, MinerError};
+use ethash::{B256, LightCaches};
+use miner::client::{ClientStats, ClientStatus, ShareCounts};
+use miner::{Engine, EngineConfig, EngineStatus, FoundSolution, KernelPolicy, MinerError};
 use parking_lot::Mutex;
 
+use crate::block_finders::BlockFinders;
 use crate::options::VnodeOptions;
 
 /// Most solutions that wait for their import.
@@ -32,10 +35,14 @@ pub(crate) struct LocalMiner {
     running: Arc<Mutex<Option<RunningEngine>>>,
     /// Locked while the engine starts or stops, which may take seconds.
     start_stop: Arc<Mutex<()>>,
+    /// Which devices found the last blocks.
+    finders: Arc<BlockFinders>,
 }
 
 struct RunningEngine {
     engine: Engine,
+    /// What became of the solutions of each device.
+    answers: Arc<ClientStats>,
     /// The thread that submits solutions.
     solutions: JoinHandle<()>,
 }
@@ -49,6 +56,7 @@ impl LocalMiner {
             chain: chain.clone(),
             running: Arc::default(),
             start_stop: Arc::default(),
+            finders: Arc::default(),
         }
     }
 
@@ -91,15 +99,27 @@ impl LocalMiner {
         let (sender, solutions) = bounded(SOLUTIONS_MAX);
         let engine = Engine::start(config, self.chain.work().subscribe(), sender)?;
         let lines = engine.describe();
-        let chain = self.chain.clone();
+        let answers = Arc::<ClientStats>::default();
+        let devices = engine.status().devices.into_iter();
+        let submitter = SolutionSubmitter {
+            devices: devices.map(|device| device.name).collect(),
+            chain: self.chain.clone(),
+            answers: answers.clone(),
+            finders: self.finders.clone(),
+            running: self.running.clone(),
+        };
         let solutions = std::thread::Builder::new()
             .name("solutions".to_owned())
-            .spawn(move || submit_solutions(&chain, &solutions))
+            .spawn(move || submitter.run(&solutions))
             .map_err(|error| MinerError::NoThread {
                 what: "solutions".to_owned(),
                 reason: error.to_string(),
             })?;
-        *self.running.lock() = Some(RunningEngine { engine, solutions });
+        *self.running.lock() = Some(RunningEngine {
+            engine,
+            answers,
+            solutions,
+        });
         Ok(lines)
     }
 
@@ -113,7 +133,10 @@ impl LocalMiner {
     fn stop_engine(&self) {
         // A separate statement, so that `running` is unlocked while this waits for the threads.
         let running = self.running.lock().take();
-        if let Some(RunningEngine { engine, solutions }) = running {
+        if let Some(RunningEngine {
+            engine, solutions, ..
+        }) = running
+        {
             drop(engine);
             if solutions.join().is_err() {
                 tracing::error!("the thread that submits solutions panicked");
@@ -155,6 +178,19 @@ impl LocalMiner {
             .map(|device| (device.name, device.hashrate))
             .collect()
     }
+
+    /// The figures of the engine, and what became of the solutions of each device. Both begin anew
+    /// with each engine. `None` if no engine runs.
+    pub(crate) fn figures(&self) -> Option<(EngineStatus, ClientStatus)> {
+        let running = self.running.lock();
+        let running = running.as_ref()?;
+        Some((running.engine.status(), running.answers.status()))
+    }
+
+    /// The device that found the block with this header hash, if it was one of the last ones.
+    pub(crate) fn finder(&self, header_hash: &B256) -> Option<String> {
+        self.finders.of(header_hash)
+    }
 }
 
 impl rpc::MinerControl for LocalMiner {
@@ -177,17 +213,52 @@ impl rpc::MinerControl for LocalMiner {
     }
 }
 
-/// Submits the solutions of the engine to the chain, until the engine or the chain stops.
-fn submit_solutions(chain: &Chain, solutions: &Receiver<FoundSolution>) {
-    for found in solutions {
-        match chain.submit_solution(&found.solution) {
-            Ok(_) => {}
-            Err(WriteError::Stopping | WriteError::Failed(_)) => return,
-            Err(WriteError::Solution(error)) => {
-                tracing::debug!(%error, "a solution of this process came too late")
+/// Submits the solutions of an engine to the chain, and counts what becomes of them.
+struct SolutionSubmitter {
+    /// The names of the devices that the engine began with.
+    devices: Vec<String>,
+    chain: Chain,
+    answers: Arc<ClientStats>,
+    finders: Arc<BlockFinders>,
+    running: Arc<Mutex<Option<RunningEngine>>>,
+}
+
+impl SolutionSubmitter {
+    /// Submits until the engine or the chain stops.
+    fn run(self, solutions: &Receiver<FoundSolution>) {
+        for found in solutions {
+            let count = |change: fn(&mut ShareCounts)| self.answers.count(found.device, change);
+            match self.chain.submit_solution(&found.solution) {
+                // Another block was faster. This one may still be paid as an uncle.
+                Ok(Imported::Side) => count(|counts| counts.stale += 1),
+                Ok(Imported::Head { .. } | Imported::Known | Imported::Later) => {
+                    count(|counts| counts.accepted += 1);
+                    self.finders
+                        .note(found.solution.header_hash, self.name_of(found.device));
+                }
+                Err(WriteError::Stopping | WriteError::Failed(_)) => return,
+                Err(WriteError::Solution(error)) => {
+                    count(|counts| counts.stale += 1);
+                    tracing::debug!(%error, "a solution of this process came too late");
+                }
+                Err(error) => {
+                    count(|counts| counts.rejected += 1);
+                    tracing::error!(%error, "a block of this process was refused");
+                }
             }
-            Err(error) => tracing::error!(%error, "a block of this process was refused"),
         }
+    }
+
+    /// The name of a device, such as `gpu:0`.
+    fn name_of(&self, device: usize) -> String {
+        if let Some(name) = self.devices.get(device) {
+            return name.clone();
+        }
+        // The engine has added this one, for example the CPU because no card is left.
+        let running = self.running.lock();
+        let devices = running.as_ref().map(|running| running.engine.status().devices);
+        let added = devices.and_then(|devices| devices.into_iter().nth(device));
+        added.map_or_else(|| format!("device {device}"), |device| device.name)
     }
 }
 
@@ -250,7 +321,11 @@ mod tests {
         // This thread stands for a solution that takes long to import. Stopping waits for it.
         let (imported, importing) = bounded::<()>(0);
         let solutions = std::thread::spawn(move || _ = importing.recv());
-        *miner.running.lock() = Some(RunningEngine { engine, solutions });
+        *miner.running.lock() = Some(RunningEngine {
+            engine,
+            answers: Arc::default(),
+            solutions,
+        });
         let stopping = miner.clone();
         let stopped = std::thread::spawn(move || stopping.stop());
         let (rate, rates) = bounded(1);

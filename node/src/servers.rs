@@ -15,7 +15,7 @@ use rpc::{ListenerRequest, Modules, Node, Rpc};
 
 use crate::listener::{ListenerOpenError, RpcListener, WsOnHttp};
 use crate::options::VnodeOptions;
-use crate::stratum::{self, StratumServer};
+use crate::stratum::{self, StratumObserver, StratumServer};
 use crate::version::client_version;
 
 /// Why a server did not start.
@@ -149,6 +149,11 @@ impl Servers {
             all.extend(status.map(|address| format!("http status of Stratum {address}")));
         }
         all
+    }
+
+    /// Reads the figures of the Stratum server, if there is one.
+    pub(crate) fn stratum(&self) -> Option<StratumObserver> {
+        self.stratum.as_ref().map(StratumServer::observer)
     }
 
     /// Stops the servers and waits until their connections have ended.

@@ -1,17 +1,16 @@
 //! The progress of the synchronization as a row at the end of the terminal, with an estimate of the
 //! time that is left. Elsewhere the log has lines about it.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use miner::display::Screen;
 use network::service::NetworkHandle;
 use network::sync::{SyncState, time_text};
 
+use crate::sync_rate::SyncRate;
+
 /// Time between two pictures of the row.
 const DRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// The rate is that of the last so many pictures.
-const RATE_POINTS: usize = 60;
 /// Width of the bar in columns.
 const BAR_WIDTH: u64 = 24;
 
@@ -34,27 +33,6 @@ pub(crate) async fn show(screen: &Screen, network: &NetworkHandle) {
                 rate = SyncRate::default();
                 screen.draw(&[]);
             }
-        }
-    }
-}
-
-/// How fast the head moves.
-#[derive(Debug, Default)]
-struct SyncRate(VecDeque<(Instant, u64)>);
-
-impl SyncRate {
-    /// Notes the head. Returns blocks a second.
-    fn follow(&mut self, now: Instant, head: u64) -> f64 {
-        if self.0.len() >= RATE_POINTS {
-            self.0.pop_front();
-        }
-        self.0.push_back((now, head));
-        let (begun, first) = self.0[0];
-        let seconds = now.saturating_duration_since(begun).as_secs_f64();
-        if seconds > 0.0 {
-            head.saturating_sub(first) as f64 / seconds
-        } else {
-            0.0
         }
     }
 }
@@ -102,18 +80,5 @@ mod tests {
         );
         let nothing = row(&SyncState::default(), 0, 0.0);
         assert!(nothing.ends_with("left unknown"), "{nothing}");
-    }
-
-    #[test]
-    fn the_rate_is_that_of_the_last_points() {
-        let mut rate = SyncRate::default();
-        let begun = Instant::now();
-        assert_eq!(rate.follow(begun, 5), 0.0);
-        let mut last = 0.0;
-        for second in 1..=200u64 {
-            let head = if second < 100 { 5 } else { (second - 99) * 10 };
-            last = rate.follow(begun + Duration::from_secs(second), head);
-        }
-        assert!((last - 10.0).abs() < 1e-9, "{last}");
     }
 }

@@ -28,6 +28,7 @@ use store::{Store, StoreError};
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::config_file::ConfigError;
+use crate::dashboard::{self, DashboardError, DashboardParts};
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::listener::{ListenerKind, RpcListener};
 use crate::logging::{self, LogStartError};
@@ -110,6 +111,9 @@ pub enum StartError {
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The dashboard cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// The chain can accept no more blocks.
     #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
@@ -323,7 +327,20 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
         }
         None => None,
     };
+    let dashboard = match options.dashboard {
+        Some(address) => {
+            let parts = DashboardParts {
+                rpc: &rpc,
+                miner: miner.clone(),
+                network: network.handle().clone(),
+                stratum: servers.stratum(),
+            };
+            Some(dashboard::start(address, options.rpcvhosts.clone(), parts).await?)
+        }
+        None => None,
+    };
     let mut endpoints = servers.endpoints();
+    endpoints.extend(dashboard.as_ref().map(dashboard::endpoint));
     endpoints.extend(metrics.as_ref().map(MetricsServer::endpoint));
     endpoints.extend(scs.as_ref().map(NodeScsService::endpoint));
     let view = chain.view()?;
@@ -371,7 +388,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
     screen.clear();
     tracing::info!("stopping");
     service_manager::tell(ServiceNotice::Stopping);
-    drop(metrics);
+    drop((metrics, dashboard));
     let miner_and_chain = stop_both(move || miner.stop(), move || chain.stop());
     let stop_scs = async {
         if let Some(scs) = scs {

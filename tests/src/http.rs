@@ -72,8 +72,16 @@ impl TestHttpClient {
 /// # Errors
 /// If the connection fails or the answer is not HTTP.
 pub fn get(address: SocketAddr, path: &str) -> io::Result<HttpAnswer> {
+    request(address, "GET", path, &address.to_string())
+}
+
+/// Sends a request without a body on a new connection. `host` is the value of the header `Host`.
+///
+/// # Errors
+/// If the connection fails or the answer is not HTTP.
+pub fn request(address: SocketAddr, method: &str, path: &str, host: &str) -> io::Result<HttpAnswer> {
     let mut connection = connect(address)?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes())?;
     read_answer(&mut connection).map(|(answer, _)| answer)
 }

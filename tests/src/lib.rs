@@ -11,6 +11,7 @@
 #![cfg(unix)]
 
 pub mod binary;
+pub mod browser;
 pub mod call;
 pub mod chain;
 pub mod clients;

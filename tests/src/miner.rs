@@ -12,6 +12,8 @@ use crate::wait::wait_for;
 
 /// The words before the address of the status in the log.
 const STATUS_MARK: &str = "status at http://";
+/// The words before the address of the dashboard in the log.
+const DASHBOARD_MARK: &str = "dashboard at http://";
 
 /// A running miner. Killed when dropped.
 #[derive(Debug)]
@@ -69,9 +71,24 @@ impl MinerProcess {
     /// If the miner serves no status.
     #[track_caller]
     pub fn status_address(&self) -> SocketAddr {
-        wait_for("the address of the status", || {
+        self.address_after(STATUS_MARK)
+    }
+
+    /// Address of the dashboard.
+    ///
+    /// # Panics
+    /// If the miner serves no dashboard.
+    #[track_caller]
+    pub fn dashboard(&self) -> SocketAddr {
+        self.address_after(DASHBOARD_MARK)
+    }
+
+    /// Waits for the address after `mark` in the log.
+    #[track_caller]
+    fn address_after(&self, mark: &str) -> SocketAddr {
+        wait_for(&format!("the address after {mark:?} in the log"), || {
             let log = self.log();
-            let rest = &log[log.find(STATUS_MARK)? + STATUS_MARK.len()..];
+            let rest = &log[log.find(mark)? + mark.len()..];
             rest.split('/').next()?.parse().ok()
         })
     }

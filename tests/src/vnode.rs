@@ -331,6 +331,18 @@ impl Vnode {
         address.parse().expect("the banner has an address")
     }
 
+    /// Address of the dashboard.
+    ///
+    /// # Panics
+    /// If the node was started without `--dashboard`.
+    pub fn dashboard(&self) -> SocketAddr {
+        let address = self
+            .endpoint("http dashboard http://")
+            .expect("started with --dashboard");
+        let address = address.trim_end_matches('/');
+        address.parse().expect("the banner has an address")
+    }
+
     /// The answer of the status of the Stratum server.
     ///
     /// # Panics

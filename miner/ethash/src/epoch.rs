@@ -47,6 +47,20 @@ impl Epoch {
     pub fn seed_hash(self) -> B256 {
         seed_hash(self.seed_steps)
     }
+
+    /// The number of blocks of an epoch of this kind. Epoch 0 counts as one of Ethash.
+    pub const fn length(self) -> u64 {
+        if self.seed_steps == self.index {
+            EPOCH_LENGTH_ETHASH
+        } else {
+            EPOCH_LENGTH_ETCHASH
+        }
+    }
+
+    /// The number of the first block of the epoch. With Etchash, this block may be before the fork.
+    pub const fn first_block(self) -> u64 {
+        self.index as u64 * self.length()
+    }
 }
 
 /// Which block belongs to which epoch.
@@ -187,6 +201,24 @@ mod tests {
             }
         );
         assert_eq!(ETC.seed_hash(11_760_000), seed_hash(392));
+    }
+
+    #[test]
+    fn the_blocks_of_an_epoch_follow_from_its_seed() {
+        for number in [0, 29_999, 30_000, 11_699_999, 11_700_000, 11_760_000, 20_000_000] {
+            for schedule in [Schedule::Ethash, ETC] {
+                let epoch = schedule.epoch(number);
+                let first = epoch.first_block();
+                assert!(
+                    (first..first + epoch.length()).contains(&number),
+                    "{number} in {epoch:?}"
+                );
+            }
+        }
+        assert_eq!(
+            (Epoch::ethash(2).length(), Epoch::etchash(2).length()),
+            (30_000, 60_000)
+        );
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn run(
                 engine: engine_config(options)?,
                 client: change(client_config(options, endpoints)),
                 status: options.status,
+                dashboard: options.dashboard,
                 status_hosts: options.status_hosts.clone(),
                 log_every: options.log_every,
                 stall_timeout: above_zero(options.stall_timeout),

@@ -181,8 +181,12 @@ pub(crate) struct MiningOptions {
     /// 127.0.0.1:3333.
     #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
-    /// Host names that requests for the status may use, comma-separated; * allows all. Numeric
-    /// addresses are always allowed.
+    /// Serve a page for browsers at this address, such as 127.0.0.1:3380: hashrates now and over
+    /// the last day, answers to solutions, temperatures, the pool.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) dashboard: Option<SocketAddr>,
+    /// Host names that requests for the status and the dashboard may use, comma-separated; * allows
+    /// all. Numeric addresses are always allowed.
     #[arg(long, value_name = "LIST", default_value = "localhost")]
     pub(crate) status_hosts: Hosts,
     /// Seconds between two log lines about the hashrate, if no table is shown.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ethash::{B256, U256};
+use ethash::{B256, Epoch, U256};
 use parking_lot::Mutex;
 
 use super::endpoint::MiningEndpoint;
@@ -55,8 +55,8 @@ pub struct EndpointStatus {
 pub struct JobStatus {
     /// The header hash.
     pub header_hash: B256,
-    /// The epoch number.
-    pub epoch: u32,
+    /// The epoch.
+    pub epoch: Epoch,
     /// The block number, if it is known.
     pub number: Option<u64>,
     /// The average number of hashes until a solution is found.
@@ -129,7 +129,8 @@ impl ClientStats {
         self.status.lock().clone()
     }
 
-    fn count(&self, device: usize, change: impl FnOnce(&mut ShareCounts)) {
+    /// Changes the counts of `device`.
+    pub fn count(&self, device: usize, change: impl FnOnce(&mut ShareCounts)) {
         let mut status = self.status.lock();
         if status.devices.len() <= device {
             status.devices.resize(device + 1, ShareCounts::default());
@@ -153,7 +154,7 @@ impl ClientStats {
         let mut status = self.status.lock();
         let job = task.map(|task| JobStatus {
             header_hash: task.work.header_hash,
-            epoch: task.work.epoch.index,
+            epoch: task.work.epoch,
             number: task.work.number,
             difficulty: difficulty(&task.work.boundary),
         });

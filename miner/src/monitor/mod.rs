@@ -1,4 +1,5 @@
-//! Observes a rig: collects the state of engine, client and sensors in one report, and serves it.
+//! Observes a rig: collects the state of engine, client and sensors in one report, and serves it as
+//! status, metrics and dashboard.
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -12,7 +13,8 @@ use ethash::Epoch;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::client::ClientStats;
+use crate::client::{ClientStats, ShareCounts};
+use crate::dashboard::DashboardSource;
 use crate::engine::Engine;
 use crate::sensors::Sensors;
 use crate::status::StatusSource;
@@ -26,7 +28,33 @@ pub struct RigMonitor {
     started: Instant,
     engine: Mutex<Option<Engine>>,
     client: Arc<ClientStats>,
+    devices: DeviceObserver,
+}
+
+/// Observes devices: reads their sensors on a thread of its own.
+#[derive(Debug)]
+pub struct DeviceObserver {
     sensors: Sensors,
+}
+
+impl DeviceObserver {
+    /// Starts to observe. A device is read from its first report on.
+    pub fn start() -> Self {
+        Self {
+            sensors: Sensors::start(),
+        }
+    }
+
+    /// A report of each of `devices`. `shares` are the answers to their solutions, in the same
+    /// order; a missing one has no answers. Never waits for a driver.
+    pub fn reports(&self, devices: &[DeviceStatus], shares: &[ShareCounts]) -> Vec<DeviceReport> {
+        let device = |(index, status): (usize, &DeviceStatus)| DeviceReport {
+            status: status.clone(),
+            shares: shares.get(index).copied().unwrap_or_default(),
+            reading: self.sensors.read(&status.name, status.pci_bus.as_deref()),
+        };
+        devices.iter().enumerate().map(device).collect()
+    }
 }
 
 impl RigMonitor {
@@ -36,7 +64,7 @@ impl RigMonitor {
             started: Instant::now(),
             engine: Mutex::new(Some(engine)),
             client,
-            sensors: Sensors::start(),
+            devices: DeviceObserver::start(),
         }
     }
 
@@ -66,14 +94,9 @@ impl RigMonitor {
     pub fn report(&self) -> RigReport {
         let engine = self.engine_status();
         let client = self.client.status();
-        let device = |(index, status): (usize, &DeviceStatus)| DeviceReport {
-            status: status.clone(),
-            shares: client.devices.get(index).copied().unwrap_or_default(),
-            reading: self.sensors.read(&status.name, status.pci_bus.as_deref()),
-        };
         RigReport {
             uptime: self.started.elapsed(),
-            devices: engine.devices.iter().enumerate().map(device).collect(),
+            devices: self.devices.reports(&engine.devices, &client.devices),
             engine,
             client,
         }
@@ -99,6 +122,19 @@ impl StatusSource for RigMonitor {
 
     fn health(&self) -> (bool, &'static str) {
         health(&self.engine_status(), self.client.status().active().is_some())
+    }
+}
+
+impl DashboardSource for RigMonitor {
+    fn status(&self) -> Value {
+        let mut status = self.report().to_json();
+        status["program"] = "miner".into();
+        status
+    }
+
+    fn rates(&self) -> Vec<(String, f64)> {
+        let devices = self.engine_status().devices.into_iter();
+        devices.map(|device| (device.name, device.hashrate)).collect()
     }
 }
 

@@ -54,7 +54,9 @@ impl RigReport {
         let job = self.client.job.map(|job| {
             json!({
                 "header_hash": job.header_hash.to_string(),
-                "epoch": job.epoch,
+                "epoch": job.epoch.index,
+                "epoch_first": job.epoch.first_block(),
+                "epoch_blocks": job.epoch.length(),
                 "number": job.number,
                 "difficulty": job.difficulty.to_string(),
             })

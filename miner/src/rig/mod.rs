@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::client::{self, ClientConfig, ClientEnd, ClientStats, EngineLink, TlsError};
+use crate::dashboard::{self, DashboardSource};
 use crate::display::{self, Screen};
 use crate::engine::{Engine, EngineConfig};
 use crate::error::MinerError;
@@ -40,7 +41,9 @@ pub struct RigConfig {
     pub client: ClientConfig,
     /// Address and port where status and metrics are served. `None`: they are not served.
     pub status: Option<SocketAddr>,
-    /// Host names that requests for the status may name.
+    /// Address and port where the dashboard is served. `None`: it is not served.
+    pub dashboard: Option<SocketAddr>,
+    /// Host names that requests for the status and the dashboard may name.
     pub status_hosts: Hosts,
     /// Time between two log lines about the hashrate, if no table is shown.
     pub log_every: Duration,
@@ -81,6 +84,14 @@ pub enum RigError {
     /// The status cannot be served at this address.
     #[error("cannot serve the status on {address}: {reason}")]
     Status {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        reason: io::Error,
+    },
+    /// The dashboard cannot be served at this address.
+    #[error("cannot serve the dashboard on {address}: {reason}")]
+    Dashboard {
         /// The address.
         address: SocketAddr,
         /// The error of the operating system.
@@ -150,11 +161,22 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
         None => None,
         Some(address) => {
             let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
-            let server = status::serve(address, config.status_hosts, source)
+            let server = status::serve(address, config.status_hosts.clone(), source)
                 .await
                 .map_err(|reason| RigError::Status { address, reason })?;
             let bound = server.address();
             tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
+            Some(server)
+        }
+    };
+    let dashboard = match config.dashboard {
+        None => None,
+        Some(address) => {
+            let source: Arc<dyn DashboardSource> = Arc::clone(&monitor) as _;
+            let server = dashboard::serve(address, config.status_hosts, source)
+                .await
+                .map_err(|reason| RigError::Dashboard { address, reason })?;
+            tracing::info!("dashboard at http://{}/", server.address());
             Some(server)
         }
     };
@@ -183,7 +205,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
         // Solutions that are being sent reach the node or pool, or are counted as lost.
         let _ = timeout(CLIENT_END_MAX, client).await;
     }
-    drop(status_server);
+    drop((status_server, dashboard));
     screen.clear();
     let report = monitor.report();
     display::log_totals(&report);

@@ -14,12 +14,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use inbound::{Claim, Hosts, Place, PlaceLimits, Places, StatedClaim};
+use inbound::{Claim, ClientId, Hosts, Place, PlaceLimits, Places, StatedClaim};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::StatusSource;
+use super::PageSource;
 
 /// The most connections at once, in all and of one client.
 const PLACES: PlaceLimits = PlaceLimits {
@@ -38,12 +38,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What all connections share.
 struct StatusService {
     hosts: Hosts,
-    source: Arc<dyn StatusSource>,
+    pages: Arc<dyn PageSource>,
 }
 
 /// Accepts connections until the task is aborted.
-pub(super) async fn accept(listener: TcpListener, hosts: Hosts, source: Arc<dyn StatusSource>) {
-    let service = Arc::new(StatusService { hosts, source });
+pub(super) async fn accept(listener: TcpListener, hosts: Hosts, pages: Arc<dyn PageSource>) {
+    let service = Arc::new(StatusService { hosts, pages });
     let places = Places::new(PLACES);
     let mut connections = JoinSet::new();
     let mut failing = false;
@@ -56,7 +56,7 @@ pub(super) async fn accept(listener: TcpListener, hosts: Hosts, source: Arc<dyn 
                 let place = places.take(peer.ip(), StatedClaim::new(now), now);
                 // No connection here is ever `Claim::Active`, so another one makes room.
                 let Some(place) = place else { continue };
-                connections.spawn(serve(stream, place, Arc::clone(&service)));
+                connections.spawn(serve(stream, peer.ip().into(), place, Arc::clone(&service)));
             }
             Err(error) => {
                 if !failing {
@@ -70,16 +70,16 @@ pub(super) async fn accept(listener: TcpListener, hosts: Hosts, source: Arc<dyn 
 }
 
 /// Serves a connection until it ends, its time is over, or it has to make room.
-async fn serve(stream: TcpStream, place: Place, shared: Arc<StatusService>) {
-    let place = &place;
-    let service = service_fn(move |request: Request<Incoming>| {
+async fn serve(stream: TcpStream, client: ClientId, place: Place, shared: Arc<StatusService>) {
+    let (place, shared) = (&place, &shared);
+    let service = service_fn(move |request: Request<Incoming>| async move {
         place.set(Claim::Known, Instant::now());
         let answer = if shared.hosts.allows_request(request.uri(), request.headers()) {
-            super::answer(request.method(), request.uri().path(), &*shared.source)
+            super::answer(request.method(), request.uri().path(), client, &*shared.pages).await
         } else {
             super::host_refusal()
         };
-        async move { Ok::<_, Infallible>(answer) }
+        Ok::<_, Infallible>(answer)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -107,7 +107,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::status::{self, StatusServer};
+    use crate::status::{self, StatusServer, StatusSource};
 
     struct Nothing;
 

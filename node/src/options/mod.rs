@@ -240,6 +240,12 @@ pub struct VnodeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
 
+    /// Serve a page for browsers at this address, for example 127.0.0.1:8580: hashrates now and
+    /// over the last day, the chain, workers, rewards, and an explorer of blocks, transactions and
+    /// accounts
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub dashboard: Option<SocketAddr>,
+
     /// JSON file with the settings of the service for SCS servers
     /// [default: vnodeconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]

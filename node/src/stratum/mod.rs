@@ -17,6 +17,7 @@
 //! | log lines that clients can cause | `event_log` |
 //! | nonce ranges of the connections | `extranonces` |
 //! | jobs and their age | `jobs` |
+//! | what the dashboard shows | `observer` |
 //! | judging shares | `shares` |
 //! | state that all connections share | `state` |
 //! | status and metrics | `status` |
@@ -32,6 +33,7 @@ mod connection;
 mod event_log;
 mod extranonces;
 mod jobs;
+mod observer;
 mod shares;
 mod state;
 mod status;
@@ -41,6 +43,8 @@ mod workers;
 pub use config::{
     ADDRESS_CONNECTIONS_MAX, BAN_SECS, CONNECTIONS_MAX, DIFFICULTY, HOST, PORT, StratumConfig, StratumError,
 };
+
+pub use observer::StratumObserver;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,6 +63,7 @@ use state::StratumState;
 /// A running server. Dropping it stops the server without waiting.
 pub struct StratumServer {
     address: SocketAddr,
+    observer: StratumObserver,
     status: Option<StatusServer>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
@@ -76,6 +81,11 @@ impl StratumServer {
     /// Address where the status is served, if any.
     pub fn status(&self) -> Option<SocketAddr> {
         self.status.as_ref().map(StatusServer::address)
+    }
+
+    /// Reads the figures of this server.
+    pub fn observer(&self) -> StratumObserver {
+        self.observer.clone()
     }
 
     /// Closes all connections and waits until they have ended.
@@ -140,11 +150,13 @@ pub async fn start(
             .spawn(move || state.receive_work(&stopping))
             .map_err(StratumError::Thread)?
     };
+    let observer = StratumObserver(Arc::clone(&state));
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     tasks.spawn(accept::accept_connections(listener, state, stopped));
     Ok(StratumServer {
         address,
+        observer,
         status,
         stop,
         stopping,

@@ -16,6 +16,7 @@ use super::event_log::EventLog;
 use super::extranonces::ExtranoncePool;
 use super::jobs::{JobHistory, StratumJob};
 use super::workers::WorkerRegistry;
+use crate::block_finders::BlockFinders;
 
 /// How often the work manager is told that miners still want work. The work manager forgets this
 /// after a minute.
@@ -34,6 +35,8 @@ pub(super) struct StratumState {
     pub(super) caches: LightCaches,
     pub(super) jobs: JobHistory,
     pub(super) workers: WorkerRegistry,
+    /// Which workers sealed the last blocks.
+    pub(super) finders: BlockFinders,
     pub(super) extranonces: ExtranoncePool,
     /// The places of the connections.
     pub(super) places: Places,
@@ -87,6 +90,7 @@ impl StratumState {
             caches: caches.clone(),
             jobs: JobHistory::default(),
             workers: WorkerRegistry::default(),
+            finders: BlockFinders::default(),
             judges: Arc::new(Semaphore::new(cores)),
             unearned_judges: Arc::new(Semaphore::new(cores.div_ceil(UNEARNED_PART))),
             sessions: AtomicU64::new(0),

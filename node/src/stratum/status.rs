@@ -7,6 +7,7 @@ use miner::status::{MetricFamily, MetricsPage, StatusSource, label};
 use serde_json::{Value, json};
 
 use super::state::StratumState;
+use super::workers::WorkerStats;
 
 const WORKERS: MetricFamily = ("stratum_workers", "gauge", "Workers with a connection.");
 const CONNECTIONS: MetricFamily = ("stratum_connections", "gauge", "Connections.");
@@ -62,8 +63,9 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-impl StatusSource for StratumState {
-    fn json(&self) -> Value {
+impl StratumState {
+    /// The figures of the server, and those of `workers`.
+    pub(super) fn figures(&self, workers: Vec<WorkerStats>) -> Value {
         let job = self.jobs.newest().map(|job| {
             json!({
                 "number": job.package.number,
@@ -72,7 +74,7 @@ impl StatusSource for StratumState {
                 "age_ms": u64::try_from(job.received_at.elapsed().as_millis()).unwrap_or(u64::MAX),
             })
         });
-        let workers = self.workers.list(Instant::now()).into_iter().map(|worker| {
+        let workers = workers.into_iter().map(|worker| {
             json!({
                 "worker": worker.name,
                 "connections": worker.connections,
@@ -104,6 +106,12 @@ impl StatusSource for StratumState {
             "job": job,
             "workers": workers.collect::<Vec<_>>(),
         })
+    }
+}
+
+impl StatusSource for StratumState {
+    fn json(&self) -> Value {
+        self.figures(self.workers.list(Instant::now()))
     }
 
     fn metrics(&self) -> String {

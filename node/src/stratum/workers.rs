@@ -154,6 +154,13 @@ impl WorkerRegistry {
         }
     }
 
+    /// Hashes per second of all workers.
+    pub(super) fn hashrate(&self, now: Instant) -> f64 {
+        let state = self.state.lock();
+        let rates = state.records.values().map(|record| record.hashrate(now));
+        rates.fold(0.0, |sum, rate| sum + rate)
+    }
+
     /// The statistics of all workers, sorted by name.
     pub(super) fn list(&self, now: Instant) -> Vec<WorkerStats> {
         let state = self.state.lock();
@@ -178,7 +185,8 @@ impl WorkerRecord {
         }
     }
 
-    fn stats(&self, name: &str, now: Instant) -> WorkerStats {
+    /// Hashes per second, from the difficulty of the shares of the last ten minutes.
+    fn hashrate(&self, now: Instant) -> f64 {
         let span = SLOT * SLOTS as u32;
         let recent = self
             .slots
@@ -193,6 +201,10 @@ impl WorkerRecord {
             .min(span)
             .max(SLOT)
             .as_secs_f64();
+        hashes / seconds
+    }
+
+    fn stats(&self, name: &str, now: Instant) -> WorkerStats {
         WorkerStats {
             name: name.to_owned(),
             connections: self.connections,
@@ -200,7 +212,7 @@ impl WorkerRecord {
             stale: self.stale,
             rejected: self.rejected,
             blocks: self.blocks,
-            hashrate: hashes / seconds,
+            hashrate: self.hashrate(now),
             reported: self.reported,
             last_share_secs: self
                 .last_share
@@ -225,6 +237,7 @@ mod tests {
         let worker = &workers.list(at(1200))[0];
         assert!((0.9e6..=1.1e6).contains(&worker.hashrate), "{}", worker.hashrate);
         assert_eq!((worker.accepted, worker.last_share_secs), (120, Some(10)));
+        assert_eq!(workers.hashrate(at(1200)), worker.hashrate, "one worker is all");
         let silent = workers.list(at(3000))[0].hashrate;
         assert!(silent == 0.0 && silent.is_sign_positive(), "{silent}");
         workers.count_share("a.b", WorkerShareResult::Block, 1.0, at(3000));

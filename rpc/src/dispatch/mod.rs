@@ -258,7 +258,18 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message as the local socket does. Returns `None` if the message has only
     /// notifications, which have no answer.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
-        let caller = RpcCaller::local(&self.rpc.traffic);
+        self.handle_of(body, RpcCaller::local(&self.rpc.traffic)).await
+    }
+
+    /// Answers one message of `client`, which has come over another server than those of this
+    /// package. It has the client's share of memory and turns. Returns `None` if the message has
+    /// only notifications. If the future is dropped, the work on the message stops.
+    pub async fn handle_remote(&self, body: Bytes, client: ClientId) -> Option<Vec<u8>> {
+        self.handle_of(body, RpcCaller::remote(client, &self.rpc.traffic))
+            .await
+    }
+
+    async fn handle_of(&self, body: Bytes, caller: RpcCaller) -> Option<Vec<u8>> {
         match self.answer(body, &caller, None).await {
             Ok(answer) => answer.map(|text| text.to_vec()),
             Err(NoMemory) => Some(message::error_response(&RpcError::no_memory()).to_vec()),

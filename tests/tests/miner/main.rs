@@ -5,6 +5,7 @@
 
 mod commands;
 mod crowd;
+mod dashboard;
 mod getwork;
 mod outside;
 mod stratum;

@@ -6,6 +6,8 @@ mod admin;
 mod clients;
 mod console;
 mod crowding;
+mod dashboard;
+mod dashboard_page;
 mod debug;
 mod developer;
 mod durability;

@@ -169,6 +169,7 @@ pub(super) fn mine(
         },
         client: ClientConfig::new(vec![endpoint]),
         status: None,
+        dashboard: None,
         status_hosts: Default::default(),
         log_every: Duration::from_secs(30),
         stall_timeout: None,

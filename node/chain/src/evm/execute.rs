@@ -22,7 +22,7 @@ use crate::evm::flagged::DappAnswers;
 use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
 use crate::evm::{ChainEvm, access_list, block_env, chain_evm};
-use crate::rules::{block_reward, uncle_rewards};
+use crate::rules::payment::BlockPayment;
 use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
@@ -365,15 +365,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn finish(mut self, uncles: &[Header]) -> Result<Executed, StateError> {
-        let number = self.header.number;
-        let reward = block_reward(self.spec, number);
-        let mut block_miner_reward = reward;
-        for uncle in uncles {
-            let (uncle_reward, nephew_reward) = uncle_rewards(self.spec, number, uncle.number);
-            self.state().add_balance(uncle.beneficiary, uncle_reward)?;
-            block_miner_reward += nephew_reward;
+        let payment = BlockPayment::of(self.spec, self.header.number, uncles);
+        for (beneficiary, reward) in payment.uncles {
+            self.state().add_balance(beneficiary, reward)?;
         }
-        self.pay_and_end(block_miner_reward)
+        self.pay_and_end(payment.miner)
     }
 
     /// Ends the block without a reward. The beneficiary is touched as with a reward. This is for

@@ -1,12 +1,13 @@
 //! Header rules: number, timestamp, gas limit, extra data; and the block rewards.
 //!
 //! Difficulty is in [`difficulty`], bodies are in [`body`], the order of execution in [`order`],
-//! seals in [`seal`]. Source: docs/base-chain.md, 3. This module knows headers and the spec, but no
-//! state.
+//! what a whole block pays in [`payment`], seals in [`seal`]. Source: docs/base-chain.md, 3. This
+//! module knows headers and the spec, but no state.
 
 pub mod body;
 pub mod difficulty;
 pub mod order;
+pub mod payment;
 pub mod seal;
 
 use primitives::{B256, Bytes, Header, U256};

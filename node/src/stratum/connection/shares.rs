@@ -27,6 +27,8 @@ const ACTIVE_TIME: Duration = Duration::from_secs(600);
 pub(super) struct JudgedShare {
     id: Value,
     worker: usize,
+    /// The header hash of the job.
+    header_hash: B256,
     difficulty: f64,
     verdict: ShareVerdict,
     payment: CheckPayment,
@@ -73,6 +75,7 @@ impl WorkerConnection {
         };
         let judges = Arc::clone(judges);
         let age = state.jobs.age(&job);
+        let header_hash = job.package.header_hash;
         let ShareClaim { id, worker, .. } = claim;
         self.judging.spawn(async move {
             // This fails only for a closed semaphore, and the semaphore is never closed. The permit
@@ -86,6 +89,7 @@ impl WorkerConnection {
             JudgedShare {
                 id,
                 worker,
+                header_hash,
                 difficulty: hashes_of(&boundary),
                 verdict: verdict.unwrap_or(ShareVerdict::Refused(RejectReason::Internal)),
                 payment,
@@ -131,6 +135,7 @@ impl WorkerConnection {
         let Ok(JudgedShare {
             id,
             worker,
+            header_hash,
             difficulty,
             verdict,
             payment,
@@ -163,6 +168,9 @@ impl WorkerConnection {
                     WorkerShareResult::Accepted
                 };
                 self.count_share(worker, result, difficulty);
+                if verdict == ShareVerdict::Block {
+                    self.note_block(worker, header_hash);
+                }
                 if self.vardiff.adjust(now) {
                     self.announce_newest(true);
                 }
@@ -230,7 +238,12 @@ impl WorkerConnection {
         self.state
             .workers
             .count_share(name, result, difficulty, Instant::now());
-        if result == WorkerShareResult::Block {
+    }
+
+    /// Notes that a share of the worker has sealed the block with this header hash.
+    fn note_block(&self, worker: usize, header_hash: B256) {
+        if let Some(name) = self.workers.get(worker) {
+            self.state.finders.note(header_hash, name.clone());
             tracing::info!(worker = name, "a share of a worker sealed a block");
         }
     }

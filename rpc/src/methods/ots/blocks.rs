@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::rules::order::ExecutionOrder;
-use chain::rules::{block_reward, uncle_rewards};
+use chain::rules::payment::{BlockPayment, block_fees};
 use primitives::{B256, U256};
 use serde::Serialize;
 use serde_json::Value;
@@ -156,22 +156,11 @@ fn details(
 }
 
 fn issuance(node: &Node, block: &CachedBlock) -> OtsIssuance {
-    let (spec, number) = (node.chain.spec(), block.block.header.number);
-    let mut own = if number == 0 {
-        U256::ZERO
-    } else {
-        block_reward(spec, number)
-    };
-    let mut uncles = U256::ZERO;
-    for uncle in &block.block.uncles {
-        let (of_uncle, of_nephew) = uncle_rewards(spec, number, uncle.number);
-        own += of_nephew;
-        uncles += of_uncle;
-    }
+    let payment = BlockPayment::of(node.chain.spec(), block.block.header.number, &block.block.uncles);
     OtsIssuance {
-        block_reward: Quantity(own),
-        uncle_reward: Quantity(uncles),
-        issuance: Quantity(own + uncles),
+        block_reward: Quantity(payment.miner),
+        uncle_reward: Quantity(payment.of_uncles()),
+        issuance: Quantity(payment.miner + payment.of_uncles()),
     }
 }
 
@@ -179,16 +168,12 @@ fn issuance(node: &Node, block: &CachedBlock) -> OtsIssuance {
 fn total_fees(node: &Node, view: &View, block: &CachedBlock) -> RpcResult<U256> {
     let id = block.id();
     let receipts = node.blocks.receipts(&node.chain, view, &id)?.unwrap_or_default();
-    let order = ExecutionOrder::of(node.chain.spec(), id.number, &block.block.transactions);
-    let (mut before, mut sum) = (0, U256::ZERO);
-    for (receipt, index) in receipts.iter().zip(order.transactions()) {
-        let used = receipt.cumulative_gas_used.saturating_sub(before);
-        before = receipt.cumulative_gas_used;
-        if let Some(transaction) = index.and_then(|index| block.block.transactions.get(index)) {
-            sum = sum.saturating_add(transaction.gas_price.saturating_mul(U256::from(used)));
-        }
-    }
-    Ok(sum)
+    Ok(block_fees(
+        node.chain.spec(),
+        id.number,
+        &block.block.transactions,
+        &receipts,
+    ))
 }
 
 /// Refuses a page that is empty or too long.
