@@ -59,6 +59,7 @@ use state::StratumState;
 /// A running server. Dropping it stops the server without waiting.
 pub struct StratumServer {
     address: SocketAddr,
+    has_tls: bool,
     status: Option<StatusServer>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
@@ -71,6 +72,12 @@ impl StratumServer {
     /// Address where miners connect, with the real port.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where miners connect, as a URL.
+    pub fn endpoint(&self) -> String {
+        let transport = if self.has_tls { "ssl" } else { "tcp" };
+        format!("stratum+{transport}://{}", self.address)
     }
 
     /// Address where the status is served, if any.
@@ -120,6 +127,7 @@ pub async fn start(
     };
     let listener = TcpListener::bind((host, config.port)).await.map_err(bind_error)?;
     let address = listener.local_addr().map_err(bind_error)?;
+    let has_tls = config.tls.is_some();
     let state = Arc::new(StratumState::new(chain, caches, config));
     let status = match state.config.status {
         None => None,
@@ -145,6 +153,7 @@ pub async fn start(
     tasks.spawn(accept::accept_connections(listener, state, stopped));
     Ok(StratumServer {
         address,
+        has_tls,
         status,
         stop,
         stopping,
