@@ -20,6 +20,7 @@ use network::moment::Moment;
 use network::rlpx::{HandshakeForm, Hello, RlpxEvent, RlpxSession, RlpxSettings};
 use primitives::rlp::RlpItem;
 use primitives::{Block, Header, Log, Receipt, ReceiptForm, SecretKey, Transaction, TxRules, keccak256};
+use rpc::access::Credentials;
 use rpc::logs_filter::LogFilter;
 use rpc::server::stream::ValueStream;
 use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc};
@@ -75,6 +76,21 @@ fn check_answer(answer: &Value) {
         answer["jsonrpc"] == "2.0" && has("id") && has("result") != has("error"),
         "{answer}"
     );
+}
+
+/// Credentials that are understood are written and understood again.
+pub(crate) fn authorization(bytes: &[u8]) {
+    let Ok(credentials) = Credentials::parse(bytes) else {
+        return;
+    };
+    match &credentials {
+        Credentials::Bearer(token) => {
+            assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
+            let again = format!("Bearer {token}");
+            assert_eq!(Credentials::parse(again.as_bytes()), Ok(credentials));
+        }
+        Credentials::Basic { name, .. } => assert!(!name.contains(':')),
+    }
 }
 
 /// A stream is split into the same values for any sizes of its pieces, and no value is too long.

@@ -2,21 +2,32 @@
 
 use std::net::SocketAddr;
 
+use rpc::server::Guards;
 use rpc::{Modules, Node, Rpc};
 
-/// Warns if other machines can reach a server that takes passwords or signs with unlocked accounts.
+/// Warns if other machines can reach a server that takes passwords in plain text, or signs with
+/// unlocked accounts for everybody.
 ///
 /// `what` names the server, `modules` are the modules it serves.
-pub(crate) fn warn_if_exposed(what: &str, addresses: &[SocketAddr], modules: &Modules, rpc: &Rpc<Node>) {
+pub(crate) fn warn_if_exposed(
+    what: &str,
+    addresses: &[SocketAddr],
+    modules: &Modules,
+    guards: &Guards,
+    rpc: &Rpc<Node>,
+) {
     let Some(address) = addresses.iter().find(|address| !address.ip().is_loopback()) else {
         return;
     };
     let accounts = rpc.context().accounts.accounts();
     let unlocked = accounts.iter().filter(|account| account.unlocked).count();
-    if modules.contains("personal") {
+    if guards.tls.is_none() && guards.tokens.is_some() {
+        tracing::warn!(%address, "{what} takes tokens from other machines in plain text: --rpc.tls.cert encrypts them");
+    }
+    if guards.tls.is_none() && modules.contains("personal") {
         tracing::warn!(%address, "{what} serves the module personal to other machines: passwords travel in plain text");
     }
-    if unlocked > 0 && modules.contains("mc") {
+    if guards.tokens.is_none() && unlocked > 0 && modules.contains("mc") {
         tracing::warn!(%address, unlocked, "{what} can be reached from other machines: unlocked accounts sign for every caller");
     }
 }

@@ -13,6 +13,7 @@ mod dashboard;
 mod data_directory;
 mod exposure;
 mod files;
+mod guards;
 mod listener;
 mod log_file;
 mod logging;
@@ -34,25 +35,28 @@ mod sync_rate;
 mod sync_row;
 pub mod system;
 pub mod testvec;
+mod token_file;
 mod version;
 mod vnode;
 mod vnodeconfig;
 
 pub use config_file::ConfigError;
 pub use data_directory::DataDirectoryError;
+pub use guards::GuardsError;
 pub use logging::LogStartError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccountCommand, AccountRef, BootNodes, DbCommand, DevSeal, DnsLists, HeightRef, LimitOptions, LogOptions,
-    MinerDatasetOption, Network, NodeEndpoint, NodeEndpointError, NodeProgram, OptionsError,
-    OptionsFileError, PeerOptions, ScsOptions, Seconds, TxPoolOptions, VnodeCommand, VnodeOptions,
-    parse_options, write_options,
+    AccessOptions, AccountCommand, AccountRef, BootNodes, DbCommand, DevSeal, DnsLists, HeightRef,
+    LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint, NodeEndpointError, NodeProgram,
+    OptionsError, OptionsFileError, PeerOptions, ScsOptions, Seconds, TxPoolOptions, VnodeCommand,
+    VnodeOptions, parse_options, write_options,
 };
 pub use passwords::PasswordError;
 pub use peers::NetworkError;
 pub use scs::ScsStartError;
 pub use scs_demo::ScsDemoError;
 pub use servers::ServersError;
+pub use token_file::TokenFileError;
 pub use version::client_version;
 pub use vnode::{StartError, run, run_demo};
 pub use vnodeconfig::VnodeConfig;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use rpc::server::http::{self, HttpOptions, SharedWs};
 use rpc::server::ws::{self, WsOptions};
-use rpc::server::{Cors, Hosts, ServeError, TcpServer};
+use rpc::server::{Cors, Guards, Hosts, ServeError, TcpServer};
 use rpc::{ControlFuture, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
@@ -37,6 +37,7 @@ pub(crate) struct RpcListener {
     rpc: OnceLock<Weak<Rpc<Node>>>,
     /// Host names that requests may use.
     hosts: Hosts,
+    guards: Guards,
     open: Mutex<Option<OpenListener>>,
     /// Whether it is open on an address that other machines can reach.
     exposed: AtomicBool,
@@ -68,11 +69,12 @@ pub(crate) enum ListenerOpenError {
 
 impl RpcListener {
     /// A closed listener.
-    pub(crate) fn new(kind: ListenerKind, hosts: Hosts) -> Self {
+    pub(crate) fn new(kind: ListenerKind, hosts: Hosts, guards: Guards) -> Self {
         Self {
             kind,
             rpc: OnceLock::new(),
             hosts,
+            guards,
             open: Mutex::default(),
             exposed: AtomicBool::new(false),
         }
@@ -115,6 +117,7 @@ impl RpcListener {
                     port,
                     cors,
                     hosts: self.hosts.clone(),
+                    guards: self.guards.clone(),
                 };
                 http::start_with_ws(dispatcher, &options, shared).await?
             }
@@ -124,6 +127,7 @@ impl RpcListener {
                     port,
                     origins: cors,
                     hosts: self.hosts.clone(),
+                    guards: self.guards.clone(),
                 };
                 ws::start(dispatcher, &options).await?
             }
@@ -131,9 +135,10 @@ impl RpcListener {
         let addresses = server.addresses().to_vec();
         let is_exposed = addresses.iter().any(|address| !address.ip().is_loopback());
         self.exposed.store(is_exposed, Relaxed);
-        warn_if_exposed(self.kind.name(), &addresses, &modules, &rpc);
+        warn_if_exposed(self.kind.name(), &addresses, &modules, &self.guards, &rpc);
         if let Some(ws) = &ws_on_http {
-            warn_if_exposed(ListenerKind::WebSocket.name(), &addresses, &ws.modules, &rpc);
+            let name = ListenerKind::WebSocket.name();
+            warn_if_exposed(name, &addresses, &ws.modules, &self.guards, &rpc);
         }
         let port = addresses.first().map_or(port, SocketAddr::port);
         let address = format!("{host}:{port}");

@@ -12,6 +12,7 @@ use ethash::LightCaches;
 use rpc::server::ServeError;
 use rpc::server::ipc::IpcServer;
 use rpc::{ListenerRequest, Modules, Node, Rpc};
+use server_tls::ServerTls;
 
 use crate::listener::{ListenerOpenError, RpcListener, WsOnHttp};
 use crate::options::VnodeOptions;
@@ -55,6 +56,8 @@ pub(crate) struct Servers {
     http: Vec<SocketAddr>,
     /// Addresses at which WebSockets were opened at the start.
     ws: Vec<SocketAddr>,
+    /// Whether both speak TLS.
+    has_tls: bool,
     ipc: Option<IpcServer>,
     stratum: Option<StratumServer>,
 }
@@ -67,6 +70,7 @@ impl Servers {
         listeners: Listeners,
         caches: &LightCaches,
         directory: &Path,
+        stratum_tls: Option<Arc<ServerTls>>,
     ) -> Result<Self, ServersError> {
         let http = if options.rpc {
             let http = ListenerRequest {
@@ -113,6 +117,7 @@ impl Servers {
                 connections_max: options.stratum_maxconnections,
                 address_connections_max: options.stratum_maxperaddress,
                 ban_time: (options.stratum_bantime > 0).then(|| Duration::from_secs(options.stratum_bantime)),
+                tls: stratum_tls,
                 status: options.stratum_status,
                 status_hosts: options.rpcvhosts.clone(),
                 agent: client_version(),
@@ -125,6 +130,7 @@ impl Servers {
             listeners,
             http,
             ws,
+            has_tls: options.access.tls_files().is_some(),
             ipc,
             stratum,
         })
@@ -132,19 +138,20 @@ impl Servers {
 
     /// Where clients reach the servers, as text for the banner.
     pub(crate) fn endpoints(&self) -> Vec<String> {
+        let s = if self.has_tls { "s" } else { "" };
         let mut all: Vec<_> = self
             .http
             .iter()
-            .map(|address| format!("http://{address}"))
+            .map(|address| format!("http{s}://{address}"))
             .collect();
-        all.extend(self.ws.iter().map(|address| format!("ws://{address}")));
+        all.extend(self.ws.iter().map(|address| format!("ws{s}://{address}")));
         all.extend(
             self.ipc
                 .iter()
                 .map(|server| format!("ipc {}", server.path().display())),
         );
         if let Some(stratum) = &self.stratum {
-            all.push(format!("stratum+tcp://{}", stratum.address()));
+            all.push(stratum.endpoint());
             let status = stratum.status();
             all.extend(status.map(|address| format!("http status of Stratum {address}")));
         }

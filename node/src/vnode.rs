@@ -30,6 +30,7 @@ use crate::banner::Banner;
 use crate::config_file::ConfigError;
 use crate::dashboard::{self, DashboardError, DashboardParts};
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
+use crate::guards::{GuardFiles, GuardsError};
 use crate::listener::{ListenerKind, RpcListener};
 use crate::logging::{self, LogStartError};
 use crate::mining::LocalMiner;
@@ -93,6 +94,9 @@ pub enum StartError {
     /// A server cannot start.
     #[error(transparent)]
     Servers(#[from] ServersError),
+    /// The files with certificates, keys or tokens cannot be used.
+    #[error(transparent)]
+    Guards(#[from] GuardsError),
     /// The service for SCS servers cannot start.
     #[error(transparent)]
     Scs(#[from] ScsStartError),
@@ -224,6 +228,12 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
             ..VnodeConfig::default()
         },
     };
+    // Files that cannot be used end the start before anything else is done.
+    let mut files = GuardFiles::default();
+    let guards = files.json_rpc(&options.access)?;
+    let scs_tls = files.tls("--scs.tls", options.scs.tls_files(), &[scs::ALPN])?;
+    let stratum_tls = files.tls("--stratum.tls", options.stratum_tls_files(), &[])?;
+    let mut reload = files.listen()?;
     let caches = LightCaches::new();
     if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash {
         // Building the light cache takes longest at a first start. Here its epoch is known already.
@@ -263,7 +273,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
     };
 
     let node_key = nodekey::load(options, &directory)?;
-    let scs = NodeScsService::start(&options.scs, &config, &node_key, &chain).await?;
+    let scs = NodeScsService::start(&options.scs, scs_tls, &config, &node_key, &chain).await?;
     let config = announced(config, scs.as_ref());
     let registry = Arc::new(PeerRegistry::open(&node_key, &config, &directory)?);
     let parts = NetworkParts {
@@ -281,7 +291,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
         network_id: spec.network_id,
         network: network.handle().clone(),
     };
-    let listener = |kind| Arc::new(RpcListener::new(kind, options.rpcvhosts.clone()));
+    let listener = |kind| Arc::new(RpcListener::new(kind, options.rpcvhosts.clone(), guards.clone()));
     let listeners = Listeners {
         http: listener(ListenerKind::Http),
         ws: listener(ListenerKind::WebSocket),
@@ -313,7 +323,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
         .expect("the table of methods is checked by the tests of `rpc`");
     listeners.http.set_methods(&rpc);
     listeners.ws.set_methods(&rpc);
-    let servers = Servers::start(options, &rpc, listeners, &caches, &directory).await?;
+    let servers = Servers::start(options, &rpc, listeners, &caches, &directory, stratum_tls).await?;
     let metrics = match options.metrics.zip(recorded) {
         Some((address, recorded)) => {
             let collectors = vec![
@@ -384,6 +394,7 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
         () = sync_row::show(screen, network.handle()) => None,
         () = expire_accounts(&accounts) => None,
         never = service_manager::tell_alive(&chain) => match never {},
+        never = reload.follow() => match never {},
     };
     screen.clear();
     tracing::info!("stopping");

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use futures_util::future::BoxFuture;
 use inbound::ClientId;
 
+use crate::access::Grant;
 use crate::traffic::{ClientMemory, TrafficMemory};
 
 /// Knows whether the client of a connection has hung up.
@@ -27,6 +28,8 @@ pub(crate) struct RpcCaller {
     pub(crate) memory: ClientMemory,
     /// Tells when the client hangs up. `None` where the server drops the calls of such a client.
     pub(crate) hang_up: Option<Arc<dyn HangUp>>,
+    /// What it may call, and how often.
+    pub(crate) grant: Grant,
 }
 
 impl RpcCaller {
@@ -37,6 +40,7 @@ impl RpcCaller {
             connection: next_connection(),
             memory: traffic.client(client),
             hang_up: None,
+            grant: Grant::default(),
         }
     }
 
@@ -49,6 +53,15 @@ impl RpcCaller {
             connection,
             memory: traffic.client(client),
             hang_up: None,
+            grant: Grant::default(),
+        }
+    }
+
+    /// The same connection, with what it was granted.
+    pub(crate) fn with_grant(&self, grant: Grant) -> Self {
+        Self {
+            grant,
+            ..self.clone()
         }
     }
 

@@ -3,6 +3,7 @@
 //! The caller decides which of the errors fits.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ const INVALID_PARAMS: i32 = -32602;
 const INTERNAL: i32 = -32603;
 /// The method refuses or fails.
 const REFUSED: i32 = -32000;
+/// The client calls too often (EIP-1474).
+const LIMIT_EXCEEDED: i32 = -32005;
 
 /// A longer method name is cut in errors, so that the answer to a batch of long names is not longer
 /// than the batch.
@@ -72,6 +75,19 @@ impl RpcError {
     /// The method refuses or fails for a reason that the caller should read: −32000.
     pub fn refused(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(REFUSED, message)
+    }
+
+    /// The client calls more often than it may, `per_second` times a second and `burst` times at
+    /// once: −32005. It may call again after `wait`.
+    pub(crate) fn limit_exceeded(per_second: f64, burst: f64, wait: Duration) -> Self {
+        let wait_secs = wait.as_secs_f64().ceil().max(1.0);
+        Self::new(
+            LIMIT_EXCEEDED,
+            format!(
+                "limit exceeded: expected at most {per_second} calls a second and {burst} at once; \
+                 try again in {wait_secs} s"
+            ),
+        )
     }
 
     /// A contract reverted: −32000. The output of the contract is the data of the error, as DATA,

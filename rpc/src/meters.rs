@@ -37,8 +37,9 @@ impl Meters {
         }
     }
 
-    /// Requests were answered with an error before a method ran, or while it ran: `invalid`, or
-    /// `not_run` because the node is busy or the time is over.
+    /// Requests were answered with an error before a method ran, or while it ran: `invalid`,
+    /// `not_run` because the node is busy or the time is over, `limit` because the client calls too
+    /// often, or `token` because it has no right token.
     pub(crate) fn refused(reason: &'static str, count: usize) {
         counter!("vnode_rpc_refused_total", "reason" => reason).increment(count as u64);
     }

@@ -26,6 +26,7 @@ pub mod process;
 pub mod quantity;
 pub mod scs;
 pub mod stratum;
+pub mod tls;
 pub mod vnode;
 pub mod wait;
 pub mod work;

@@ -178,11 +178,19 @@ impl ChildProcess {
     }
 
     fn send(&self, signal: EndSignal) {
-        let number = match signal {
+        self.send_number(match signal {
             EndSignal::Interrupt => libc::SIGINT,
             EndSignal::Terminate => libc::SIGTERM,
             EndSignal::Kill => libc::SIGKILL,
-        };
+        });
+    }
+
+    /// Sends the signal after which a server reads its files again.
+    pub(crate) fn hang_up(&self) {
+        self.send_number(libc::SIGHUP);
+    }
+
+    fn send_number(&self, number: libc::c_int) {
         let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
         // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its
         // own.
@@ -190,7 +198,7 @@ impl ChildProcess {
         assert_eq!(
             result,
             0,
-            "cannot send {signal:?}: {}",
+            "cannot send signal {number}: {}",
             std::io::Error::last_os_error()
         );
     }

@@ -35,6 +35,7 @@ const COMMANDS: [&str; 11] = [
 #[derive(Debug)]
 pub struct Launch {
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     command: Vec<String>,
     data: PathBuf,
     directory: PathBuf,
@@ -53,6 +54,7 @@ impl Launch {
             .expect("a temporary directory");
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
             command: Vec::new(),
             data: home.path().join("data"),
             directory: home.path().to_owned(),
@@ -66,6 +68,12 @@ impl Launch {
         let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
         launch.arguments.extend(arguments.into_iter().map(Into::into));
         launch
+    }
+
+    /// Sets a variable of the environment.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// Adds a command and its arguments after the options.
@@ -124,6 +132,7 @@ impl Launch {
             .args(&self.command)
             .current_dir(&self.directory)
             .env("HOME", self.home.path())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -374,6 +383,11 @@ impl Vnode {
     /// If the system does not report it.
     pub fn usage(&self) -> ProcessUsage {
         self.process.usage()
+    }
+
+    /// Sends the signal after which the node reads its certificates and tokens again.
+    pub fn hang_up(&self) {
+        self.process.hang_up();
     }
 
     /// Process id.

@@ -61,7 +61,13 @@ pub(crate) struct StratumOptions {
     #[arg(long, short = 'u', value_name = "ACCOUNT")]
     pub(crate) user: Option<String>,
     /// Password for all pools whose address has none.
-    #[arg(long, short = 'p', value_name = "TEXT")]
+    #[arg(
+        long,
+        short = 'p',
+        value_name = "TEXT",
+        env = "MINER_PASSWORD",
+        hide_env_values = true
+    )]
     pub(crate) password: Option<String>,
     #[command(flatten)]
     pub(crate) mining: MiningOptions,

@@ -1,12 +1,14 @@
 //! Options in a file: TOML whose keys are the long names of options.
 //!
-//! What the file says comes before the command line, so that the command line wins. Knows no option
-//! by its meaning: clap checks names and values as it does on the command line.
+//! What the file says comes before the command line, so that the command line wins. An environment
+//! variable wins over the file, too. Knows no option by its meaning: clap checks names and values
+//! as it does on the command line.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use toml::{Table, Value};
 
@@ -71,12 +73,14 @@ pub fn parse_options(arguments: Vec<OsString>) -> Result<(VnodeOptions, ArgMatch
     let Some(path) = matches.get_one::<PathBuf>("config").cloned() else {
         return Ok((options_of(&matches), matches));
     };
-    let from_file = read_file(&path)?;
+    let from_file = read_file(&path)?
+        .into_iter()
+        .filter(|(key, _)| !is_in_environment(key));
     let (program, rest) = arguments.split_at(arguments.len().min(1));
     let all = program
         .iter()
         .cloned()
-        .chain(from_file)
+        .chain(from_file.map(|(_, argument)| argument))
         .chain(rest.iter().cloned());
     let matches = VnodeOptions::command().get_matches_from(all);
     Ok((options_of(&matches), matches))
@@ -86,7 +90,16 @@ fn options_of(matches: &ArgMatches) -> VnodeOptions {
     VnodeOptions::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
 
-fn read_file(path: &Path) -> Result<Vec<OsString>, OptionsFileError> {
+/// Whether an environment variable gives the option with this long name.
+fn is_in_environment(name: &str) -> bool {
+    let command = VnodeOptions::command();
+    let mut options = command.get_arguments();
+    let option = options.find(|option| option.get_long() == Some(name));
+    let variable = option.and_then(|option| option.get_env());
+    variable.is_some_and(|variable| std::env::var_os(variable).is_some())
+}
+
+fn read_file(path: &Path) -> Result<Vec<(String, OsString)>, OptionsFileError> {
     let read_error = |source| OptionsFileError::Read {
         path: path.to_owned(),
         source,
@@ -100,8 +113,8 @@ fn read_file(path: &Path) -> Result<Vec<OsString>, OptionsFileError> {
     arguments_of(path, &text)
 }
 
-/// The arguments that the text of a file stands for.
-fn arguments_of(path: &Path, text: &str) -> Result<Vec<OsString>, OptionsFileError> {
+/// The arguments that the text of a file stands for, each with its key.
+fn arguments_of(path: &Path, text: &str) -> Result<Vec<(String, OsString)>, OptionsFileError> {
     let table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| OptionsFileError::Toml {
@@ -118,7 +131,7 @@ fn add_table(
     path: &Path,
     prefix: &str,
     table: &Table,
-    arguments: &mut Vec<OsString>,
+    arguments: &mut Vec<(String, OsString)>,
 ) -> Result<(), OptionsFileError> {
     for (name, value) in table {
         let key = format!("{prefix}{name}");
@@ -136,7 +149,8 @@ fn add_table(
                 continue;
             }
             Value::Boolean(true) => {
-                arguments.push(format!("--{key}").into());
+                let argument = format!("--{key}").into();
+                arguments.push((key, argument));
                 continue;
             }
             Value::Boolean(false) => continue,
@@ -146,7 +160,8 @@ fn add_table(
             }
             other => scalar(other).ok_or_else(|| refuse("a date"))?,
         };
-        arguments.push(format!("--{key}={text}").into());
+        let argument = format!("--{key}={text}").into();
+        arguments.push((key, argument));
     }
     Ok(())
 }
@@ -188,6 +203,10 @@ pub fn write_options(matches: &ArgMatches) -> String {
         let _ = match (option.get_action(), values.as_slice()) {
             (ArgAction::SetTrue, _) => writeln!(text, "{key} = {}", matches.get_flag(id)),
             _ if SECRETS.contains(&name) => writeln!(text, "# {key} = (not shown)"),
+            // What is in the environment is there because it should not be in a file.
+            _ if matches.value_source(id) == Some(ValueSource::EnvVariable) => {
+                writeln!(text, "# {key} = (from the environment)")
+            }
             (_, []) => writeln!(text, "# {key} ="),
             (ArgAction::Append, many) => {
                 let many: Vec<_> = many.iter().map(|value| toml_text(value)).collect();
@@ -215,7 +234,7 @@ mod tests {
         let arguments = arguments_of(Path::new("vnode.toml"), text).map_err(|error| error.to_string())?;
         Ok(arguments
             .into_iter()
-            .map(|argument| argument.into_string().expect("text"))
+            .map(|(_, argument)| argument.into_string().expect("text"))
             .collect())
     }
 

@@ -9,12 +9,14 @@
 //! | types of single values: network, height, account | `values` |
 //! | where a running node is reached | `endpoint` |
 //! | options in a file | `file` |
+//! | who may use the JSON-RPC servers, and how often | `access` |
 //! | limits of the JSON-RPC servers | `limits` |
 //! | the transaction pool | `txpool` |
 //! | the service for SCS servers | `scs` |
 //! | the peer-to-peer network | `peers` |
 //! | the log | `log` |
 
+mod access;
 mod command;
 mod endpoint;
 mod file;
@@ -25,6 +27,7 @@ mod scs;
 mod txpool;
 mod values;
 
+pub use access::AccessOptions;
 pub use command::{AccountCommand, DbCommand, NodeProgram, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
@@ -44,6 +47,7 @@ use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
+use server_tls::TlsFiles;
 
 use values::parse_states;
 
@@ -110,7 +114,13 @@ pub struct VnodeOptions {
     pub allow_insecure_unlock: bool,
     /// File with one password a line: for the accounts of --unlock in their order, or for the
     /// `account` command
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "VNODE_PASSWORD",
+        hide_env_values = true
+    )]
     pub password: Option<PathBuf>,
     /// Encrypt new key files with less memory and time, which is less safe
     #[arg(long, global = true)]
@@ -202,6 +212,9 @@ pub struct VnodeOptions {
     /// Do not serve the local socket
     #[arg(long)]
     pub ipcdisable: bool,
+    /// Who may use the JSON-RPC servers.
+    #[command(flatten)]
+    pub access: AccessOptions,
     /// Limits of the JSON-RPC servers.
     #[command(flatten)]
     pub limits: LimitOptions,
@@ -219,8 +232,25 @@ pub struct VnodeOptions {
     #[arg(long = "stratum.difficulty", value_name = "N", default_value_t = crate::stratum::DIFFICULTY, value_parser = clap::value_parser!(u64).range(1..))]
     pub stratum_difficulty: u64,
     /// Password that Stratum logins must give [default: any password is accepted]
-    #[arg(long = "stratum.password", value_name = "TEXT")]
+    #[arg(
+        long = "stratum.password",
+        value_name = "TEXT",
+        env = "VNODE_STRATUM_PASSWORD",
+        hide_env_values = true
+    )]
     pub stratum_password: Option<String>,
+    /// File with the certificates of the Stratum server (PEM), which then speaks TLS
+    #[arg(long = "stratum.tls.cert", value_name = "FILE", requires = "stratum_tls_key")]
+    pub stratum_tls_cert: Option<PathBuf>,
+    /// File with the private key of the Stratum server (PEM)
+    #[arg(
+        long = "stratum.tls.key",
+        value_name = "FILE",
+        requires = "stratum_tls_cert",
+        env = "VNODE_STRATUM_TLS_KEY",
+        hide_env_values = true
+    )]
+    pub stratum_tls_key: Option<PathBuf>,
     /// Most Stratum connections
     #[arg(long = "stratum.maxconnections", value_name = "N", default_value_t = crate::stratum::CONNECTIONS_MAX)]
     pub stratum_maxconnections: usize,
@@ -254,10 +284,16 @@ pub struct VnodeOptions {
     #[command(flatten)]
     pub scs: ScsOptions,
     /// File with the node's own key, 64 hex digits [default: nodekey in the data directory]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "VNODE_NODEKEY", hide_env_values = true)]
     pub nodekey: Option<PathBuf>,
     /// The node's own key, as 64 hex digits
-    #[arg(long, value_name = "HEX", conflicts_with = "nodekey")]
+    #[arg(
+        long,
+        value_name = "HEX",
+        conflicts_with = "nodekey",
+        env = "VNODE_NODEKEYHEX",
+        hide_env_values = true
+    )]
     pub nodekeyhex: Option<String>,
     /// The peer-to-peer network.
     #[command(flatten)]
@@ -352,6 +388,14 @@ impl VnodeOptions {
             return Err(OptionsError::ExtraData { got, max });
         }
         Ok(())
+    }
+
+    /// The files for TLS of the Stratum server, if there are any.
+    pub fn stratum_tls_files(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificates: self.stratum_tls_cert.clone()?,
+            key: self.stratum_tls_key.clone()?,
+        })
     }
 
     /// Whether WebSockets are served on the port of the HTTP listener.

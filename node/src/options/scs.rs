@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use scs_service::vnode::{ADDRESS_CONNECTIONS_MAX, AllowEntry, CONNECTIONS_MAX, TlsFiles};
+use scs_service::vnode::{ADDRESS_CONNECTIONS_MAX, AllowEntry, CONNECTIONS_MAX};
+use server_tls::TlsFiles;
 
 /// The service for SCS servers.
 #[derive(Clone, Debug, Args)]
@@ -18,7 +19,13 @@ pub struct ScsOptions {
     #[arg(long = "scs.tls.cert", value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// File with the private key of the service (PEM)
-    #[arg(long = "scs.tls.key", value_name = "FILE", requires = "tls_cert")]
+    #[arg(
+        long = "scs.tls.key",
+        value_name = "FILE",
+        requires = "tls_cert",
+        env = "VNODE_SCS_TLS_KEY",
+        hide_env_values = true
+    )]
     pub tls_key: Option<PathBuf>,
     /// Most connections of SCS servers
     #[arg(long = "scs.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX)]

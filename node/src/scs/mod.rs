@@ -15,7 +15,9 @@ use crossbeam_channel::RecvTimeoutError;
 use network::service::NetworkHandle;
 use primitives::{B256, SecretKey, Transaction, hex};
 use rpc::ScsServiceControl;
+pub(crate) use scs_service::vnode::ALPN;
 use scs_service::vnode::{AllowList, ScsServer, ScsService, ServerError, ServiceConfig, ServiceLimits};
+use server_tls::ServerTls;
 use store::StoreError;
 use tokio::sync::watch;
 
@@ -67,9 +69,10 @@ pub(crate) fn connect(network: &NetworkHandle, chain: &Chain, service: Option<&N
 }
 
 impl NodeScsService {
-    /// Starts the service, if the settings say so.
+    /// Starts the service, if the settings say so, over TLS if there is `tls`.
     pub(crate) async fn start(
         options: &ScsOptions,
+        tls: Option<Arc<ServerTls>>,
         config: &VnodeConfig,
         key: &SecretKey,
         chain: &Chain,
@@ -91,12 +94,12 @@ impl NodeScsService {
                 ..ServiceLimits::default()
             },
         };
-        let tls = options.tls_files();
+        let has_tls = tls.is_some();
         let (heads, followed) = watch::channel(chain.view()?.head_number());
         follow_heads(chain, heads).map_err(ScsStartError::Thread)?;
         let network = Arc::default();
         let host = Arc::new(ChainScsHost::new(chain.clone(), Arc::clone(&network)));
-        let server = ScsServer::start(&config.service_cfg, tls.as_ref(), service, host, followed).await?;
+        let server = ScsServer::start(&config.service_cfg, tls, service, host, followed).await?;
         let address = server.address();
         if !address.ip().is_loopback() && options.allow.is_empty() {
             tracing::warn!(
@@ -111,7 +114,7 @@ impl NodeScsService {
         }
         Ok(Some(Self {
             server,
-            has_tls: tls.is_some(),
+            has_tls,
             network,
         }))
     }

@@ -131,6 +131,7 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
             port: options.rpcport,
             cors: options.rpccorsdomain.clone(),
             hosts: options.rpcvhosts.clone(),
+            ..HttpOptions::default()
         };
         let server = start_http(&runner, &http, &options.rpcapi).await?;
         for address in server.addresses() {

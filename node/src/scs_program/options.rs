@@ -50,7 +50,7 @@ pub struct ScsProgramOptions {
     pub datadir: Option<PathBuf>,
     /// Password of the key in ./scskeystore, which is made on the first start
     /// [default: that of the public SCS]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", env = "SCS_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
     /// Seconds between two blocks of a MicroChain; the same for all its SCSs
     #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use inbound::Hosts;
+use server_tls::ServerTls;
 
 /// Default listening address.
 pub const HOST: &str = "localhost";
@@ -37,6 +39,8 @@ pub struct StratumConfig {
     pub address_connections_max: usize,
     /// How long an address is banned if most of its shares are bad; `None`: never.
     pub ban_time: Option<Duration>,
+    /// Certificate and key; `None` for plain text.
+    pub tls: Option<Arc<ServerTls>>,
     /// Address where status and metrics are served, if any.
     pub status: Option<SocketAddr>,
     /// Host names that requests for the status may name.

@@ -64,6 +64,7 @@ use state::StratumState;
 pub struct StratumServer {
     address: SocketAddr,
     observer: StratumObserver,
+    has_tls: bool,
     status: Option<StatusServer>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
@@ -76,6 +77,12 @@ impl StratumServer {
     /// Address where miners connect, with the real port.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where miners connect, as a URL.
+    pub fn endpoint(&self) -> String {
+        let transport = if self.has_tls { "ssl" } else { "tcp" };
+        format!("stratum+{transport}://{}", self.address)
     }
 
     /// Address where the status is served, if any.
@@ -130,6 +137,7 @@ pub async fn start(
     };
     let listener = TcpListener::bind((host, config.port)).await.map_err(bind_error)?;
     let address = listener.local_addr().map_err(bind_error)?;
+    let has_tls = config.tls.is_some();
     let state = Arc::new(StratumState::new(chain, caches, config));
     let status = match state.config.status {
         None => None,
@@ -157,6 +165,7 @@ pub async fn start(
     Ok(StratumServer {
         address,
         observer,
+        has_tls,
         status,
         stop,
         stopping,

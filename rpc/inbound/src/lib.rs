@@ -10,12 +10,14 @@
 //! | an amount that clients share, such as memory | `quota` |
 //! | shares in percent | `share` |
 //! | how often something may happen | `token_bucket` |
+//! | how often each client may do something | `client_rates` |
 //!
 //! Knows neither sockets nor protocols: a server says who connects and what its connections do.
 
 mod address;
 mod claim;
 mod client;
+mod client_rates;
 mod hosts;
 mod places;
 mod quota;
@@ -25,6 +27,7 @@ mod token_bucket;
 pub use address::ClientAddress;
 pub use claim::{Claim, Claimant, StatedClaim};
 pub use client::ClientId;
+pub use client_rates::ClientRates;
 pub use hosts::{BadHost, Hosts};
 pub use places::{Place, PlaceLimits, Places};
 pub use quota::{Quota, QuotaError, QuotaPermit};

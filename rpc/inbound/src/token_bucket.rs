@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How many tokens a bucket holds, and how fast it fills up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenRate {
     /// The most tokens that a bucket holds.
     pub burst: f64,
@@ -46,12 +46,29 @@ impl TokenBucket {
             self.tokens -= 1.0;
             return Ok(());
         }
-        let until_token = Duration::from_secs_f64((1.0 - self.tokens) / self.rate.per_second);
+        let until_token = self.until_token(now);
         let between_tokens = Duration::from_secs_f64(1.0 / self.rate.per_second);
         self.next_try = (self.next_try + between_tokens)
             .max(now + until_token)
             .min(now + RETRY_MAX);
         Err(self.next_try.saturating_duration_since(now))
+    }
+
+    /// Takes up to `count` tokens. Returns how many it has taken.
+    pub fn take_up_to(&mut self, count: usize, now: Instant) -> usize {
+        self.has_token(now);
+        // The burst is far below 2^53, so nothing is lost.
+        let taken = count.min(self.tokens as usize);
+        self.tokens -= taken as f64;
+        taken
+    }
+
+    /// The time until there is a token.
+    pub fn until_token(&mut self, now: Instant) -> Duration {
+        match self.has_token(now) {
+            true => Duration::ZERO,
+            false => Duration::from_secs_f64((1.0 - self.tokens) / self.rate.per_second),
+        }
     }
 
     /// Whether there is a token.
@@ -88,6 +105,20 @@ mod tests {
         assert_eq!([0, 400, 500, 1000, 9000].map(&mut taken_at), [3, 0, 1, 1, 3]);
         bucket.give(100.0);
         assert_eq!(bucket.tokens, RATE.burst);
+    }
+
+    #[test]
+    fn several_tokens_are_taken_at_once() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(RATE, start);
+        assert_eq!(bucket.take_up_to(2, start), 2);
+        assert_eq!(bucket.until_token(start), Duration::ZERO);
+        assert_eq!(bucket.take_up_to(1000, start), 1);
+        assert_eq!(bucket.take_up_to(1, start), 0);
+        assert_eq!(bucket.until_token(start), Duration::from_millis(500));
+        let later = start + Duration::from_millis(1250);
+        assert_eq!(bucket.take_up_to(1000, later), 2, "half a token is left");
+        assert_eq!(bucket.until_token(later), Duration::from_millis(250));
     }
 
     #[test]

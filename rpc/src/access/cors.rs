@@ -48,6 +48,7 @@ impl Cors {
     }
 
     /// Adds to `headers` which methods and headers a page of an allowed origin may send.
+    /// `authorization` is for the tokens of a listener that has some.
     pub(crate) fn mark_preflight(headers: &mut HeaderMap) {
         headers.insert(
             ACCESS_CONTROL_ALLOW_METHODS,
@@ -55,7 +56,7 @@ impl Cors {
         );
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("content-type"),
+            HeaderValue::from_static("content-type, authorization"),
         );
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE_SECS));
     }

@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use inbound::ClientId;
 use tokio::sync::Semaphore;
 
 use self::run::MessageRun;
+use crate::access::Grant;
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
@@ -169,6 +169,8 @@ enum CallGate {
 enum CallPlan<'a, C> {
     /// With an error: it is not a valid request, or there is no such method.
     Refuse(RpcError),
+    /// With an error: the client calls too often.
+    Limit(RpcError),
     /// `rpc_modules`.
     Modules(Params<'a>),
     /// `rpc.discover`.
@@ -221,7 +223,7 @@ impl<C> CallPlan<'_, C> {
     /// The method that runs; `None` if the request is refused.
     const fn method(&self) -> Option<&'static str> {
         match self {
-            CallPlan::Refuse(_) => None,
+            CallPlan::Refuse(_) | CallPlan::Limit(_) => None,
             CallPlan::Modules(_) => Some("rpc_modules"),
             CallPlan::Discover(_) => Some("rpc.discover"),
             CallPlan::Inline(name, ..)
@@ -296,7 +298,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         };
         let _cancel = run.budget.cancel_on_drop();
         match message::parse(&body, &self.rpc.limits) {
-            Message::Broken(error) => Ok(Some(message::error_response(&error))),
+            Message::Broken(error) => {
+                let error = caller.grant.pay(1).1.unwrap_or(error);
+                Ok(Some(message::error_response(&error)))
+            }
             Message::Single(member) => run.single(&member).await,
             Message::Batch(members) => run.batch(&members).await,
         }
@@ -336,7 +341,20 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self.rpc.limits
     }
 
-    fn plan<'a>(&'a self, member: &ParsedRequest<'a>, client: ClientId) -> CallPlan<'a, C> {
+    /// The answer of `rpc_modules` for a caller: the modules of which it may call a method.
+    fn modules(&self, grant: &Grant) -> Json {
+        if !grant.is_limited() {
+            return Json::shared(&self.modules);
+        }
+        let methods = self.rows.values().map(|(index, _)| &self.rpc.methods[*index]);
+        let versions: BTreeMap<_, _> = methods
+            .filter(|method| grant.permits(method.module(), method.name()))
+            .map(|method| (method.module(), MODULE_VERSION))
+            .collect();
+        Json::shared(&serde_json::json!(versions).to_string().into())
+    }
+
+    fn plan<'a>(&'a self, member: &ParsedRequest<'a>, caller: &RpcCaller) -> CallPlan<'a, C> {
         let request = match member {
             Ok(request) => request,
             Err(rejected) => return CallPlan::Refuse(rejected.error.clone()),
@@ -346,7 +364,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         };
         let method = &self.rpc.methods[*index];
         let (name, json) = (method.name(), request.params);
-        let params = Params::new(json.map(str::as_bytes), *name_style).of_client(client);
+        if !caller.grant.permits(method.module(), name) {
+            return CallPlan::Refuse(RpcError::method_not_found(&request.method));
+        }
+        let params = Params::new(json.map(str::as_bytes), *name_style).of_client(caller.client);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.execution() {
             Execution::Modules => CallPlan::Modules(params),

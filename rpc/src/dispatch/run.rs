@@ -76,17 +76,25 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
     /// Answers a message that is one request.
     pub(super) async fn single(&self, member: &ParsedRequest<'_>) -> Result<Option<Text>, NoMemory> {
         let mut responses = self.responses(std::slice::from_ref(member), false);
-        let plans = [self.dispatcher.plan(member, self.caller.client)];
-        self.run(&plans, &mut responses).await;
+        let plan = match self.caller.grant.pay(1).1 {
+            None => self.dispatcher.plan(member, self.caller),
+            Some(error) => CallPlan::Limit(error),
+        };
+        self.run(&[plan], &mut responses).await;
         responses.writer.finish()
     }
 
     /// Answers a batch.
     pub(super) async fn batch(&self, members: &[ParsedRequest<'_>]) -> Result<Option<Text>, NoMemory> {
         let mut responses = self.responses(members, true);
+        let (paid, unpaid) = self.caller.grant.pay(members.len());
         let mut plans: VecDeque<_> = members
             .iter()
-            .map(|member| self.dispatcher.plan(member, self.caller.client))
+            .enumerate()
+            .map(|(index, member)| match &unpaid {
+                Some(error) if index >= paid => CallPlan::Limit(error.clone()),
+                _ => self.dispatcher.plan(member, self.caller),
+            })
             .collect();
         // Neighbouring requests behind the same gate run together, with one change of threads.
         let together = |left: &CallPlan<'_, C>, right: &CallPlan<'_, C>| {
@@ -135,8 +143,10 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         let started = std::time::Instant::now();
         let (budget, context) = (&self.budget, &self.dispatcher.rpc.context);
         let result = match plan {
-            CallPlan::Refuse(error) => Err(error.clone()),
-            CallPlan::Modules(params) => params.parse().map(|()| Json::shared(&self.dispatcher.modules)),
+            CallPlan::Refuse(error) | CallPlan::Limit(error) => Err(error.clone()),
+            CallPlan::Modules(params) => params
+                .parse()
+                .map(|()| self.dispatcher.modules(&self.caller.grant)),
             CallPlan::Discover(params) => params.parse().map(|()| self.dispatcher.rpc.description()),
             CallPlan::Inline(name, handler, params) => {
                 budget.run(|| guarded(name, || handler(context, *params)))
@@ -169,6 +179,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
                 let meters = &self.dispatcher.rpc.meters;
                 meters.ended(method, started, result.is_err());
             }
+            None if matches!(plan, CallPlan::Limit(_)) => Meters::refused("limit", 1),
             None => Meters::refused("invalid", 1),
         }
         responses.push(ResponseBody::new(budget, result));

@@ -5,7 +5,8 @@
 //! answered even if all places are taken. For this a few more connections are accepted for a
 //! moment. Every other request on them is refused. A connection keeps its place until its last part
 //! has ended. After an upgrade to a WebSocket that part is the task that serves the WebSocket.
-//! Which connection makes room for another is decided by [`Places`].
+//! Which connection makes room for another is decided by [`Places`]. The handshake of TLS has the
+//! time of the first header, and whoever shakes hands has a place.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,6 +19,9 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use inbound::{ClientId, Place, PlaceLimits, Places};
+use parking_lot::Mutex;
+use server_tls::{HandshakeError, ServerStream, ServerTls};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -28,6 +32,7 @@ use super::activity::{Activity, Watched};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
 use super::{ACCEPT_PAUSE, stopped};
+use crate::access::{Grant, TokenPlace};
 use crate::caller::RpcCaller;
 use crate::limits::Limits;
 use crate::meters::ConnectionMeter;
@@ -35,6 +40,10 @@ use crate::traffic::TrafficMemory;
 
 /// The paths of the node's state.
 const STATE_PATHS: [&str; 2] = ["/health", "/ready"];
+/// The answer to a request of plain HTTP where TLS is expected.
+const HTTPS_EXPECTED: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                              connection: close\r\ncontent-length: 41\r\n\r\n\
+                              got plain HTTP, expected https:// or wss\n";
 /// The answer to a request for which there is no place.
 const TOO_MANY_CONNECTIONS: &str = "too many connections";
 /// Places for connections that are only told that there is no place, or how the node is.
@@ -62,9 +71,31 @@ pub(super) struct ConnectionContext {
 }
 
 /// Where a request comes from. Every request has it as an extension.
+#[derive(Clone)]
 pub(super) struct RequestSource {
     pub(super) caller: RpcCaller,
     pub(super) activity: Activity,
+    /// The connection's place among those that use the same token.
+    pub(super) token_place: Arc<Mutex<Option<TokenPlace>>>,
+}
+
+impl RequestSource {
+    /// A connection without a token so far.
+    pub(super) fn new(caller: RpcCaller, activity: Activity) -> Self {
+        Self {
+            caller,
+            activity,
+            token_place: Arc::default(),
+        }
+    }
+
+    /// The same connection, with what it was granted.
+    pub(super) fn with_grant(&self, grant: Grant) -> Self {
+        Self {
+            caller: self.caller.with_grant(grant),
+            ..self.clone()
+        }
+    }
 }
 
 /// Answers the requests of one connection.
@@ -88,6 +119,7 @@ pub(super) struct Acceptor {
     traffic: TrafficMemory,
     places: Places<Activity>,
     reserved: Places<Activity>,
+    tls: Option<Arc<ServerTls>>,
 }
 
 /// Passes requests on with their source. On a reserved place only the paths of the state are
@@ -114,8 +146,9 @@ impl<S: HttpService> Service<HttpRequest> for Door<S> {
 }
 
 impl Acceptor {
-    /// An acceptor with its own places. The memory of messages is in `traffic`.
-    pub(super) fn new(limits: &Limits, traffic: &TrafficMemory) -> Self {
+    /// An acceptor with its own places. The memory of messages is in `traffic`. Connections speak
+    /// TLS if there is `tls`.
+    pub(super) fn new(limits: &Limits, traffic: &TrafficMemory, tls: Option<Arc<ServerTls>>) -> Self {
         let places = |total| Places::new(PlaceLimits::with_share(total, limits.client_share_percent));
         Self {
             limits: Arc::new(limits.clone()),
@@ -127,6 +160,7 @@ impl Acceptor {
             traffic: traffic.clone(),
             places: places(limits.connections_max),
             reserved: places(RESERVED_PLACES),
+            tls,
         }
     }
 
@@ -188,7 +222,7 @@ impl Acceptor {
         let caller = RpcCaller::remote(client, &self.traffic).with_hang_up(Arc::new(stream.hang_up()));
         let context = ConnectionContext {
             place: Arc::new(place),
-            source: Arc::new(RequestSource { caller, activity }),
+            source: Arc::new(RequestSource::new(caller, activity)),
             stop: stop.clone(),
             _meter: Arc::new(ConnectionMeter::new()),
         };
@@ -197,13 +231,57 @@ impl Acceptor {
             source: Arc::clone(&context.source),
             is_reserved,
         };
-        tokio::spawn(serve(stream, service, Arc::clone(limits), context));
+        let (tls, limits) = (self.tls.clone(), Arc::clone(limits));
+        tokio::spawn(async move {
+            let stream = match tls {
+                None => Some(ServerStream::Plain(stream)),
+                Some(tls) => Box::pin(shake_hands(&tls, stream, &context)).await,
+            };
+            if let Some(stream) = stream {
+                serve(stream, service, limits, context).await;
+            }
+        });
     }
+}
+
+/// Shakes hands with a client. Returns `None` if that fails, takes too long, or has to end.
+async fn shake_hands(
+    tls: &ServerTls,
+    stream: SplitStream,
+    context: &ConnectionContext,
+) -> Option<ServerStream<SplitStream>> {
+    let (client, mut stop) = (context.source.caller.client, context.stop.clone());
+    let handshake = pin!(async {
+        match tls.accept(stream).await {
+            Err(HandshakeError::PlainText { got, mut stream }) => {
+                if got.is_http() {
+                    // The client may be gone already, so errors are ignored.
+                    let _ = stream.write_all(HTTPS_EXPECTED.as_bytes()).await;
+                }
+                Err(format!("got {got}, expected the handshake of TLS"))
+            }
+            shaken => shaken.map_err(|error| error.to_string()),
+        }
+    });
+    let shaken = tokio::select! {
+        shaken = context.source.activity.watch(handshake) => shaken,
+        () = context.place.displaced() => None,
+        () = stopped(&mut stop) => None,
+    };
+    match shaken {
+        Some(Ok(stream)) => return Some(stream),
+        Some(Err(reason)) => tracing::debug!(?client, "a connection without TLS: {reason}"),
+        None => tracing::debug!(
+            ?client,
+            "a handshake of TLS ran out of time, or made room for another"
+        ),
+    }
+    None
 }
 
 /// Serves one connection from its first byte to its end.
 async fn serve<S: HttpService>(
-    stream: SplitStream,
+    stream: ServerStream<SplitStream>,
     service: S,
     limits: Arc<Limits>,
     mut context: ConnectionContext,

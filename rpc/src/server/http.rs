@@ -2,11 +2,12 @@
 //!
 //! The routes (`routes.rs`) are warp filters. The accept loop (`acceptor.rs`) is our own, because
 //! it has to bound connections and time, report bind errors and stop. The status is 200 with a JSON
-//! body, or 204 if there is nothing to answer. Where HTTP itself is refused it is 403, 404, 405,
-//! 408, 413, 415 or 503. `GET` at the root says what this server is. `GET` at `/health` says how
-//! the node is. `HEAD` at either path gives the same response without a body.
+//! body, or 204 if there is nothing to answer. Where HTTP itself is refused it is 401, 403, 404,
+//! 405, 408, 413, 415, 429 or 503. `GET` at the root says what this server is. `GET` at `/health`
+//! says how the node is. `HEAD` at either path gives the same response without a body.
 //!
-//! Checks host names, and knows nothing else of requests and connections.
+//! Checks host names, and has the guards look at calls. Knows nothing else of requests and
+//! connections.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -15,19 +16,19 @@ use std::sync::Arc;
 use futures_util::future::Either;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use warp::Reply;
-use warp::http::StatusCode;
+use warp::http::header::ORIGIN;
+use warp::http::{Method, StatusCode};
 
-use super::acceptor::HttpRequest;
+use super::acceptor::{ConnectionContext, HttpRequest};
 use super::replies::{HttpResponse, refusal};
 use super::routes::routes;
-use super::ws::{HandshakeService, Handshakes, is_upgrade};
-use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
+use super::ws::{HandshakePolicy, HandshakeService, Handshakes, is_upgrade};
+use super::{Cors, Guards, Healthy, Hosts, ServeError, TcpServer, admission};
 pub use crate::control::{HOST, PORT, PORT_SCS};
 use crate::dispatch::Dispatcher;
 
 /// Where the HTTP server listens, and which clients it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.
     pub host: String,
@@ -37,6 +38,9 @@ pub struct HttpOptions {
     pub cors: Cors,
     /// Host names that requests may name.
     pub hosts: Hosts,
+    /// TLS, tokens, and the rate of each client address. They hold for WebSockets on this port,
+    /// too.
+    pub guards: Guards,
 }
 
 impl Default for HttpOptions {
@@ -46,6 +50,7 @@ impl Default for HttpOptions {
             port: PORT,
             cors: Cors::default(),
             hosts: Hosts::default(),
+            guards: Guards::default(),
         }
     }
 }
@@ -79,18 +84,29 @@ pub async fn start_with_ws<C: Healthy + Send + Sync + 'static>(
     ws: Option<SharedWs<C>>,
 ) -> Result<TcpServer, ServeError> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let handshakes = ws.map(|ws| Handshakes::new(ws.dispatcher, ws.origins, options.hosts.clone()));
-    let http = HostGuard {
-        inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::new(options.cors.clone())))),
+    let handshakes = ws.map(|ws| {
+        let policy = HandshakePolicy {
+            origins: ws.origins,
+            hosts: options.hosts.clone(),
+            guards: options.guards.clone(),
+        };
+        Handshakes::new(ws.dispatcher, policy)
+    });
+    let cors = Arc::new(options.cors.clone());
+    let http = GuardedService {
+        inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::clone(&cors)))),
         hosts: Arc::new(options.hosts.clone()),
+        guards: options.guards.clone(),
+        cors,
     };
-    TcpServer::start(&options.host, options.port, &limits, &traffic, move |context| {
-        SharedPort {
-            http: http.clone(),
-            ws: handshakes.as_ref().map(|handshakes| handshakes.service(context)),
-        }
-    })
-    .await
+    let service = move |context: &ConnectionContext| SharedPort {
+        http: http.clone(),
+        ws: handshakes.as_ref().map(|handshakes| handshakes.service(context)),
+    };
+    let HttpOptions {
+        host, port, guards, ..
+    } = options;
+    TcpServer::start(host, *port, &limits, &traffic, guards, service).await
 }
 
 /// Passes requests for WebSockets on to `ws`, if there is one, and all others to `http`.
@@ -115,14 +131,40 @@ where
     }
 }
 
-/// Passes requests on whose `Host` is allowed, and refuses others.
+/// Passes requests on whose `Host` is allowed, and of calls those that the guards admit. Refuses
+/// others. What says how the node is, and what a browser asks before a call, needs no token.
 #[derive(Clone)]
-struct HostGuard<S> {
+struct GuardedService<S> {
     inner: S,
     hosts: Arc<Hosts>,
+    guards: Guards,
+    cors: Arc<Cors>,
 }
 
-impl<S> Service<HttpRequest> for HostGuard<S>
+impl<S> GuardedService<S> {
+    /// # Errors
+    /// The answer to a request that is refused.
+    fn check(&self, request: &mut HttpRequest) -> Result<(), Box<HttpResponse>> {
+        if !self.hosts.allows_request(request.uri(), request.headers()) {
+            return Err(Box::new(refusal(StatusCode::FORBIDDEN, "host not allowed")));
+        }
+        if request.method() != Method::POST {
+            return Ok(());
+        }
+        admission::admit_request(&self.guards, request).map_err(|mut refused| {
+            let origin = request
+                .headers()
+                .get(ORIGIN)
+                .and_then(|origin| origin.to_str().ok());
+            if let Some(origin) = origin.filter(|origin| self.cors.allows(origin)) {
+                self.cors.mark(origin, refused.headers_mut());
+            }
+            refused
+        })
+    }
+}
+
+impl<S> Service<HttpRequest> for GuardedService<S>
 where
     S: Service<HttpRequest, Response = HttpResponse, Error = Infallible>,
     S::Future: Send + 'static,
@@ -131,11 +173,10 @@ where
     type Error = Infallible;
     type Future = Either<S::Future, Ready<Result<HttpResponse, Infallible>>>;
 
-    fn call(&self, request: HttpRequest) -> Self::Future {
-        if self.hosts.allows_request(request.uri(), request.headers()) {
-            return Either::Left(self.inner.call(request));
+    fn call(&self, mut request: HttpRequest) -> Self::Future {
+        match self.check(&mut request) {
+            Ok(()) => Either::Left(self.inner.call(request)),
+            Err(refused) => Either::Right(ready(Ok(*refused))),
         }
-        let refused = refusal(StatusCode::FORBIDDEN, "host not allowed").into_response();
-        Either::Right(ready(Ok(refused)))
     }
 }

@@ -14,6 +14,7 @@
 //! | listening addresses, start and stop | `tcp` |
 //! | accepting connections, and HTTP/1.1 on each of them | `acceptor` |
 //! | whether a client has hung up | `split` |
+//! | requests of clients without a right token, or too many of them | `admission` |
 //! | **what a connection may do** | |
 //! | what it does, whether it may make room, when its time is over | `activity` |
 //! | how fast its client must read | `pace` |
@@ -29,6 +30,7 @@
 
 mod acceptor;
 mod activity;
+mod admission;
 mod duplex;
 mod gzip;
 pub mod http;
@@ -53,7 +55,7 @@ use self::activity::Activity;
 
 pub use tcp::TcpServer;
 
-pub use crate::access::{BadHost, BadOrigin, Cors, Hosts};
+pub use crate::access::{BadHost, BadOrigin, Cors, Guards, Hosts};
 pub use crate::health::{Health, Healthy};
 
 /// Pause after an accept that failed, for example because no file descriptor was free.

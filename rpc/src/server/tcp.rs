@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::acceptor::{Acceptor, ConnectionContext, HttpService};
 use super::http::HOST;
-use super::{ServeError, ServerTasks};
+use super::{Guards, ServeError, ServerTasks};
 use crate::limits::Limits;
 use crate::traffic::TrafficMemory;
 
@@ -22,15 +22,17 @@ pub struct TcpServer {
 
 impl TcpServer {
     /// Listens on `host` and `port`, and serves each connection with what `service` makes for it.
+    /// Of `guards` this is the TLS; the rest is for the service.
     pub(super) async fn start<S: HttpService>(
         host: &str,
         port: u16,
         limits: &Limits,
         traffic: &TrafficMemory,
+        guards: &Guards,
         service: impl Fn(&ConnectionContext) -> S + Clone + Send + 'static,
     ) -> Result<Self, ServeError> {
         let listeners = bind(host, port).await?;
-        let acceptor = Acceptor::new(limits, traffic);
+        let acceptor = Acceptor::new(limits, traffic, guards.tls.clone());
         let mut tasks = ServerTasks::new(acceptor.all_places());
         let mut addresses = Vec::new();
         for (listener, address) in listeners {

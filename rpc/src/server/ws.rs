@@ -3,8 +3,9 @@
 //! The handshake is an HTTP request. It goes through the same acceptor as the requests of the HTTP
 //! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule
 //! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
-//! reading too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too
-//! little memory is left or the idle connection makes room for another, 1001 when the server stops.
+//! reading too slowly or if its token is withdrawn, 1009 for a message that is too long, 1011 if
+//! the node failed, 1013 if too little memory is left or the idle connection makes room for
+//! another, 1001 when the server stops.
 //!
 //! Knows frames and close codes, and nothing of what the messages say.
 
@@ -38,7 +39,7 @@ use super::duplex::{self, DuplexChannel, DuplexEnd, DuplexError};
 use super::metered::Metered;
 use super::pace::{PacedMessage, ReadPace};
 use super::replies::{HttpResponse, refusal};
-use super::{Cors, Hosts, ServeError, TcpServer};
+use super::{Cors, Guards, Hosts, ServeError, TcpServer, admission};
 use crate::dispatch::Dispatcher;
 use crate::text::{PIECE_LEN, Text};
 
@@ -56,7 +57,7 @@ const CONTROL_HEADER_LEN: usize = 6;
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
 /// Where the WebSocket server listens, and which clients it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct WsOptions {
     /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.
     pub host: String,
@@ -67,6 +68,8 @@ pub struct WsOptions {
     pub origins: Cors,
     /// Host names that requests may name, as for the HTTP server.
     pub hosts: Hosts,
+    /// TLS, tokens, and the rate of each client address.
+    pub guards: Guards,
 }
 
 impl Default for WsOptions {
@@ -76,6 +79,7 @@ impl Default for WsOptions {
             port: PORT,
             origins: Cors::default(),
             hosts: Hosts::default(),
+            guards: Guards::default(),
         }
     }
 }
@@ -89,9 +93,21 @@ pub async fn start<C: Send + Sync + 'static>(
     options: &WsOptions,
 ) -> Result<TcpServer, ServeError> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let handshakes = Handshakes::new(dispatcher, options.origins.clone(), options.hosts.clone());
+    let WsOptions {
+        host,
+        port,
+        origins,
+        hosts,
+        guards,
+    } = options.clone();
+    let policy = HandshakePolicy {
+        origins,
+        hosts,
+        guards: guards.clone(),
+    };
+    let handshakes = Handshakes::new(dispatcher, policy);
     let service = move |context: &ConnectionContext| handshakes.service(context);
-    TcpServer::start(&options.host, options.port, &limits, &traffic, service).await
+    TcpServer::start(&host, port, &limits, &traffic, &guards, service).await
 }
 
 /// Makes the service of each connection.
@@ -110,10 +126,10 @@ impl<C> Clone for Handshakes<C> {
 }
 
 impl<C> Handshakes<C> {
-    pub(super) fn new(dispatcher: Arc<Dispatcher<C>>, origins: Cors, hosts: Hosts) -> Self {
+    pub(super) fn new(dispatcher: Arc<Dispatcher<C>>, policy: HandshakePolicy) -> Self {
         Self {
             dispatcher,
-            policy: Arc::new(HandshakePolicy { origins, hosts }),
+            policy: Arc::new(policy),
         }
     }
 
@@ -136,9 +152,10 @@ pub(super) fn is_upgrade(request: &HttpRequest) -> bool {
 
 /// Which clients may open a WebSocket.
 #[derive(Debug)]
-struct HandshakePolicy {
-    origins: Cors,
-    hosts: Hosts,
+pub(super) struct HandshakePolicy {
+    pub(super) origins: Cors,
+    pub(super) hosts: Hosts,
+    pub(super) guards: Guards,
 }
 
 /// Answers the request that a connection begins with, and starts to serve the WebSocket.
@@ -154,14 +171,24 @@ impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
     type Future = Ready<Result<HttpResponse, Infallible>>;
 
     fn call(&self, mut request: HttpRequest) -> Self::Future {
-        let response = match self.policy.check(&request) {
-            Ok(accept_key) => {
+        let admitted = self.policy.check(&request);
+        let admitted = admitted
+            .map_err(|refused| Box::new(refused.into_response()))
+            .and_then(|accept_key| {
+                let source = &self.context.source;
+                let source = admission::admit(&self.policy.guards, source, request.headers())?;
+                Ok((accept_key, source))
+            });
+        let response = match admitted {
+            Ok((accept_key, source)) => {
+                let grant = source.caller.grant.clone().for_connection();
+                let mut context = self.context.clone();
+                context.source = Arc::new(source.with_grant(grant));
                 let upgrade = hyper::upgrade::on(&mut request);
-                let dispatcher = Arc::clone(&self.dispatcher);
-                tokio::spawn(serve(dispatcher, upgrade, self.context.clone()));
+                tokio::spawn(serve(Arc::clone(&self.dispatcher), upgrade, context));
                 switching_protocols(accept_key)
             }
-            Err(refusal) => refusal.into_response(),
+            Err(refused) => *refused,
         };
         ready(Ok(response))
     }
@@ -264,6 +291,7 @@ async fn serve<C: Send + Sync + 'static>(
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
         () = context.place.displaced() => None,
+        () = source.caller.grant.withdrawn() => Some(Some(Err(DuplexError::Withdrawn))),
     };
     let mut close_timeout = limits.stop_grace;
     let (code, reason) = match ended {
@@ -293,7 +321,7 @@ async fn serve<C: Send + Sync + 'static>(
 /// The close code that tells a client of `error`; `None` if the client cannot be told any more.
 const fn close_code(error: &DuplexError) -> Option<CloseCode> {
     match error {
-        DuplexError::SlowReader => Some(CloseCode::Policy),
+        DuplexError::SlowReader | DuplexError::Withdrawn => Some(CloseCode::Policy),
         DuplexError::TooLong(_) => Some(CloseCode::Size),
         DuplexError::Unreadable(_) => Some(CloseCode::Invalid),
         DuplexError::Protocol(_) => Some(CloseCode::Protocol),

@@ -60,7 +60,7 @@ impl MethodInfo {
     }
 
     /// The name in Ethereum's API, if that API has another name for the module.
-    pub(crate) fn alias(&self) -> Option<String> {
+    pub fn alias(&self) -> Option<String> {
         if !self.has_alias {
             return None;
         }

@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 13] = [
+const PACKAGES: [Knowledge; 14] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -100,6 +100,12 @@ const PACKAGES: [Knowledge; 13] = [
         folder: "rpc/inbound",
         without: &["hyper", "warp", "serde_json", "chain", "ethash", "miner", "rpc"],
         unnamed: &["tokio::net", "TcpStream", "std::fs"],
+    },
+    Knowledge {
+        package: "server_tls",
+        folder: "rpc/tls",
+        without: &["hyper", "warp", "http", "rpc", "inbound", "clap"],
+        unnamed: &["TcpListener", "TcpStream", "tokio::time"],
     },
     Knowledge {
         package: "rpc",

@@ -50,6 +50,14 @@ fn requests() -> Vec<Vec<u8>> {
     ])
 }
 
+fn authorizations() -> Vec<Vec<u8>> {
+    texts(&[
+        "Bearer a-token.of_some+characters/",
+        "bearer   x ",
+        "Basic b25lOnRoZS10b2tlbi1vZi1vbmU=",
+    ])
+}
+
 fn transactions() -> Vec<Vec<u8>> {
     let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
     let unsigned = UnsignedTransaction {
@@ -258,6 +266,11 @@ proptest! {
     }
 
     #[test]
+    fn authorization(bytes in damaged(authorizations())) {
+        targets::authorization(&bytes);
+    }
+
+    #[test]
     fn ipc_stream(bytes in damaged(requests())) {
         targets::ipc_stream(&bytes);
     }
@@ -299,6 +312,9 @@ fn samples_are_valid() {
     let messages = peer_messages();
     let read = |bytes: &&Vec<u8>| PeerMessage::decode(eth66, bytes[1].into(), &bytes[2..]).is_ok();
     assert!(messages.iter().filter(|bytes| bytes[0] == 4).filter(read).count() == 7);
+    for bytes in authorizations() {
+        rpc::access::Credentials::parse(&bytes).expect("credentials");
+    }
     for bytes in push_messages() {
         let message = <ScsPushMsg as prost::Message>::decode(&bytes[..]).expect("a message");
         scs_service::ScsMessage::decode(&message).expect("its meaning");

@@ -14,6 +14,7 @@ mod durability;
 mod false_shares;
 mod faults;
 mod filter_flood;
+mod guarded;
 mod hostile;
 mod hostile_pool;
 mod logs;

@@ -67,6 +67,21 @@ impl Load {
         }
     }
 
+    /// The same messages with a bearer token.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        let header = format!("\r\nAuthorization: Bearer {token}");
+        let add = |message: &Vec<u8>| {
+            let line = message
+                .windows(2)
+                .position(|end| end == b"\r\n")
+                .unwrap_or_default();
+            [&message[..line], header.as_bytes(), &message[line..]].concat()
+        };
+        Self {
+            messages: self.messages.iter().map(add).collect(),
+        }
+    }
+
     /// The body of the answer to the first message.
     pub(crate) fn first_answer(&self, address: SocketAddr) -> Result<Vec<u8>, String> {
         runtime()?.block_on(async {

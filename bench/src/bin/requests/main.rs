@@ -48,6 +48,9 @@ struct Options {
     /// Calls to measure, by the beginning of their name [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     calls: Vec<String>,
+    /// Also measure a node with this many tokens, whose clients send the last one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    tokens: usize,
     /// Run the handler that returns the bytes of standard input
     #[arg(long, hide = true)]
     bare: bool,
@@ -76,6 +79,15 @@ fn measure(options: &Options) -> Result<(), String> {
         Some(path) => Some(peers::start_anvil(path, &content)?),
         None => None,
     };
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let guarded = match options.tokens {
+        0 => None,
+        count => Some(peers::start_guarded(
+            &content,
+            count,
+            &folder.path().join("tokens.toml"),
+        )?),
+    };
     let turn = Duration::from_secs_f64(options.seconds);
     let most = options.connections.iter().copied().max().unwrap_or(1);
     let mut rows = Vec::new();
@@ -96,7 +108,8 @@ fn measure(options: &Options) -> Result<(), String> {
             );
         for (connections, batch, load) in cases {
             let bare = peers::start_bare(&load.first_answer(node.address())?)?;
-            let servers: Vec<&RunningServer> = [Some(&node), anvil.as_ref(), Some(&bare)]
+            let load_with_token = load.with_token(peers::TOKEN);
+            let servers: Vec<&RunningServer> = [Some(&node), anvil.as_ref(), guarded.as_ref(), Some(&bare)]
                 .into_iter()
                 .flatten()
                 .collect();
@@ -109,6 +122,8 @@ fn measure(options: &Options) -> Result<(), String> {
                 if is_peer(at) && failed.is_some() {
                     return Ok(None);
                 }
+                let is_guarded = guarded.is_some() && at + 2 == servers.len();
+                let load = if is_guarded { &load_with_token } else { &load };
                 match load.run(servers[at].address(), connections, time) {
                     Ok(sample) => Ok(Some(sample)),
                     Err(error) if is_peer(at) => {
@@ -142,6 +157,7 @@ fn measure(options: &Options) -> Result<(), String> {
                 batch,
                 node: median(0),
                 anvil: has_peer.then(|| median(1)),
+                guarded: guarded.is_some().then(|| median(servers.len() - 2)),
                 bare: median(servers.len() - 1),
             };
             eprintln!("{row}");

@@ -18,6 +18,9 @@ use crate::load::Load;
 /// Longest time for a server to start, and for transactions to arrive.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The token of the requests to a node that has tokens.
+pub(crate) const TOKEN: &str = "the-token-of-the-benchmark";
+
 /// Work that has not changed for this time includes all transactions of the pool.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -72,7 +75,30 @@ impl RunningServer {
 /// Starts a node of the development network with the content. The blocks are mined by this program,
 /// so that each has the intended transactions.
 pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, String> {
-    let node = Vnode::dev(["--targetgaslimit", "30000000"]);
+    fill(content, Vnode::dev(["--targetgaslimit", "30000000"]))
+}
+
+/// The same with `count` tokens in `file`, of which the last one is [`TOKEN`]. Requests without a
+/// token are served, too, because the content is sent without one.
+pub(crate) fn start_guarded(content: &Content, count: usize, file: &Path) -> Result<RunningServer, String> {
+    let mut text = "[anonymous]\nmodules = [\"*\"]\n".to_owned();
+    for index in 1..=count {
+        let secret = match index {
+            last if last == count => TOKEN.to_owned(),
+            other => format!("token-number-{other:06}"),
+        };
+        text += &format!("[[token]]\nname = \"t{index}\"\nsecret = \"{secret}\"\nmodules = [\"mc\"]\n");
+    }
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let path = file.to_str().ok_or("a folder without a plain name")?;
+    fill(
+        content,
+        Vnode::dev(["--targetgaslimit", "30000000", "--rpc.tokens", path]),
+    )
+}
+
+/// Mines the content.
+fn fill(content: &Content, node: Vnode) -> Result<RunningServer, String> {
     for (index, transactions) in content.blocks.iter().enumerate() {
         for transaction in transactions {
             send(&node, transaction)?;

@@ -13,6 +13,8 @@ pub(crate) struct Row {
     pub(crate) batch: usize,
     pub(crate) node: Sample,
     pub(crate) anvil: Option<Sample>,
+    /// The node with tokens.
+    pub(crate) guarded: Option<Sample>,
     pub(crate) bare: Sample,
 }
 
@@ -24,6 +26,7 @@ impl fmt::Display for Row {
             batch,
             node,
             anvil,
+            guarded,
             bare,
         } = self;
         let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
@@ -44,6 +47,10 @@ impl fmt::Display for Row {
             )?,
             None => write!(out, " – | – | – |")?,
         }
+        match guarded {
+            Some(guarded) => write!(out, " {:.0} | {:.3} |", guarded.rate, guarded.rate / node.rate)?,
+            None => write!(out, " – | – |")?,
+        }
         write!(out, " {:.0} | {:.2} |", bare.rate, node.rate / bare.rate)
     }
 }
@@ -51,9 +58,9 @@ impl fmt::Display for Row {
 /// Prints all rows, and the memory of the servers after the load.
 pub(crate) fn print(rows: &[Row], node: &RunningServer, anvil: Option<&RunningServer>) {
     println!(
-        "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | bare /s | vnode ÷ bare |"
+        "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | with tokens /s | ÷ vnode | bare /s | vnode ÷ bare |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for row in rows {
         println!("{row}");
     }

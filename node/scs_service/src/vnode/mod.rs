@@ -4,7 +4,7 @@
 //! |---|---|
 //! | what does the service ask the node for? | [`host`] |
 //! | who may connect, and how much may everybody have? | `allow`, `limits`, `client_share` |
-//! | how are connections and calls served? | `server`, `tls`, `routes` |
+//! | how are connections and calls served? | `server`, `routes` |
 //! | what happens on a stream? | `streams` |
 //! | which SCSs are connected, and what waits for them? | `registry`, `queue` |
 //! | who gets which message? | `filter`, `roles`, `pushing`, `seen` |
@@ -32,7 +32,6 @@ mod server;
 mod service;
 mod storage;
 mod streams;
-mod tls;
 mod uploads;
 
 pub use allow::{AllowEntry, AllowList, BadAllowEntry};
@@ -42,6 +41,5 @@ pub use host::{
     HostNotice, RoleAnswer, ScsHost,
 };
 pub use limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, ServiceLimits};
-pub use server::{ScsServer, ServerError};
+pub use server::{ALPN, ScsServer, ServerError};
 pub use service::{DirectCallError, ScsService, ServiceConfig, ServiceCounters};
-pub use tls::TlsFiles;

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +14,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use inbound::{Claim, ClientAddress, Place, PlaceLimits, Places, StatedClaim};
 use parking_lot::Mutex;
+use server_tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tonic::Status;
 
 use super::client_share::ClientShare;
@@ -30,8 +29,9 @@ use super::notices::{NoticeFollower, notice_loop};
 use super::pushing::{call_loop, ping_loop};
 use super::routes::route;
 use super::service::{ScsService, ServiceConfig, ServiceState};
-use super::tls::TlsFiles;
 
+/// The name of HTTP/2 in the handshake of TLS.
+pub const ALPN: &[u8] = b"h2";
 /// Pause after a failed accept, for example if there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for a client to finish the handshake of TLS, and to send its first request.
@@ -52,14 +52,6 @@ pub enum ServerError {
         /// The error of the system.
         reason: io::Error,
     },
-    /// The certificate or the key cannot be used.
-    #[error("{}: {reason}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
 }
 
 /// The running service. Dropping it ends it without waiting.
@@ -72,18 +64,18 @@ pub struct ScsServer {
 
 impl ScsServer {
     /// Listens on `address` (`host:port`; `:port` for all addresses of the machine) and serves
-    /// SCSs. `heads` has the number of the head and notifies of each change of the head.
+    /// SCSs, over TLS if there is `tls`. `heads` has the number of the head and notifies of each
+    /// change of the head.
     ///
     /// # Errors
-    /// [`ServerError`] if it cannot listen, or the files for TLS cannot be used.
+    /// [`ServerError`] if it cannot listen.
     pub async fn start(
         address: &str,
-        tls: Option<&TlsFiles>,
+        tls: Option<Arc<ServerTls>>,
         config: ServiceConfig,
         host: Arc<dyn ScsHost>,
         heads: watch::Receiver<u64>,
     ) -> Result<Self, ServerError> {
-        let tls = tls.map(TlsFiles::acceptor).transpose()?;
         let bind_error = |reason| ServerError::Bind {
             address: address.to_owned(),
             reason,
@@ -211,7 +203,7 @@ impl Drop for OpenCall {
 async fn accept_connections(
     listener: TcpListener,
     state: Arc<ServiceState>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ServerTls>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let limits = &state.config.limits;
@@ -267,7 +259,7 @@ async fn accept_connections(
 /// Serves a connection, after the handshake of TLS if there is one.
 async fn serve_stream(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ServerTls>>,
     connection: Arc<ConnectionState>,
     state: Arc<ServiceState>,
     stopped: watch::Receiver<bool>,

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use ethash::B256;
 use inbound::{Place, TokenBucket, TokenRate};
+use server_tls::{HandshakeError, ServerStream};
 use stratum::LineBuffer;
 use stratum::server::{ServerSession, ServerSettings, ShareClaim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -40,7 +41,7 @@ use super::vardiff::Vardiff;
 use end::DisconnectReason;
 use shares::JudgedShare;
 
-/// Longest time until the login.
+/// Longest time until the login, with the handshake of TLS.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time without a line before the connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -74,7 +75,7 @@ pub(super) struct ConnectionLeases {
 
 struct WorkerConnection {
     state: Arc<StratumState>,
-    stream: TcpStream,
+    stream: ServerStream<TcpStream>,
     peer: SocketAddr,
     extranonce: ExtranonceLease,
     place: Arc<Place>,
@@ -136,6 +137,23 @@ pub(super) async fn serve(
     } = leases;
     let place = Arc::new(place);
     let now = Instant::now();
+    let shaken = tokio::select! {
+        // An error means that the server was dropped, which also stops it.
+        _ = stopped.wait_for(|stop| *stop) => return,
+        () = place.displaced() => {
+            state.counters.displaced.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        shaken = shake_hands(stream, &state) => shaken,
+    };
+    let stream = match shaken {
+        Ok(stream) => stream,
+        Err(reason) => {
+            tracing::debug!(%peer, "a Stratum connection without TLS ended: {reason}");
+            state.counters.bad_messages.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+    };
     let number = state.sessions.fetch_add(1, Ordering::Relaxed);
     let session = ServerSession::new(ServerSettings {
         agent: state.config.agent.clone(),
@@ -171,21 +189,31 @@ pub(super) async fn serve(
         last_line: now,
     };
     let reason = tokio::select! {
-        // An error means that the server was dropped, which also stops it.
         _ = stopped.wait_for(|stop| *stop) => DisconnectReason::Stopping,
         () = place.displaced() => DisconnectReason::Displaced,
-        reason = connection.run() => reason,
+        reason = connection.run(now) => reason,
     };
     connection.close(&reason).await;
 }
 
+/// Shakes hands with the miner, if the server speaks TLS. The error is a text for the log.
+async fn shake_hands(stream: TcpStream, state: &StratumState) -> Result<ServerStream<TcpStream>, String> {
+    let Some(tls) = &state.config.tls else {
+        return Ok(ServerStream::Plain(stream));
+    };
+    match timeout(LOGIN_TIMEOUT, tls.accept(stream)).await {
+        Ok(shaken) => shaken.map_err(|error: HandshakeError<_>| error.to_string()),
+        Err(_) => Err(format!("the handshake of TLS took longer than {LOGIN_TIMEOUT:?}")),
+    }
+}
+
 impl WorkerConnection {
-    /// Handles lines, jobs and judged shares until the connection has to end.
-    async fn run(&mut self) -> DisconnectReason {
+    /// Handles lines, jobs and judged shares until the connection has to end. It was `opened`
+    /// before the handshake of TLS.
+    async fn run(&mut self, opened: Instant) -> DisconnectReason {
         let mut jobs = self.state.jobs.subscribe();
         let mut adjustments = interval(ADJUST_INTERVAL);
         adjustments.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let opened = Instant::now();
         let mut buffer = vec![0; READ_LEN];
         loop {
             let (since, limit) = if self.session.is_logged_in() {
@@ -297,11 +325,17 @@ impl WorkerConnection {
         if output.is_empty() {
             return Ok(());
         }
-        match timeout(WRITE_TIMEOUT, self.stream.write_all(&output)).await {
+        match timeout(WRITE_TIMEOUT, self.send(&output)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(DisconnectReason::Failed(error)),
             Err(_) => Err(DisconnectReason::NotReading),
         }
+    }
+
+    /// Sends `output`, to its last byte.
+    async fn send(&mut self, output: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(output).await?;
+        self.stream.flush().await
     }
 
     /// Closes the connection, after its last shares have been judged.
@@ -311,7 +345,7 @@ impl WorkerConnection {
         }
         let output = self.session.take_output();
         // The miner may be gone already, so errors are ignored.
-        let _ = timeout(CLOSE_TIMEOUT, self.stream.write_all(&output)).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.send(&output)).await;
         let _ = timeout(CLOSE_TIMEOUT, self.stream.shutdown()).await;
         // Shares that arrived before the end still count and may seal a block. The extranonce stays
         // in use until they are judged.

@@ -58,6 +58,9 @@ pub(super) enum DuplexError {
     /// The client has sent nothing for too long, not even an answer to a ping.
     #[error("the client was silent for too long")]
     Silent,
+    /// The token that the client came with is not valid any more.
+    #[error("the token was withdrawn")]
+    Withdrawn,
     /// A message is longer than allowed.
     #[error("a message is longer than {0} bytes")]
     TooLong(usize),

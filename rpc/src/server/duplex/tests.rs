@@ -180,10 +180,10 @@ impl Client {
                 incoming: server_incoming,
                 outgoing: server_outgoing,
             };
-            let source = RequestSource {
-                caller: RpcCaller::local(dispatcher.traffic()),
-                activity: Activity::new(dispatcher.limits()),
-            };
+            let source = RequestSource::new(
+                RpcCaller::local(dispatcher.traffic()),
+                Activity::new(dispatcher.limits()),
+            );
             exchange_messages(&dispatcher, &mut channel, &source, &mut exchange_stop).await
         });
         Self {

@@ -91,10 +91,10 @@ pub fn start<C: Send + Sync + 'static>(
             };
             match accepted {
                 Ok(stream) => {
-                    let source = RequestSource {
-                        caller: RpcCaller::local(dispatcher.traffic()),
-                        activity: Activity::new(dispatcher.limits()),
-                    };
+                    let source = RequestSource::new(
+                        RpcCaller::local(dispatcher.traffic()),
+                        Activity::new(dispatcher.limits()),
+                    );
                     let (client, activity) = (source.caller.client, source.activity.clone());
                     match places.take(client, activity, Instant::now()) {
                         Some(place) => {

@@ -1,0 +1,119 @@
+//! What a client was granted: which methods it may call, and how often.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use inbound::{ClientId, ClientRates};
+
+use super::tokens::TokenEntry;
+use crate::error::RpcError;
+use crate::modules::MODULE_RPC;
+
+/// All clients of a token that has a rate of its own pay from one bucket: that of this client.
+const ALL_CLIENTS: ClientId = ClientId::Local(0);
+
+/// What a client was granted. The default is everything, as on the local socket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grant {
+    entry: Option<Arc<TokenEntry>>,
+    meter: Option<CallMeter>,
+    /// A call was paid for already.
+    prepaid: bool,
+}
+
+/// Where calls are paid from.
+#[derive(Clone, Debug)]
+struct CallMeter {
+    rates: Arc<ClientRates>,
+    payer: ClientId,
+}
+
+impl Grant {
+    /// What `client` may do with a token, if there are any, where `rates` hold for each address.
+    pub(super) fn new(
+        client: ClientId,
+        entry: Option<Arc<TokenEntry>>,
+        rates: Option<&Arc<ClientRates>>,
+    ) -> Self {
+        let own = entry.as_ref().and_then(|entry| {
+            let rates = Arc::clone(entry.rates.as_ref()?);
+            let payer = if entry.is_anonymous() { client } else { ALL_CLIENTS };
+            Some(CallMeter { rates, payer })
+        });
+        let of_address = || {
+            let rates = Arc::clone(rates?);
+            Some(CallMeter { rates, payer: client })
+        };
+        Self {
+            entry,
+            meter: own.or_else(of_address),
+            prepaid: false,
+        }
+    }
+
+    /// Pays for a call before it is read.
+    ///
+    /// # Errors
+    /// If there is no token for it, the time until there is one.
+    pub(super) fn prepay(&mut self) -> Result<(), Duration> {
+        let Some(CallMeter { rates, payer }) = &self.meter else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if rates.take_up_to(*payer, 1, now) == 0 {
+            return Err(rates.until_token(*payer, now));
+        }
+        self.prepaid = true;
+        Ok(())
+    }
+
+    /// The same, without what was paid for.
+    pub(crate) const fn for_connection(mut self) -> Self {
+        self.prepaid = false;
+        self
+    }
+
+    /// Pays for `count` calls of a message. Returns how many of them may run, the first ones, and
+    /// the error for the others.
+    pub(crate) fn pay(&self, count: usize) -> (usize, Option<RpcError>) {
+        let Some(CallMeter { rates, payer }) = &self.meter else {
+            return (count, None);
+        };
+        let paid = usize::from(self.prepaid).min(count);
+        if paid == count {
+            return (count, None);
+        }
+        let now = Instant::now();
+        let paid = paid + rates.take_up_to(*payer, count - paid, now);
+        if paid == count {
+            return (count, None);
+        }
+        let rate = rates.rate();
+        let wait = rates.until_token(*payer, now);
+        (
+            paid,
+            Some(RpcError::limit_exceeded(rate.per_second, rate.burst, wait)),
+        )
+    }
+
+    /// Whether some methods may not be called.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.entry.is_some()
+    }
+
+    /// Whether the method with this name, of this module, may be called.
+    pub(crate) fn permits(&self, module: &str, name: &str) -> bool {
+        self.entry.as_ref().is_none_or(|entry| {
+            module == MODULE_RPC || entry.rule.modules.contains(module) || entry.rule.methods.contains(name)
+        })
+    }
+
+    /// Waits until the token is withdrawn. Waits for ever if there is none.
+    pub(crate) async fn withdrawn(&self) {
+        let Some(entry) = &self.entry else {
+            return std::future::pending().await;
+        };
+        // An error means that the sender is gone, and the sender is in `entry`.
+        let _ = entry.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
+    }
+}

@@ -1,0 +1,200 @@
+//! Tokens that a client signs itself: JWT with HMAC-SHA256 (RFC 7519, HS256).
+//!
+//! The claims are those of the authentication between Ethereum's clients (execution-apis, engine,
+//! authentication): `iat`, when the token was made, must be near the present. `exp` and `nbf` are
+//! respected if they are there. Other claims are ignored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Deserialize;
+use sha2::Sha256;
+
+/// How far from the present `iat` may be, in seconds.
+const AGE_SECS_MAX: f64 = 60.0;
+
+/// Why a token is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum JwtError {
+    /// The text is not a JWT.
+    #[error("got a token of another form, expected a JWT of three parts")]
+    Form,
+    /// The token is signed in another way.
+    #[error("alg: got another value, expected HS256")]
+    Algorithm,
+    /// The signature is not made with this key.
+    #[error("the signature of the token is wrong")]
+    Signature,
+    /// The claims do not say when the token was made.
+    #[error("the claims of the token are not understood: expected a JSON object with iat, in seconds")]
+    Claims,
+    /// The token is not of the present.
+    #[error("{claim}: got {got}, expected {expected} {now}")]
+    Time {
+        claim: &'static str,
+        got: f64,
+        expected: &'static str,
+        now: f64,
+    },
+}
+
+#[derive(Deserialize)]
+struct JwtHeader<'a> {
+    alg: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iat: f64,
+    exp: Option<f64>,
+    nbf: Option<f64>,
+}
+
+/// Whether a text may be a JWT: it has three parts.
+pub(super) fn is_jwt(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// Checks that `token` is signed with `key`, and made now: `now_secs` after 1970.
+pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<(), JwtError> {
+    let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Form)?;
+    let (header, claims) = signed.split_once('.').ok_or(JwtError::Form)?;
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Form);
+    let (header, claims, signature) = (decode(header)?, decode(claims)?, decode(signature)?);
+    let header: JwtHeader<'_> = serde_json::from_slice(&header).map_err(|_| JwtError::Form)?;
+    if header.alg != "HS256" {
+        return Err(JwtError::Algorithm);
+    }
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_| JwtError::Signature)?;
+    mac.update(signed.as_bytes());
+    // The comparison takes the same time wherever the signatures part.
+    mac.verify_slice(&signature).map_err(|_| JwtError::Signature)?;
+    // From here on the client has the key, so what is wrong may be told.
+    let Claims { iat, exp, nbf } = serde_json::from_slice(&claims).map_err(|_| JwtError::Claims)?;
+    let time = |claim, got, expected| JwtError::Time {
+        claim,
+        got,
+        expected,
+        now: now_secs,
+    };
+    if (iat - now_secs).abs() > AGE_SECS_MAX {
+        return Err(time("iat", iat, "at most 60 seconds from"));
+    }
+    if let Some(exp) = exp.filter(|exp| *exp <= now_secs) {
+        return Err(time("exp", exp, "after"));
+    }
+    if let Some(nbf) = nbf.filter(|nbf| *nbf > now_secs + AGE_SECS_MAX) {
+        return Err(time("nbf", nbf, "at most 60 seconds after"));
+    }
+    Ok(())
+}
+
+/// A token with these parts, signed with `key`.
+#[cfg(test)]
+pub(super) fn sign(header: &str, claims: &str, key: &[u8]) -> String {
+    let signed = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header),
+        URL_SAFE_NO_PAD.encode(claims)
+    );
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length");
+    mac.update(signed.as_bytes());
+    let signature = URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes());
+    format!("{signed}.{signature}")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: &[u8] = &[7; 32];
+    const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+    const NOW: f64 = 1_700_000_000.0;
+
+    #[track_caller]
+    fn check(header: &str, claims: &str, expected: Result<(), &str>) {
+        let token = sign(header, claims, KEY);
+        assert!(is_jwt(&token));
+        let got = verify(&token, KEY, NOW).map_err(|error| error.to_string());
+        match expected {
+            Ok(()) => assert_eq!(got, Ok(()), "{claims}"),
+            Err(part) => assert!(
+                got.as_ref().is_err_and(|text| text.contains(part)),
+                "{claims}: {got:?}"
+            ),
+        }
+    }
+
+    /// The example of RFC 7515, A.1: another implementation has signed it.
+    #[test]
+    fn the_example_of_the_standard_is_signed_with_its_key() {
+        let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+        let key = URL_SAFE_NO_PAD.decode(key).expect("base64");
+        let token = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.\
+                     eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.\
+                     dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        // It has no `iat`, which is looked at after the signature.
+        assert_eq!(verify(token, &key, NOW), Err(JwtError::Claims));
+        assert_eq!(verify(token, KEY, NOW), Err(JwtError::Signature));
+    }
+
+    #[test]
+    fn claims() {
+        check(HEADER, r#"{"iat":1700000000}"#, Ok(()));
+        check(
+            HEADER,
+            r#"{"iat":1700000060,"exp":1700000001,"nbf":1700000000,"id":"x"}"#,
+            Ok(()),
+        );
+        check(HEADER, r#"{"iat":1699999940.5}"#, Ok(()));
+        check(
+            HEADER,
+            r#"{"iat":1699999939}"#,
+            Err("iat: got 1699999939, expected"),
+        );
+        check(HEADER, r#"{"iat":1700000061}"#, Err("iat"));
+        check(HEADER, r#"{"iat":1700000000,"exp":1700000000}"#, Err("exp"));
+        check(HEADER, r#"{"iat":1700000000,"nbf":1700000061}"#, Err("nbf"));
+        check(HEADER, r#"{"exp":1800000000}"#, Err("iat"));
+        check(HEADER, r#"{"iat":"1700000000"}"#, Err("iat"));
+        check(HEADER, "nonsense", Err("iat"));
+    }
+
+    #[test]
+    fn other_ways_to_sign_are_refused() {
+        let claims = r#"{"iat":1700000000}"#;
+        for header in [
+            r#"{"alg":"none"}"#,
+            r#"{"alg":"HS512"}"#,
+            r#"{"alg":"RS256"}"#,
+            r#"{"alg":"hs256"}"#,
+        ] {
+            check(header, claims, Err("expected HS256"));
+        }
+        check("{}", claims, Err("of another form"));
+        let unsigned = sign(HEADER, claims, KEY);
+        let unsigned = unsigned.rsplit_once('.').expect("three parts").0;
+        assert_eq!(
+            verify(&format!("{unsigned}."), KEY, NOW),
+            Err(JwtError::Signature)
+        );
+        for bad in ["", ".", "..", "a.b.c", "a.b"] {
+            assert!(verify(bad, KEY, NOW).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_token_is_refused(at in any::<prop::sample::Index>(), byte in "[A-Za-z0-9_-]") {
+            let token = sign(HEADER, r#"{"iat":1700000000}"#, KEY);
+            let at = at.index(token.len());
+            let mut changed = token.clone();
+            changed.replace_range(at..=at, &byte);
+            prop_assume!(changed != token);
+            // The last character of the signature has two bits that mean nothing and must be 0.
+            prop_assert!(verify(&changed, KEY, NOW).is_err());
+        }
+    }
+}
