@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use inbound::ClientId;
 use tokio::sync::Semaphore;
 
 use self::run::MessageRun;
