@@ -1,13 +1,14 @@
 //! Pool programs at a node of a network like Mordor: the calls of open-etc-pool-friends and of
 //! Miningcore, as they send them, and a miner that polls `eth_getWork` over Stratum.
 //!
-//! A program of its own, because a block of the lowest difficulty needs all processors for a while.
+//! A program of its own whose tests run one after the other, because a block of the lowest
+//! difficulty needs all processors for a while.
 //!
 //! Source: docs/etc.md, 5.
 
 #![cfg(unix)]
 
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use e2e::http::TestHttpClient;
@@ -93,6 +94,12 @@ fn node(folder: &TempDir) -> Vnode {
     .start()
 }
 
+/// Held by the test that runs. A test that failed leaves nothing behind that others need.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Searches with two threads for as long as the node takes solutions of the work. The slower thread
 /// ends soon, too.
 fn search_with_two_threads(work: RpcWork) -> Option<RpcSolution> {
@@ -150,6 +157,7 @@ impl Miningcore {
 
 #[test]
 fn the_calls_of_pools_from_work_to_payment() {
+    let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let node = node(&folder);
     let address = node.addresses()[0];
@@ -265,6 +273,7 @@ fn the_calls_of_pools_from_work_to_payment() {
 
 #[test]
 fn machines_that_poll_for_work_over_stratum() {
+    let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let node = node(&folder);
     let mut machine = RawConnection::connect(node.stratum());
@@ -301,6 +310,7 @@ fn machines_that_poll_for_work_over_stratum() {
 /// a test, so shares must do.
 #[test]
 fn a_miner_finds_shares_with_etchash() {
+    let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let node = node(&folder);
     let url = format!("stratum+tcp://me.rig1@{}", node.stratum());
