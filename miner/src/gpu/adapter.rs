@@ -4,12 +4,12 @@
 //! error.
 
 use super::error::GpuError;
-use super::kernel_form::KernelForm;
+use super::kernel_form::{GenerationForm, KernelForm};
 use super::page_layout::{page_bytes, pages_max};
 
 /// The largest part of the device memory that this process may use, in percent of what the driver
 /// grants.
-const MEMORY_PERCENT_MAX: u8 = 97;
+pub(crate) const MEMORY_PERCENT_MAX: u8 = 97;
 
 /// The features for arrays of bindings that each invocation indexes as it likes.
 const PAGE_ARRAYS: wgpu::Features = wgpu::Features::BUFFER_BINDING_ARRAY
@@ -77,7 +77,8 @@ impl AdapterInfo {
     /// The features that the kernels use, as far as the adapter has them.
     pub(crate) fn kernel_features(&self) -> wgpu::Features {
         let mut features = wgpu::Features::empty();
-        features.set(wgpu::Features::SUBGROUP, KernelForm::Shuffle.runs_on(self));
+        let has_shuffles = KernelForm::Shuffle.runs_on(self) || GenerationForm::Shuffle.runs_on(self);
+        features.set(wgpu::Features::SUBGROUP, has_shuffles);
         features.set(wgpu::Features::SHADER_INT64, self.has_int64);
         features.set(PAGE_ARRAYS, self.page_array_max > 0);
         features
@@ -215,6 +216,20 @@ mod tests {
         assert_eq!(bytes(1 << 30, 31), 31 << 30);
         assert_eq!(bytes((1 << 27) + 5, 3), 3 << 27);
         assert_eq!(bytes(0, 3), 0);
+    }
+
+    #[test]
+    fn a_form_that_runs_has_the_features_that_it_needs() {
+        for subgroup_size in [0, 2, 4, 8, 32, 64] {
+            let card = AdapterInfo {
+                subgroup_size,
+                ..card(0, "X", None)
+            };
+            let needed = GenerationForm::usual_on(&card) == GenerationForm::Shuffle
+                || KernelForm::Shuffle.runs_on(&card);
+            let got = card.kernel_features().contains(wgpu::Features::SUBGROUP);
+            assert_eq!(got, needed, "subgroups of {subgroup_size}");
+        }
     }
 
     fn card(index: usize, name: &str, pci_bus: Option<&str>) -> AdapterInfo {

@@ -7,8 +7,9 @@
 //!
 //! Knows Vulkan memory, and nothing of tables.
 
-use ash::vk;
+use ash::{ext, vk};
 
+use super::adapter::MEMORY_PERCENT_MAX;
 use super::device::{GpuDevice, TABLE_USAGE};
 use super::error::GpuError;
 
@@ -80,17 +81,24 @@ fn vulkan_buffer(gpu: &GpuDevice, bytes: u64) -> Option<Result<wgpu::hal::vulkan
     // SAFETY: the device is used to make a buffer, and is not destroyed.
     let device = unsafe { gpu.device.as_hal::<Vulkan>() }?;
     let (raw, physical) = (device.raw_device(), device.raw_physical_device());
-    let instance = device.shared_instance().raw_instance();
+    let (shared, instance) = (device.shared_instance(), device.shared_instance().raw_instance());
     // SAFETY: the physical device belongs to this instance.
-    let (properties, memory) = unsafe {
-        (
-            instance.get_physical_device_properties(physical),
-            instance.get_physical_device_memory_properties(physical),
-        )
-    };
-    if properties.api_version < vk::API_VERSION_1_1 {
+    let properties = unsafe { instance.get_physical_device_properties(physical) };
+    if properties.api_version.min(shared.instance_api_version()) < vk::API_VERSION_1_1 {
         return None;
     }
+    let has_budget = device
+        .enabled_device_extensions()
+        .contains(&ext::memory_budget::NAME);
+    let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+    let mut memory = vk::PhysicalDeviceMemoryProperties2::default();
+    if has_budget {
+        memory = memory.push_next(&mut budget);
+    }
+    // SAFETY: the physical device belongs to this instance, and both have Vulkan 1.1. The structure
+    // for the budget is only there if the device has its extension.
+    unsafe { instance.get_physical_device_memory_properties2(physical, &mut memory) };
+    let memory = memory.memory_properties;
     let descriptor = vk::BufferCreateInfo::default()
         .size(bytes)
         .usage(VULKAN_USAGE)
@@ -104,6 +112,10 @@ fn vulkan_buffer(gpu: &GpuDevice, bytes: u64) -> Option<Result<wgpu::hal::vulkan
     let needed = unsafe { raw.get_buffer_memory_requirements(buffer) };
     let types = memory.memory_types_as_slice();
     let made = local_type(types, needed.memory_type_bits).map(|memory_type| {
+        let heap = types[memory_type as usize].heap_index as usize;
+        if has_budget && !is_within(budget.heap_budget[heap], budget.heap_usage[heap], needed.size) {
+            return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        }
         let mut owner = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         let allocation = vk::MemoryAllocateInfo::default()
             .allocation_size(needed.size)
@@ -131,6 +143,12 @@ fn vulkan_buffer(gpu: &GpuDevice, bytes: u64) -> Option<Result<wgpu::hal::vulkan
     // SAFETY: nothing uses the buffer.
     unsafe { raw.destroy_buffer(buffer, None) };
     failed
+}
+
+/// Whether `bytes` more fit into what the driver grants this process of a heap, `budget` bytes, of
+/// which `used` are in use. wgpu asks the same for the buffers that it allocates itself.
+fn is_within(budget: u64, used: u64, bytes: u64) -> bool {
+    used.saturating_add(bytes) < budget / 100 * u64::from(MEMORY_PERCENT_MAX)
 }
 
 /// Returns the first type of memory on the device among those whose bit is set in `allowed`.
@@ -168,6 +186,14 @@ mod tests {
         assert_eq!(of(&card, 0b1101), Some(3));
         assert_eq!(of(&card, 0b0101), None);
         assert_eq!(of(&[local | Flags::PROTECTED, local], 0b11), Some(1));
+    }
+
+    #[test]
+    fn what_the_driver_does_not_grant_is_refused() {
+        assert!(is_within(10_000, 0, 9_699));
+        assert!(!is_within(10_000, 0, 9_700));
+        assert!(!is_within(10_000, 9_000, 800));
+        assert!(!is_within(10_000, 1, u64::MAX));
     }
 
     #[test]

@@ -73,10 +73,9 @@ impl KernelForm {
 }
 
 /// How the generation of a dataset reads the light cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationForm {
     /// Each invocation reads whole rows for its own node. Runs on every adapter.
-    #[default]
     Lane,
     /// Four invocations read each row together, and exchange values within their subgroup.
     Shuffle,
@@ -102,11 +101,16 @@ impl GenerationForm {
 
     /// Returns the form that is the fastest one on `adapter`, by what is known.
     pub const fn usual_on(adapter: &AdapterInfo) -> Self {
-        if adapter.software || adapter.subgroup_size < Self::LANES_PER_ROW {
+        if adapter.software || !Self::Shuffle.runs_on(adapter) {
             Self::Lane
         } else {
             Self::Shuffle
         }
+    }
+
+    /// Whether the form runs on `adapter`.
+    pub const fn runs_on(self, adapter: &AdapterInfo) -> bool {
+        self.missing_on(adapter).is_none()
     }
 
     /// The property of `adapter` that is too small for this form, like [`KernelVariant`]'s.

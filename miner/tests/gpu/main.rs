@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
 use miner::gpu::{
-    GenerationForm, GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, KernelForm,
-    list_adapters,
+    GenerationForm, GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, list_adapters,
 };
 use serde_json::Value;
 
@@ -34,10 +33,10 @@ fn adapter() -> Option<usize> {
     chosen.map(|adapter| adapter.index)
 }
 
-/// Whether the adapter has the kernels that exchange values within a subgroup.
+/// Whether the adapter has the generation that exchanges values within a subgroup.
 fn has_shuffles(index: usize) -> bool {
     let found = list_adapters().into_iter().find(|adapter| adapter.index == index);
-    found.is_some_and(|adapter| KernelForm::Shuffle.runs_on(&adapter))
+    found.is_some_and(|adapter| GenerationForm::Shuffle.runs_on(&adapter))
 }
 
 fn vectors() -> Value {
