@@ -66,7 +66,7 @@ fn generate_shuffle(
     let node = params.first_node + offset;
     let lane = invocation & 3u;
     let base = invocation - lane;
-    let numbers = exchange_four(vec4(node), invocation, base, 0u);
+    let numbers = exchange_four(vec4(node), invocation, base, 1u);
     let nodes = vec4(numbers.v0.x, numbers.v1.x, numbers.v2.x, numbers.v3.x);
     let group = NodeGroup(nodes, invocation, base, lane);
     var parts = transposed(first_mix(node), invocation, base, lane);

@@ -74,7 +74,7 @@ impl GpuSearcher {
             .map(|rows| read_rates(gpu, &rows, checks, time))
             .transpose()?;
         Ok(Ceilings {
-            copy_bytes_per_second: copy_rate(gpu, &loaded.dataset, time)?,
+            copy_bytes_per_second: copy_rate(gpu, &loaded.dataset, checks, time)?,
             random_read_bytes_per_second: Some(items.best()),
             spread_read_bytes_per_second: Some(items.spread),
             cache_read_bytes_per_second: rows.map(|rates| rates.best()),
@@ -229,7 +229,12 @@ impl RandomReader {
 
 /// Returns the bytes read plus the bytes written per second, by copies of the dataset's first page.
 /// Returns `None` if there is too little memory for a copy.
-fn copy_rate(gpu: &GpuDevice, dataset: &PagedBuffer, time: Duration) -> Result<Option<f64>, GpuError> {
+fn copy_rate(
+    gpu: &GpuDevice,
+    dataset: &PagedBuffer,
+    checks: bool,
+    time: Duration,
+) -> Result<Option<f64>, GpuError> {
     let Some(source) = dataset.buffers.first() else {
         return Ok(None);
     };
@@ -237,37 +242,60 @@ fn copy_rate(gpu: &GpuDevice, dataset: &PagedBuffer, time: Duration) -> Result<O
         return Ok(None);
     };
     let bytes = target.size();
-    let first = PagedBuffer {
-        layout: PageLayout {
-            rows: dataset.layout.rows_in(0),
-            pages: 1,
-            ..dataset.layout
-        },
-        buffers: vec![source.clone()],
-    };
-    let kernel = KernelPipeline::new(
-        gpu,
-        &KernelSource {
-            entry: COPY_ENTRY,
-            wgsl: copy_module(),
-            constants: &[("TABLE_PAGE_ROWS", first.layout.page_rows.into())],
-            workgroup_size: WORKGROUP_SIZE,
-            page_choice: PageChoice::Switch,
-            has_counter: false,
-            runtime_checks: false,
-        },
-        &first,
-    )?;
-    let parameters = gpu.uniform("copies", bytemuck::bytes_of(&ReadParams::default()))?;
-    let output = kernel.bind(gpu, &parameters, &target)?;
-    let invocations = (bytes / PART_BYTES as u64) as u32;
+    let copier = PageCopier::new(gpu, dataset, &target, checks)?;
     let by_kernel = copies_per_second(gpu, time / 2, |encoder| {
-        kernel.dispatch(gpu, encoder, &output, invocations);
+        copier.copy(gpu, encoder);
     })?;
     let by_driver = copies_per_second(gpu, time / 2, |encoder| {
         encoder.copy_buffer_to_buffer(source, 0, &target, 0, bytes);
     })?;
     Ok(Some(by_kernel.max(by_driver) * 2.0 * bytes as f64))
+}
+
+/// The kernel that copies the first page of a table, as far as the target goes.
+struct PageCopier {
+    kernel: KernelPipeline,
+    output: wgpu::BindGroup,
+    invocations: u32,
+}
+
+impl PageCopier {
+    fn new(
+        gpu: &GpuDevice,
+        table: &PagedBuffer,
+        target: &wgpu::Buffer,
+        runtime_checks: bool,
+    ) -> Result<Self, GpuError> {
+        let first = table.buffers.first().ok_or(GpuError::NoDataset)?;
+        let page = PagedBuffer {
+            layout: PageLayout {
+                rows: table.layout.rows_in(0),
+                pages: 1,
+                ..table.layout
+            },
+            buffers: vec![first.clone()],
+        };
+        let source = KernelSource {
+            entry: COPY_ENTRY,
+            wgsl: copy_module(),
+            constants: &[("TABLE_PAGE_ROWS", page.layout.page_rows.into())],
+            workgroup_size: WORKGROUP_SIZE,
+            page_choice: PageChoice::Switch,
+            has_counter: false,
+            runtime_checks,
+        };
+        let kernel = KernelPipeline::new(gpu, &source, &page)?;
+        let parameters = gpu.uniform("copies", bytemuck::bytes_of(&ReadParams::default()))?;
+        Ok(Self {
+            output: kernel.bind(gpu, &parameters, target)?,
+            kernel,
+            invocations: (target.size() / PART_BYTES as u64) as u32,
+        })
+    }
+
+    fn copy(&self, gpu: &GpuDevice, encoder: &mut wgpu::CommandEncoder) {
+        self.kernel.dispatch(gpu, encoder, &self.output, self.invocations);
+    }
 }
 
 fn copies_per_second(
@@ -408,6 +436,25 @@ mod tests {
                 "{row_words} words, {} lanes, invocation {invocation}",
                 reader.lanes
             );
+        }
+    }
+
+    #[test]
+    fn the_kernel_copies_the_first_page() {
+        let Some(first) = first_adapter() else { return };
+        let opened = adapter(first.index).unwrap();
+        let gpu = GpuDevice::open(opened, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();
+        let table: Vec<u32> = (0..149 * 32_u32).map(|i| i.wrapping_mul(SEED_STEP)).collect();
+        let layout = PageLayout::new(149, 128, &gpu.limits, Some(64), false).unwrap();
+        let pages = PagedBuffer::allocate(&gpu, "table", layout).unwrap();
+        pages.upload(&gpu, "table", bytemuck::cast_slice(&table)).unwrap();
+        for bytes in [64 * 128, 63 * 128] {
+            let target = gpu.buffer("target", bytes, TABLE_USAGE).unwrap();
+            let copier = PageCopier::new(&gpu, &pages, &target, false).unwrap();
+            let copied = gpu.submit("copy", |encoder| copier.copy(&gpu, encoder)).unwrap();
+            gpu.wait("copy", &copied).unwrap();
+            let got = gpu.read(&target, 0, bytes).unwrap();
+            assert_eq!(got, bytemuck::cast_slice::<_, u8>(&table)[..bytes as usize]);
         }
     }
 

@@ -442,8 +442,7 @@ impl<'a> CardBench<'a> {
     }
 
     fn sensor_log(&self) -> SensorLog {
-        let name = format!("gpu:{}", self.info.index);
-        SensorLog::start(self.sensors, &name, self.info.pci_bus.as_deref())
+        SensorLog::of_card(self.sensors, &self.info)
     }
 }
 

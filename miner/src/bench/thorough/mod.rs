@@ -247,7 +247,6 @@ impl ThoroughRun<'_> {
                 (format!("gpu:{}", info.index), bench)
             })
             .collect();
-        let has_hardware = adapters.iter().any(|info| !info.software);
         let steps = if cards.is_empty() {
             vec![PlanStep::Steady]
         } else {
@@ -272,11 +271,8 @@ impl ThoroughRun<'_> {
             for (_, card) in &mut cards {
                 card.close();
             }
-            let log = adapters.iter().find(|info| !info.software).map(|info| {
-                let bus = info.pci_bus.as_deref();
-                SensorLog::start(&sensors, &format!("gpu:{}", info.index), bus)
-            });
-            if let Some(end) = self.steady(has_hardware, log)? {
+            let first = adapters.iter().find(|info| !info.software);
+            if let Some(end) = self.steady(first, &sensors)? {
                 return Ok(end);
             }
         }
@@ -330,18 +326,19 @@ impl ThoroughRun<'_> {
         Ok(ThoroughEnd::Complete)
     }
 
-    /// Mines for a node. `log` collects the readings of the first card.
+    /// Mines for a node, with all cards, or with the processor if there is no `first` card. The
+    /// record has the readings of that one.
     fn steady(
         &mut self,
-        has_hardware: bool,
-        log: Option<SensorLog>,
+        first: Option<&AdapterInfo>,
+        sensors: &Arc<Sensors>,
     ) -> Result<Option<ThoroughEnd>, ThoroughError> {
         let Some(node) = &self.config.node else {
             return Ok(None);
         };
         let longest = self.clock.left().map_or(Duration::MAX, |left| left / 2);
         let time = self.config.steady_time.min(longest);
-        let device = if has_hardware {
+        let device = if first.is_some() {
             DeviceChoice::All
         } else {
             DeviceChoice::Cpu
@@ -350,6 +347,7 @@ impl ThoroughRun<'_> {
         let head = json!({"device": device.to_string(), "what": "steady"});
         let rate = fastest_rate(self.journal.records());
         self.figure("steady", &head, time, |_| {
+            let log = first.map(|info| SensorLog::of_card(sensors, info));
             let mined = steady::mine(node, &device, threads, rate, time)?;
             Ok(merged(mined, log.map_or_else(|| json!({}), SensorLog::end)))
         })

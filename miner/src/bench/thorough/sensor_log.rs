@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use serde_json::{Value, json};
 
+use crate::gpu::AdapterInfo;
 use crate::sensors::{SensorReading, Sensors, SlowdownCause};
 use crate::threads::{join_until, spawn};
 
@@ -25,7 +26,7 @@ pub(super) struct SensorLog {
 
 impl SensorLog {
     /// Starts to collect the readings of a device. Without a thread the log stays empty.
-    pub(super) fn start(sensors: &Arc<Sensors>, name: &str, pci_bus: Option<&str>) -> Self {
+    fn start(sensors: &Arc<Sensors>, name: &str, pci_bus: Option<&str>) -> Self {
         let (end, ended) = bounded::<()>(0);
         let readings = Arc::<parking_lot::Mutex<Vec<SensorReading>>>::default();
         let (sensors, out) = (Arc::clone(sensors), Arc::clone(&readings));
@@ -44,6 +45,11 @@ impl SensorLog {
             thread: thread.ok(),
             readings,
         }
+    }
+
+    /// Starts to collect the readings of a card.
+    pub(super) fn of_card(sensors: &Arc<Sensors>, info: &AdapterInfo) -> Self {
+        Self::start(sensors, &format!("gpu:{}", info.index), info.pci_bus.as_deref())
     }
 
     /// Ends the log. Returns the fields of a record.

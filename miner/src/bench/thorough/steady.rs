@@ -38,10 +38,21 @@ const REWARDED: &str = "0x00000000000000000000000000000000000000ff";
 /// How long the node may take to end before it is killed.
 const NODE_END_MAX: Duration = Duration::from_secs(5);
 
-/// A started node. Its process ends, and its folder is removed, when this is dropped.
+/// The folder of a node, which is removed when this is dropped.
+struct NodeFolder(PathBuf);
+
+impl Drop for NodeFolder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), "not removed: {error}");
+        }
+    }
+}
+
+/// A started node. Its process ends when this is dropped, and then its folder is removed.
 struct StartedNode {
     process: Child,
-    folder: PathBuf,
+    _folder: NodeFolder,
     url: String,
 }
 
@@ -56,11 +67,12 @@ impl StartedNode {
             .port();
         let folder = std::env::temp_dir().join(format!("miner-bench-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(failed)?;
+        let folder = NodeFolder(folder);
         let mut command = Command::new(program);
         match hashrate.filter(|rate| *rate >= PRIVATE_FROM) {
             None => command.arg("--dev"),
             Some(rate) => {
-                initialize(program, &folder, rate * BLOCK_SECONDS)?;
+                initialize(program, &folder.0, rate * BLOCK_SECONDS)?;
                 command.args(["--moacbase", REWARDED, "--nodiscover", "--port", "0"])
             }
         };
@@ -68,7 +80,7 @@ impl StartedNode {
             .args(["--mine", "--minerthreads", "0", "--rpc", "--rpcport"])
             .arg(port.to_string())
             .arg("--datadir")
-            .arg(&folder)
+            .arg(&folder.0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -76,7 +88,7 @@ impl StartedNode {
             .map_err(failed)?;
         Ok(Self {
             process,
-            folder,
+            _folder: folder,
             url: format!("http://127.0.0.1:{port}"),
         })
     }
@@ -104,9 +116,6 @@ impl Drop for StartedNode {
         }
         let _ = self.process.kill();
         let _ = self.process.wait();
-        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            tracing::warn!(folder = %self.folder.display(), "not removed: {error}");
-        }
     }
 }
 
