@@ -102,14 +102,23 @@ struct TokenTable {
     connections: Option<usize>,
 }
 
-/// A text that is removed from memory after it was used.
+/// A text that is removed from memory after it was used. The error about another value does not
+/// show the value, because it may be a secret whose quotes are missing.
 #[derive(Deserialize)]
-#[serde(from = "String")]
+#[serde(try_from = "toml::Value")]
 struct SecretText(Zeroizing<String>);
 
-impl From<String> for SecretText {
-    fn from(text: String) -> Self {
-        Self(Zeroizing::new(text))
+impl TryFrom<toml::Value> for SecretText {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::String(text) => Ok(Self(Zeroizing::new(text))),
+            other => Err(format!(
+                "got a value of the type {}, expected a text in quotes",
+                other.type_str()
+            )),
+        }
     }
 }
 
@@ -485,6 +494,16 @@ mod tests {
                 "{error}"
             );
             assert!(!error.contains(SECRET), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_without_quotes_is_not_shown() {
+        for key in ["secret", "jwt"] {
+            let text = format!("[[token]]\nname = \"a\"\n{key} = 1234567890123456\nmodules = [\"mc\"]\n");
+            let error = read_text(&text).expect_err(&text);
+            let expected = "line 3: got a value of the type integer, expected a text in quotes";
+            assert!(error.contains(expected) && !error.contains("12345"), "{error}");
         }
     }
 
