@@ -1,8 +1,8 @@
 //! Makes MicroChains as their owner does: by transactions of the base chain, from an account that
 //! the node signs for.
 //!
-//! Knows the contracts in `contracts/`. Arguments are encoded here; results that are not a single
-//! word are not read.
+//! Knows the contracts in `contracts/`. Arguments are encoded here. Of results, single words are
+//! read, and what a chain base says of its last flush.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -106,6 +106,23 @@ pub struct MicroChainOwner<'a> {
     via: String,
 }
 
+/// A flush, as the chain base has it (docs/microchain-contracts.md, 4.4).
+#[derive(Clone, Debug)]
+pub struct FlushRecord {
+    /// The first block of the MicroChain in it.
+    pub start: u128,
+    /// The last one.
+    pub end: u128,
+    /// The reward of each member, in sha.
+    pub distribution: Vec<u128>,
+    /// The places of those who voted for it.
+    pub voters: Vec<u128>,
+    /// The places of members that were reported.
+    pub bad_actors: Vec<u128>,
+    /// The members when it was proposed, in lower case.
+    pub members: Vec<String>,
+}
+
 /// The pools that SCSs and VNODEs register with.
 #[derive(Clone, Debug)]
 pub struct Pools {
@@ -117,7 +134,13 @@ impl<'a> MicroChainOwner<'a> {
     /// The second account of a development node is the owner. The first one is paid for blocks.
     #[track_caller]
     pub fn new(node: &'a Caller, via: &str) -> Self {
-        let account = node.accounts()[1].clone();
+        Self::of_account(node, via, 1)
+    }
+
+    /// The same for another account of the node.
+    #[track_caller]
+    pub fn of_account(node: &'a Caller, via: &str, index: usize) -> Self {
+        let account = node.accounts()[index].clone();
         Self {
             node,
             account,
@@ -178,6 +201,12 @@ impl<'a> MicroChainOwner<'a> {
         self.done(&self.submit(Some(to), value, &calldata(selector, arguments), CALL_GAS))
     }
 
+    /// Gives an account so many sha, and waits until it has them.
+    #[track_caller]
+    pub fn give(&self, to: &str, value: u128) {
+        self.done(&self.submit(Some(to), value, "0x", 21_000));
+    }
+
     /// The word that a function answers with, as digits without 0x.
     #[track_caller]
     pub fn word(&self, contract: &str, selector: &str) -> String {
@@ -203,16 +232,23 @@ impl<'a> MicroChainOwner<'a> {
     /// `chains`, and gives each five coins for gas.
     #[track_caller]
     pub fn pools(&self, service: &str, servers: &[&Scs], chains: usize) -> Pools {
+        let ids: Vec<_> = servers.iter().map(|server| (server.id(), 5 * COIN)).collect();
+        self.pools_of(service, &ids, chains)
+    }
+
+    /// The same for SCSs with these ids, each with so many sha for gas.
+    #[track_caller]
+    pub fn pools_of(&self, service: &str, servers: &[(&str, u128)], chains: usize) -> Pools {
         let text = |text: &str| Argument::Text(text.to_owned());
         let pool = [text("POR"), Argument::Number(10), Argument::Number(0)];
         let scs = self.create("ScsPool", &pool);
         let vnodes = self.create("VnodePool", &[Argument::Number(1)]);
         let proxy = [account(&self.via), account(&self.via), text(service), text("")];
         let mut hashes = vec![self.submit(Some(&vnodes), COIN, &calldata("676bea67", &proxy), CALL_GAS)];
-        for server in servers {
+        for (id, gas) in servers {
             let bond = (10 + chains as u128) * COIN;
-            hashes.push(self.submit(Some(server.id()), 5 * COIN, "0x", 21_000));
-            let register = calldata("4420e486", &[account(server.id())]);
+            hashes.push(self.submit(Some(id), *gas, "0x", 21_000));
+            let register = calldata("4420e486", &[account(id)]);
             hashes.push(self.submit(Some(&scs), bond, &register, CALL_GAS));
         }
         self.all_done(&hashes);
@@ -228,6 +264,15 @@ impl<'a> MicroChainOwner<'a> {
     /// started. Returns their addresses.
     #[track_caller]
     pub fn chains(&self, pools: &Pools, members: usize, count: usize) -> Vec<String> {
+        let all = self.chain_bases(pools, members, count);
+        self.open(&all, members);
+        all
+    }
+
+    /// Creates this many chain bases for at least `members` members. Their registration is not
+    /// open. Returns their addresses.
+    #[track_caller]
+    pub fn chain_bases(&self, pools: &Pools, members: usize, count: usize) -> Vec<String> {
         let number = |number: usize| Argument::Number(number as u128);
         let arguments = [
             account(&pools.scs),
@@ -243,9 +288,7 @@ impl<'a> MicroChainOwner<'a> {
         let all: Vec<_> = (0..count)
             .map(|_| self.submit(None, 0, &code, CREATE_GAS))
             .collect();
-        let all: Vec<_> = all.iter().map(|hash| self.created(hash)).collect();
-        self.open(&all, members);
-        all
+        all.iter().map(|hash| self.created(hash)).collect()
     }
 
     /// Makes a MicroChain whose tokens are bought with this ERC-20 token, `rate` for one, and waits
@@ -270,17 +313,41 @@ impl<'a> MicroChainOwner<'a> {
     /// Pays for rewards, opens the registration, and closes it when each chain has its members.
     #[track_caller]
     pub fn open(&self, chains: &[String], members: usize) {
+        self.open_registration(chains);
+        for chain in chains {
+            self.wait_for_members(chain, members);
+        }
+        self.close_registration(chains);
+    }
+
+    /// Pays for rewards, and opens the registration.
+    #[track_caller]
+    pub fn open_registration(&self, chains: &[String]) {
         let opened = chains.iter().map(|chain| {
             self.submit(Some(chain), 20 * COIN, "0xa2f09dfa", CALL_GAS);
             self.submit(Some(chain), 0, "0x5defc56c", CALL_GAS)
         });
         let opened: Vec<_> = opened.collect();
         self.all_done(&opened);
-        for chain in chains {
-            wait_within(BLOCKS_PATIENCE, "members that join", || {
-                (self.number(chain, "6da49b83") >= members as u128).then_some(())
-            });
-        }
+    }
+
+    /// How many members a MicroChain has.
+    #[track_caller]
+    pub fn members(&self, chain: &str) -> u128 {
+        self.number(chain, "6da49b83")
+    }
+
+    /// Waits until a MicroChain has this many members.
+    #[track_caller]
+    pub fn wait_for_members(&self, chain: &str, members: usize) {
+        wait_within(BLOCKS_PATIENCE, "members that join", || {
+            (self.members(chain) >= members as u128).then_some(())
+        });
+    }
+
+    /// Closes the registration, so that the MicroChains start.
+    #[track_caller]
+    pub fn close_registration(&self, chains: &[String]) {
         let closed = chains
             .iter()
             .map(|chain| self.submit(Some(chain), 0, "0x69f3576f", CALL_GAS));
@@ -300,12 +367,17 @@ impl<'a> MicroChainOwner<'a> {
         crate::data(&hash, 32).to_owned()
     }
 
+    /// The hash of the last flush; `None` if there was none.
+    #[track_caller]
+    pub fn flush_hash(&self, chain: &str) -> Option<String> {
+        Some(self.word(chain, "db22ccad")).filter(|hash| !is_zero(hash))
+    }
+
     /// Waits for a flush after the one with this hash. Returns its hash.
     #[track_caller]
     pub fn flush_after(&self, chain: &str, before: &str) -> String {
         wait_within(BLOCKS_PATIENCE, "a flush", || {
-            let hash = self.word(chain, "db22ccad");
-            (hash != before && !is_zero(&hash)).then_some(hash)
+            self.flush_hash(chain).filter(|hash| hash != before)
         })
     }
 
@@ -316,6 +388,39 @@ impl<'a> MicroChainOwner<'a> {
             let hash = self.word(chain, "ca3b852f");
             (!is_zero(&hash)).then_some(hash)
         })
+    }
+
+    /// What a chain base says of its last flush.
+    ///
+    /// # Panics
+    /// If the answer is no proposal.
+    #[track_caller]
+    pub fn last_flush(&self, chain: &str) -> FlushRecord {
+        // getProposal(2)
+        let data = calldata("c7f758a8", &[Argument::Number(2)]);
+        let answer = self
+            .node
+            .rpc("mc_call", json!([{"to": chain, "data": data}, "latest"]));
+        let digits = answer.as_str().unwrap_or_default().trim_start_matches("0x");
+        // The fields stand behind the place of the tuple.
+        let word = |at: usize| digits.get(64 + 64 * at..128 + 64 * at).expect("a proposal");
+        let number = |at: usize| u128::from_str_radix(word(at), 16).expect("a number");
+        let list = |field: usize| -> Vec<usize> {
+            let at = usize::try_from(number(field) / 32).expect("short");
+            (at + 1..=at + number(at) as usize).collect()
+        };
+        let numbers = |field| list(field).into_iter().map(number).collect();
+        FlushRecord {
+            start: number(3),
+            end: number(4),
+            distribution: numbers(5),
+            voters: numbers(8),
+            bad_actors: numbers(10),
+            members: list(15)
+                .into_iter()
+                .map(|at| format!("0x{}", &word(at)[24..]))
+                .collect(),
+        }
     }
 
     /// Creates `DappBase` and a counter on a MicroChain, and registers the counter. Returns the

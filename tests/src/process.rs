@@ -1,6 +1,7 @@
 //! A child process: its output is collected, signals end it, and it is killed when dropped.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,6 +45,25 @@ pub enum EndSignal {
     Terminate,
     /// Ends the process at once.
     Kill,
+}
+
+/// Limits the length of each file that the process may write to `bytes`, as if the disk were full.
+/// [`ChildProcess::free_file_length`] removes the limit.
+pub(crate) fn limit_file_length(command: &mut Command, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the closure runs between fork and exec. It makes one system call on a value that it
+    // owns, and allocates nothing.
+    unsafe {
+        command.pre_exec(
+            move || match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
+    }
 }
 
 /// A child process whose output is collected. Killed when dropped.
@@ -188,6 +208,22 @@ impl ChildProcess {
     /// Sends the signal after which a server reads its files again.
     pub(crate) fn hang_up(&self) {
         self.send_number(libc::SIGHUP);
+    }
+
+    /// Removes the limit of [`limit_file_length`], as if space had become free.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn free_file_length(&self) {
+        let limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
+        // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so
+        // the id is its own.
+        let result =
+            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!(result, 0, "cannot change a limit of {}: {error}", self.label);
     }
 
     fn send_number(&self, number: libc::c_int) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::binary::scs_path;
 use crate::call::Caller;
-use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage};
+use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage, limit_file_length};
 use crate::wait::wait_for;
 
 /// A running SCS. Killed when dropped.
@@ -22,8 +22,8 @@ pub struct Scs {
     folder: PathBuf,
 }
 
-/// An SCS that has not been started yet. Its working directory is `folder`.
-fn command(folder: &Path, arguments: &[&str]) -> ChildProcess {
+/// Starts the program in `folder`. With a number of bytes, it can write no longer files.
+fn launch(folder: &Path, arguments: &[&str], file_bytes_max: Option<u64>) -> ChildProcess {
     let mut command = Command::new(scs_path());
     command
         .args(arguments)
@@ -32,6 +32,9 @@ fn command(folder: &Path, arguments: &[&str]) -> ChildProcess {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if let Some(bytes) = file_bytes_max {
+        limit_file_length(&mut command, bytes);
+    }
     ChildProcess::start(command, format!("scs with {arguments:?}"))
 }
 
@@ -42,12 +45,22 @@ impl Scs {
     /// If it ends before its last line of output.
     #[track_caller]
     pub fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_within(folder, arguments, None)
+    }
+
+    /// The same for an SCS whose files cannot become longer than so many bytes.
+    /// [`Self::free_file_length`] removes the limit.
+    ///
+    /// # Panics
+    /// As for [`Self::start`].
+    #[track_caller]
+    pub fn start_within(folder: &Path, arguments: &[&str], file_bytes_max: Option<u64>) -> Self {
         let all: Vec<_> = ["--rpc", "--rpcport", "0"]
             .iter()
             .chain(arguments)
             .copied()
             .collect();
-        let mut process = command(folder, &all);
+        let mut process = launch(folder, &all, file_bytes_max);
         wait_for("the first lines of an SCS", || {
             if let Some(status) = process.exit_status() {
                 panic!("the SCS ended with {status}:\n{}", process.stderr());
@@ -80,7 +93,7 @@ impl Scs {
     /// If it does not end.
     #[track_caller]
     pub fn run(folder: &Path, arguments: &[&str]) -> EndedProcess {
-        command(folder, arguments).wait()
+        launch(folder, arguments, None).wait()
     }
 
     /// Writes `userconfig.json` for a VNODE at this address, a chain id, and the usual limits.
@@ -111,6 +124,12 @@ impl Scs {
     /// If the system does not report it.
     pub fn usage(&self) -> ProcessUsage {
         self.process.usage()
+    }
+
+    /// Removes the limit of [`Self::start_within`], as if space had become free.
+    #[cfg(target_os = "linux")]
+    pub fn free_file_length(&self) {
+        self.process.free_file_length();
     }
 
     /// The id, as it was printed.

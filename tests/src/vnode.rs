@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 use crate::binary::vnode_path;
 use crate::call::Caller;
 use crate::http;
-use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage};
+use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage, limit_file_length};
 use crate::wait::{PATIENCE, wait_for};
 
 /// Commands that start no node.
@@ -137,20 +136,7 @@ impl Launch {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(bytes) = self.file_bytes_max {
-            let limit = libc::rlimit {
-                rlim_cur: bytes,
-                rlim_max: libc::RLIM_INFINITY,
-            };
-            // SAFETY: the closure runs between fork and exec. It makes one system call on a value
-            // that it owns, and allocates nothing.
-            unsafe {
-                command.pre_exec(
-                    move || match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
-                        0 => Ok(()),
-                        _ => Err(std::io::Error::last_os_error()),
-                    },
-                );
-            }
+            limit_file_length(&mut command, bytes);
         }
         ChildProcess::start(
             command,
@@ -403,17 +389,7 @@ impl Vnode {
     /// Removes the limit of [`Launch::file_bytes_max`], as if space had become free.
     #[cfg(target_os = "linux")]
     pub fn free_file_length(&self) {
-        let limit = libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        };
-        let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
-        // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so
-        // the id is its own.
-        let result =
-            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
-        let error = std::io::Error::last_os_error();
-        assert_eq!(result, 0, "cannot change a limit of the node: {error}");
+        self.process.free_file_length();
     }
 
     /// Waits until the node ends by itself.

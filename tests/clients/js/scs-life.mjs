@@ -1,16 +1,20 @@
-// A MicroChain from nothing to its second flush, with real processes: one VNODE, three SCSs, a monitor, and a backup that joins.
-// One SCS is killed in the middle and comes back.
+// A MicroChain from nothing to its second flush, with real processes: VNODEs, three SCSs, a monitor, and a backup that joins.
+// One SCS is killed in the middle and comes back. With two VNODEs, which are peers and share the SCSs out, the second one is
+// killed, too, and comes back.
 //
-// Argument: {url, service, via, scs, folder, compiled, chainId, accounts}. `scs` is the path of the program, `accounts` have keys
-// and are unlocked on the VNODE. The result has the figures of what was seen.
+// Argument: {vnode, scs, folder, compiled, chainId, vnodes: [{port, service, via}]}. `vnode` and `scs` are the paths of the programs.
+// The result has the figures of what was seen.
 
-import { spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { Interface } from 'ethers';
+import { readFileSync } from 'node:fs';
+import Chain3 from 'chain3';
+import { Interface, getAddress } from 'ethers';
+import { promisify } from 'node:util';
 import { argument, assert, run, say, waitFor } from './common.mjs';
-import { COIN, Rig, proposal, vnodeInfo } from './microchain-rig.mjs';
+import { Answers } from './scs-answers.mjs';
+import { Server, Vnode, showLogs } from './microchain-processes.mjs';
+import { COIN, NO_HASH, Rig, proposal, vnodeInfo } from './microchain-rig.mjs';
 
-const { url, service, via, scs, folder, compiled, chainId, accounts } = argument;
+const { vnode, scs, folder, compiled, chainId } = argument;
 const { contracts } = JSON.parse(readFileSync(compiled, 'utf8'));
 const PERIOD = 1;
 const ROUND = 40;
@@ -18,23 +22,16 @@ const RATE = 1000n;
 const SUPPLY = 1_000_000n * COIN;
 const SENDERS = 4;
 const EACH = 50;
+/// Transactions before DappBase, without the one that waits for an earlier nonce.
+const EARLY = 12;
 /// What a chain base pays at first for a block, a transaction, and the via.
 const REWARDS = [5n * 10n ** 14n, 10n ** 11n, 10n ** 16n];
 /// The selectors of `requestProposalAction` and `createProposal`.
 const [ACT, PROPOSE] = ['0xcc819ad0', '0x1463ef07'];
 
 const lower = (text) => text.toLowerCase();
-const [, owner, ...users] = accounts.map(({ address }) => lower(address));
 const dappBase = new Interface(contracts.DappBase.abi);
 const token = new Interface(contracts.Token.abi);
-
-async function rpc(at, method, ...params) {
-    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
-    const answer = await fetch(at, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
-    const { result, error } = await answer.json();
-    if (error) throw new Error(`${method}: ${error.message}`);
-    return result;
-}
 
 /** Waits longer than `waitFor`, for what takes many blocks. */
 async function waitLong(what, look) {
@@ -47,50 +44,65 @@ async function waitLong(what, look) {
     }
 }
 
-/** An SCS process in a folder of its own. */
-class Server {
-    constructor(name) {
-        this.name = name;
-        this.home = `${folder}/${name}`;
-        mkdirSync(this.home, { recursive: true });
-        const settings = { VnodeServiceCfg: service, VnodechainId: chainId, BondLimit: 1, ReWardMin: 0.0001, ReconnectInterval: 1 };
-        writeFileSync(`${this.home}/userconfig.json`, JSON.stringify(settings));
-    }
+/** Waits until the VNODEs are peers and have the same chain. */
+const peered = (nodes) => waitFor('VNODEs that are peers', async () => {
+    const peers = await Promise.all(nodes.map((node) => node.call('net_peerCount')));
+    if (peers.some((count) => BigInt(count) === 0n)) return null;
+    const number = await nodes[0].call('mc_blockNumber');
+    const blocks = await Promise.all(nodes.map((node) => node.call('mc_getBlockByNumber', number, false)));
+    return blocks.every((block) => block?.hash === blocks[0].hash) ? true : null;
+});
 
-    async start() {
-        this.child = spawn(scs, ['--rpc', '--rpcport', '0', '--period', `${PERIOD}`, '--verbosity', '4'], { cwd: this.home, stdio: ['ignore', 'pipe', 'pipe'] });
-        let printed = '';
-        this.child.stdout.on('data', (text) => (printed += text));
-        this.log = '';
-        this.child.stderr.on('data', (text) => (this.log = (this.log + text).slice(-20_000)));
-        process.on('exit', () => this.child.kill('SIGKILL'));
-        await waitFor(`the start of ${this.name}`, () => printed.match(/endpoint +(http:\S+)/));
-        this.id = lower(printed.match(/SCS id +(0x\w+)/)[1]);
-        this.url = printed.match(/endpoint +(http:\S+)/)[1];
-        return this;
-    }
-
-    async kill() {
-        const ended = new Promise((resolve) => this.child.on('exit', resolve));
-        this.child.kill('SIGKILL');
-        await ended;
-    }
-
-    call(method, ...params) {
-        return rpc(this.url, `scs_${method}`, ...params);
-    }
+/** Compares the pool of an SCS with these transactions: [object as sent, hash], by nonce. `queued` ones wait for an earlier nonce. */
+async function checkPool(server, at, sender, { pending, queued }) {
+    const shown = ([{ from, to, nonce, gas, gasPrice, shardingFlag, data, value }, hash]) =>
+        ({ hash, from, to, nonce, gas, gasPrice, shardingFlag, input: data, value, syscnt: '0x0', blockHash: null, blockNumber: null, transactionIndex: null });
+    const byNonce = (all) => ({ [getAddress(sender)]: Object.fromEntries(all.map((one) => [Number(one[0].nonce), shown(one)])) });
+    const chain3 = new Chain3();
+    chain3.setScsProvider(new Chain3.providers.HttpProvider(server.url));
+    const pool = await waitFor(`the pool of ${server.name}`, async () => {
+        const content = await promisify(chain3.scs.getTxpool)(at);
+        const count = Object.values(content.pending).concat(Object.values(content.queued)).flatMap(Object.keys).length;
+        return count === pending.length + queued.length ? content : null;
+    });
+    assert.deepEqual(await server.call('getTxpool', at), pool, 'chain3 and JSON-RPC');
+    const unsigned = (part) => Object.fromEntries(Object.entries(part).map(([account, all]) =>
+        [account, Object.fromEntries(Object.entries(all).map(([nonce, { v, r, s, ...rest }]) => {
+            for (const one of [v, r, s]) assert.match(one, /^0x[1-9a-f][0-9a-f]*$/);
+            return [nonce, rest];
+        }))]));
+    assert.deepEqual(unsigned(pool.pending), byNonce(pending));
+    assert.deepEqual(unsigned(pool.queued), byNonce(queued));
+    // JavaScript sorts such members by itself, so their order is looked at in the text.
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'scs_getTxpool', params: [at] });
+    const answer = await fetch(server.url, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    const order = Array.from((await answer.text()).matchAll(/"(\d+)":\{"hash"/g), ([, nonce]) => Number(nonce));
+    assert.deepEqual(order, [...pending, ...queued].map(([{ nonce }]) => Number(nonce)), 'the order of the nonces');
 }
 
-run(async () => {
+async function life() {
+    const nodes = argument.vnodes.map((one, index) => new Vnode({
+        name: `vnode ${index}`, program: vnode, home: `${folder}/vnode-${index}`, args: index === 0 ? ['--mine'] : [], ...one,
+    }));
+    await Promise.all(nodes.map((node) => node.start()));
+    const [{ url, accounts }, other] = nodes;
+    if (other) {
+        await other.call('admin_addPeer', (await nodes[0].call('admin_nodeInfo')).enode);
+        await peered(nodes);
+    }
+    const [, owner, ...users] = accounts.map(({ address }) => lower(address));
     const rig = new Rig({ url, contracts, accounts });
-    const [a, b, c, backup, monitor] = await Promise.all(['a', 'b', 'c', 'backup', 'monitor'].map((name) => new Server(name).start()));
+    const names = ['a', 'b', 'c', 'backup', 'monitor'];
+    const server = (name, index) =>
+        new Server({ name, program: scs, home: `${folder}/${name}`, vnode: nodes[index % nodes.length], chainId, period: PERIOD });
+    const [a, b, c, backup, monitor] = await Promise.all(names.map((name, index) => server(name, index).start()));
     const members = [a, b, c];
     const [pool, vnodes] = await Promise.all([rig.create('ScsPool', owner, ['POR', 10, 0]), rig.create('VnodePool', owner, [1])]);
     const chain = await rig.create('ChainBase', owner, [pool.address, vnodes.address, 3, 11, 1000, ROUND, SUPPLY / COIN, RATE]);
     const at = chain.address;
     await Promise.all([
         chain.send('addFund', [], owner, { value: 100n * COIN }),
-        vnodes.send('register', [via, via, service, url], owner, { value: COIN }),
+        ...nodes.map(({ via, service, url }) => vnodes.send('register', [via, via, service, url], owner, { value: COIN })),
         ...[...members, backup].map(({ id }) => rig.transact({ from: users[6], to: id, value: 5n * COIN, gas: 21_000 })),
         ...members.map(({ id }) => pool.send('register', [id], owner, { value: 10n * COIN })),
     ]);
@@ -102,15 +114,19 @@ run(async () => {
     say('registerClose');
     await waitFor('blocks', async () => (Number(await a.call('getBlockNumber', at)) >= 2 ? true : null));
 
-    // DappBase, a token, its registration.
+    // Each transaction goes to the next VNODE.
     const nonces = {};
-    const send = (from, flag, data, value = 0n) => {
+    let sends = 0;
+    const transaction = (from, flag, data, value = 0n) => {
         const nonce = nonces[from] ?? 0;
         nonces[from] = nonce + 1;
-        return rpc(url, 'mc_sendTransaction', {
-            from, to: at, nonce: `0x${nonce.toString(16)}`, gas: '0x0', gasPrice: '0x0', shardingFlag: `0x${flag}`, via, data,
-            value: `0x${value.toString(16)}`,
-        });
+        const { via } = nodes[sends % nodes.length];
+        const hex = (of) => `0x${of.toString(16)}`;
+        return { from, to: at, nonce: hex(nonce), gas: '0x0', gasPrice: '0x0', shardingFlag: hex(flag), via, data, value: hex(value) };
+    };
+    const send = (...params) => {
+        const sent = transaction(...params);
+        return nodes[sends++ % nodes.length].call('mc_sendTransaction', sent);
     };
     const receipt = (hash) => waitFor(`a receipt of ${hash}`, () => a.call('getReceiptByHash', at, hash));
     const works = async (sent) => {
@@ -119,11 +135,29 @@ run(async () => {
         return found;
     };
     const code = (name, args) => rig.chain3.mc.contract(contracts[name].abi).new.getData(...args, { data: contracts[name].bytecode });
+
+    // Before DappBase exists, transactions wait.
+    const early = [];
+    const submit = async () => {
+        const sent = transaction(users[7], 2, users[5]);
+        early.push([sent, await nodes[sends++ % nodes.length].call('mc_sendTransaction', sent)]);
+    };
+    for (let count = 0; count < EARLY; count += 1) await submit();
+    nonces[users[7]] += 1;
+    await submit();
+    for (const one of members) await checkPool(one, at, users[7], { pending: early.slice(0, EARLY), queued: early.slice(EARLY) });
+    say('the pools have what was sent');
+
+    // DappBase, a token, its registration.
     const base = (await works(send(owner, 3, code('DappBase', ['LIFE', true]), SUPPLY))).contractAddress;
     const coin = (await works(send(owner, 3, code('Token', ['Life', 'LIF', 0, 1_000_000])))).contractAddress;
     const on = (dapp, data) => dapp + data.slice(2);
     await works(send(owner, 1, on(base, dappBase.encodeFunctionData('registerDapp', [coin, owner, '[]']))));
     assert.deepEqual(await a.call('getDappAddrList', at), [base, coin]);
+    for (const [, hash] of early.slice(0, EARLY)) await works(hash);
+    nonces[users[7]] = EARLY;
+    await works(send(users[7], 2, users[5]));
+    await works(early[EARLY][1]);
     say('DappBase and a token');
 
     // Transactions of the Dapp, and a deposit meanwhile.
@@ -164,7 +198,7 @@ run(async () => {
     const scan = async () => {
         for (const head = await rig.head(); scanned < head; ) {
             scanned += 1;
-            const { transactions } = await rpc(url, 'mc_getBlockByNumber', `0x${scanned.toString(16)}`, true);
+            const { transactions } = await nodes[0].call('mc_getBlockByNumber', `0x${scanned.toString(16)}`, true);
             for (const sent of transactions.filter(({ to }) => lower(to ?? '') === at)) {
                 const word = (index) => `0x${sent.input.slice(10 + 64 * index, 74 + 64 * index)}`;
                 if (sent.input.startsWith(ACT) && await succeeded(sent)) actions.push({ block: scanned, hash: word(1) });
@@ -196,20 +230,46 @@ run(async () => {
         assert.deepEqual(found.distributionAmount, expected, 'rewards to the last sha');
         return found;
     };
-    const first = await flush(a, `0x${'0'.repeat(64)}`);
+    const first = await flush(a, NO_HASH);
     assert.equal(first.start, 1n);
+    assert.ok(first.distributionAmount.every((amount) => amount > 0n), 'all members have made blocks');
+    // Without redemptions the payee of the VNODE gets its reward before the rewards are lowered.
+    assert.deepEqual(first.redeemAddr, []);
+    assert.ok(nodes.some(({ via }) => via === first.via), first.via);
+    const [, , viaReward] = await rewardsOf(first.hash);
+    for (const { via } of nodes) assert.equal(await rig.balance(via), via === first.via ? viaReward : 0n, 'the reward of the VNODE');
     say(`first flush: blocks ${first.start} to ${first.end}`);
+    const answers = new Answers({ chain, base, contracts });
+    const holders = [owner, ...users, ...[...members, backup, monitor].map(({ id }) => id)];
+    for (const one of [...members, monitor]) await answers.check(one, holders);
+    say('the answers are those of the contracts');
+
+    if (other) {
+        // The second VNODE is killed. The SCSs behind it hear of nothing, and the others go on.
+        await other.kill();
+        const sent = transaction(owner, 1, on(coin, token.encodeFunctionData('transfer', [users[5], 1])));
+        const hash = await nodes[0].call('mc_sendTransaction', { ...sent, via: nodes[0].via });
+        await works(hash);
+        await rig.block((await rig.head()) + 3);
+        assert.equal(await b.call('getReceiptByHash', at, hash), null, 'an SCS behind a VNODE that is away');
+        await other.start();
+        await peered(nodes);
+        for (const one of [...members, monitor]) {
+            const found = await waitLong(`the transaction at ${one.name}`, () => one.call('getReceiptByHash', at, hash));
+            assert.equal(found.failed, false);
+        }
+        say('the second VNODE is back');
+    }
 
     // A withdrawal, a backup, and one SCS that is killed: the last in turn.
-    const nodes = (await vnodeInfo(chain)).nodeList;
-    const victim = members.find(({ id }) => id === nodes[2]);
+    const { nodeList } = await vnodeInfo(chain);
+    const victim = members.find(({ id }) => id === nodeList[2]);
     await victim.kill();
     const reader = members.find((one) => one !== victim);
     // The very next flush is looked at. It may come before the withdrawal is in a flush.
     const nextFlush = flush(reader, first.hash);
     nextFlush.catch(() => {});
     const moved = 500n * COIN;
-    nonces[depositor] = await reader.call('getNonce', at, depositor);
     const paidBefore = await rig.balance(depositor);
     const redeemed = await send(depositor, 1, on(base, dappBase.encodeFunctionData('redeemFromMicroChain')), moved);
     await waitFor('the withdrawal', () => reader.call('getReceiptByHash', at, redeemed));
@@ -230,8 +290,8 @@ run(async () => {
     );
     say(`second flush: blocks ${second.start} to ${second.end}`);
     const joined = await waitLong('the backup as a member', async () => {
-        const nodeList = (await vnodeInfo(chain)).nodeList.slice(0, Number(await chain.read('nodeCount')));
-        return nodeList.includes(backup.id) ? nodeList : null;
+        const present = (await vnodeInfo(chain)).nodeList.slice(0, Number(await chain.read('nodeCount')));
+        return present.includes(backup.id) ? present : null;
     });
 
     // The killed one comes back, and all have the same blocks.
@@ -243,10 +303,20 @@ run(async () => {
         const blocks = await Promise.all(all.map((one) => one.call('getBlock', at, height)));
         return blocks.every((block) => block?.hash === wanted) ? true : null;
     });
+    // The transfers of tokens, the first one, and the one while a VNODE was away.
+    const transfers = BigInt(1 + SENDERS * EACH + (other ? 1 : 0));
     for (const one of all) {
-        assert.equal(await balanceOf(one, users[5]), BigInt(1 + SENDERS * EACH), one.name);
-        const sum = (await balance(one, base)) + (await balance(one, depositor));
-        assert.equal(sum, SUPPLY, 'no token comes from nowhere, and none is lost');
+        assert.equal(await balanceOf(one, users[5]), transfers, one.name);
+        await answers.check(one, holders);
     }
     return { transactions: hashes.length, took, joined: joined.includes(backup.id), flushes: [Number(first.end), Number(second.end)], height };
+}
+
+run(async () => {
+    try {
+        return await life();
+    } catch (error) {
+        showLogs();
+        throw error;
+    }
 });

@@ -1,11 +1,14 @@
 //! The server of application chains (SCS): its program, its side of the service, its MicroChains.
 
 mod demo;
+mod liar;
 mod life;
+mod lying_member;
+mod member_faults;
 mod program;
+mod reorganization;
 mod restart;
 mod stage;
 mod stubs;
 mod tls;
 mod token_chain;
-mod two_vnodes;
