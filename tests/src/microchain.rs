@@ -244,12 +244,21 @@ impl<'a> MicroChainOwner<'a> {
         let scs = self.create("ScsPool", &pool);
         let vnodes = self.create("VnodePool", &[Argument::Number(1)]);
         let proxy = [account(&self.via), account(&self.via), text(service), text("")];
-        let mut hashes = vec![self.submit(Some(&vnodes), COIN, &calldata("676bea67", &proxy), CALL_GAS)];
+        self.done(&self.submit(Some(&vnodes), COIN, &calldata("676bea67", &proxy), CALL_GAS));
+        let pools = Pools { scs, vnodes };
+        self.register(&pools, servers, chains);
+        pools
+    }
+
+    /// Registers SCSs with a pool, and waits until they may join MicroChains.
+    #[track_caller]
+    pub fn register(&self, pools: &Pools, servers: &[(&str, u128)], chains: usize) {
+        let mut hashes = Vec::new();
         for (id, gas) in servers {
             let bond = (10 + chains as u128) * COIN;
             hashes.push(self.submit(Some(id), *gas, "0x", 21_000));
             let register = calldata("4420e486", &[account(id)]);
-            hashes.push(self.submit(Some(&scs), bond, &register, CALL_GAS));
+            hashes.push(self.submit(Some(&pools.scs), bond, &register, CALL_GAS));
         }
         self.all_done(&hashes);
         // An SCS counts from the sixth block after its registration on.
@@ -257,7 +266,6 @@ impl<'a> MicroChainOwner<'a> {
         wait_within(BLOCKS_PATIENCE, "six blocks", || {
             (self.node.head() > head + 6).then_some(())
         });
-        Pools { scs, vnodes }
     }
 
     /// Makes this many MicroChains with at least `members` members, and waits until they have

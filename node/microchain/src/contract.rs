@@ -159,6 +159,8 @@ pub struct ContractState {
     pub members: Vec<Address>,
     /// `nodesToJoin`.
     pub joining: Vec<Address>,
+    /// Those of `joining` that are up to date: the next action makes them members.
+    pub ready: Vec<Address>,
     /// Storage slot 0x15: 0 nobody may register, 1 members, 2 backups.
     pub registration: u64,
     /// Storage slot 0x0d: the base block of the last flush; `None` for 2^256 − 1.

@@ -31,6 +31,8 @@ const SLOT_FIRST_PLACE: u64 = 0x09;
 const SLOT_LAST_FLUSH: u64 = 0x0d;
 /// Who may register.
 const SLOT_REGISTRATION: u64 = 0x15;
+/// The performance of a backup that is up to date.
+const BACKUP_PERFORMANCE: U256 = U256::from_limbs([5, 0, 0, 0]);
 
 /// Why a chain base cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +150,8 @@ impl<S: BaseSource> BaseReader<S> {
         let count = info.count(numbers[0])?;
         let members = info.node_list[..count].to_vec();
         let booked = members.iter().map(|member| self.booked_gas(chain, *member));
-        let booked = try_join_all(booked).await?;
+        let ready = self.ready(chain, &info.joining);
+        let (booked, ready) = try_join(try_join_all(booked), ready).await?;
         let ([first_place, last_flush, registration], root) = self.slots(chain).await?;
         let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
         let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
@@ -172,6 +175,7 @@ impl<S: BaseSource> BaseReader<S> {
             members_min: info.members[0],
             members,
             joining: info.joining,
+            ready,
             registration: small(registration),
             last_flush,
             releasing: small(numbers[4]),
@@ -230,6 +234,17 @@ impl<S: BaseSource> BaseReader<S> {
             reader.number()
         })
         .await
+    }
+
+    /// Those backups that have said that they are up to date.
+    async fn ready(&self, chain: Address, backups: &[Address]) -> Result<Vec<Address>, BaseError> {
+        let performances = backups.iter().take(MEMBERS_MAX).map(|backup| async move {
+            let arguments = CallData::default().address(*backup);
+            let function = "nodePerformance(address)";
+            let performance = self.call(chain, function, arguments, |reader| reader.number());
+            Ok::<_, BaseError>((performance.await? == BACKUP_PERFORMANCE).then_some(*backup))
+        });
+        Ok(try_join_all(performances).await?.into_iter().flatten().collect())
     }
 
     /// Those of `members` that have transactions in the VNODE's pool.

@@ -56,22 +56,21 @@ fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
     let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
-    let start = || ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &service));
+    let servers = ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &service));
+    let servers: Vec<_> = servers.iter().collect();
     let mut liar = LyingMember::connect(&service);
     let owner = MicroChainOwner::new(&node, PROXY);
-    let ids = start().map(|server| server.id().to_owned());
-    let mut accounts = vec![(liar.id(), 5 * COIN)];
-    accounts.extend(ids.into_iter().map(|id| (id, 5 * COIN)));
-    let accounts: Vec<_> = accounts.iter().map(|(id, gas)| (id.as_str(), *gas)).collect();
-    let pools = owner.pools_of(&service, &accounts, 1);
+    // The liar is the first member, so the first turn is its own.
+    let pools = owner.pools_of(&service, &[(&liar.id(), 5 * COIN)], 1);
     let chains = owner.chain_bases(&pools, 3, 1);
     let chain = chains[0].clone();
     owner.open_registration(&chains);
-    // The first place has the first turn.
     liar.join(&chain);
     owner.wait_for_members(&chain, 1);
-    let servers = start();
-    let servers: Vec<_> = servers.iter().collect();
+    let others: Vec<_> = servers.iter().map(|server| (server.id(), 5 * COIN)).collect();
+    owner.register(&pools, &others, 1);
+    // They were not told of the registration, because they could not join then.
+    owner.open_registration(&chains);
     owner.wait_for_members(&chain, 4);
     owner.close_registration(&chains);
     let counter = owner.dapps(&chain, servers[0]);

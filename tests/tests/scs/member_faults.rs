@@ -32,20 +32,19 @@ fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
     let owner = MicroChainOwner::new(&node, PROXY);
     let home = |name: &str| folder.path().join(name);
-    let start = |name: &str| scs(&home(name), &service);
-    let ids = ["rich", "full", "poor"].map(|name| start(name).id().to_owned());
-    let gas = [5 * COIN, 5 * COIN, LITTLE_GAS];
-    let accounts: Vec<_> = ids.iter().map(String::as_str).zip(gas).collect();
-    let pools = owner.pools_of(&service, &accounts, 1);
+    let rich = scs(&home("rich"), &service);
+    let full = scs_within(&home("full"), &service, FILE_BYTES_MAX);
+    let poor = scs(&home("poor"), &service);
+    // The first member has the first turn.
+    let pools = owner.pools_of(&service, &[(rich.id(), 5 * COIN)], 1);
     let chains = owner.chain_bases(&pools, 3, 1);
     let chain = chains[0].clone();
     owner.open_registration(&chains);
-    // The first place has the first turn.
-    let rich = start("rich");
     owner.wait_for_members(&chain, 1);
-    let full = scs_within(&home("full"), &service, FILE_BYTES_MAX);
-    owner.wait_for_members(&chain, 2);
-    let poor = start("poor");
+    let others = [(full.id(), 5 * COIN), (poor.id(), LITTLE_GAS)];
+    owner.register(&pools, &others, 1);
+    // They were not told of the registration, because they could not join then.
+    owner.open_registration(&chains);
     owner.wait_for_members(&chain, 3);
     owner.close_registration(&chains);
     let servers = [&rich, &full, &poor];

@@ -76,7 +76,10 @@ impl MemberEngine {
         let left = turn
             .saturating_add(contract.turn_blocks())
             .saturating_sub(contract.base_block);
-        if proposal_blocks(contract, redemptions.len() as u64) > left {
+        // The action makes backups members at once, and the calls after it need the votes of more
+        // than half of all members then.
+        let has_votes = self.hears_most_of(contract.members.len() + contract.ready.len());
+        if !has_votes || proposal_blocks(contract, redemptions.len() as u64) > left {
             // They come with the next flush.
             redemptions.clear();
         }

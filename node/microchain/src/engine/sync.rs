@@ -155,6 +155,12 @@ impl MemberEngine {
             .contract
             .as_ref()
             .map_or(0, |contract| contract.members.len());
+        self.hears_most_of(members)
+    }
+
+    /// Whether the members that were heard lately, this one among them, are more than half of so
+    /// many.
+    pub(super) fn hears_most_of(&self, members: usize) -> bool {
         2 * (self.heard_lately().count() + 1) > members
     }
 
@@ -311,7 +317,8 @@ impl MemberEngine {
             Some(best) if head + members >= best => self.near_slots + 1,
             _ => 0,
         };
-        if let Some(place) = place.filter(|_| self.near_slots >= NEAR_SLOTS) {
+        let is_told = contract.ready.contains(&self.id);
+        if let Some(place) = place.filter(|_| !is_told && self.near_slots >= NEAR_SLOTS) {
             self.call(BaseCall::BackupUpToDate { place: place as u64 });
         }
         Ok(())

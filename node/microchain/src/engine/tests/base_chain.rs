@@ -93,6 +93,7 @@ impl BaseChain {
             members_min: 1,
             members: self.members.clone(),
             joining: self.backups.clone(),
+            ready: self.up_to_date.clone(),
             registration: 2,
             last_flush: Some(self.last_flush),
             releasing: 0,

@@ -258,6 +258,42 @@ fn what_cannot_be_finished_in_time_is_not_begun() {
 }
 
 #[test]
+fn a_backup_in_place_of_a_dead_member_holds_up_no_flush() {
+    let mut world = World::new(3, 1).with_dapp_base();
+    let user = key(0x51);
+    world.buy(user.address(), 1000);
+    world.run_until(60, "the deposit is credited", |world| {
+        world.reader(0).enter_position().unwrap() == 1
+    });
+    let before = world.base.flushes;
+    world.run_until(300, "a flush", |world| world.base.flushes > before);
+    let before = world.base.flushes;
+    // A member is away, a backup is up to date, and a user withdraws. With the backup there are
+    // four members, and two votes are too few.
+    let dead = (0..3)
+        .find(|place| world.id(*place) == world.base.members[2])
+        .unwrap();
+    world.kill(dead);
+    let backup = world.id(3);
+    world.base.backups.push(backup);
+    world.base.up_to_date.push(backup);
+    let redeem = call("redeemFromMicroChain()", CallData::default());
+    world.call_dapp_base(&user, 0, U256::from(3), &redeem);
+    world.run_until(300, "a flush", |world| world.base.flushes > before);
+    assert!(world.base.members.contains(&backup));
+    assert!(
+        world.base.paid.is_empty(),
+        "the withdrawal comes with the next flush"
+    );
+    world.run_until(300, "another flush", |world| world.base.flushes > before + 1);
+    assert_eq!(world.base.paid.len(), 1);
+    assert_eq!(
+        world.base.deflations, world.base.flushes,
+        "no flush was begun in vain"
+    );
+}
+
+#[test]
 fn votes_that_never_come_cost_no_flush_but_the_turn() {
     let mut world = World::new(3, 0).with_dapp_base();
     let silent: Vec<_> = world.base.members[1..].to_vec();
