@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use microchain::{Action, EngineError, Event, MemberEngine, Reader};
 use primitives::Address;
@@ -21,6 +21,8 @@ const EVENT_BYTES_MAX: usize = 64 << 20;
 const TICK_MIN_MS: u64 = 10;
 /// Pause after the store of an engine has failed.
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
+/// A failure that stays the same is logged again after this time.
+const FAILURE_TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an engine wants to be done.
 #[derive(Debug)]
@@ -104,8 +106,8 @@ struct Worker {
     bytes: Arc<AtomicUsize>,
     deposits_from: Arc<AtomicU64>,
     actions: mpsc::Sender<EngineActions>,
-    /// The last failure that was logged.
-    told: Option<String>,
+    /// The last failure that was logged, and when.
+    told: Option<(String, Instant)>,
 }
 
 impl Worker {
@@ -148,7 +150,6 @@ impl Worker {
         let chain = self.engine.setup().address;
         match handled {
             Ok(actions) => {
-                self.told = None;
                 actions.is_empty()
                     || self
                         .actions
@@ -157,9 +158,14 @@ impl Worker {
             }
             Err(error) => {
                 let reason = error.to_string();
-                if self.told.as_ref() != Some(&reason) {
+                // Events for which nothing is written succeed meanwhile.
+                let is_told = self
+                    .told
+                    .as_ref()
+                    .is_some_and(|(told, at)| *told == reason && at.elapsed() < FAILURE_TOLD_AGAIN);
+                if !is_told {
                     tracing::error!(%chain, %reason, "the MicroChain stands still until its store works");
-                    self.told = Some(reason);
+                    self.told = Some((reason, Instant::now()));
                 }
                 std::thread::sleep(FAILURE_PAUSE);
                 !self.actions.is_closed()

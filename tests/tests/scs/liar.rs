@@ -34,8 +34,8 @@ fn send_bad_blocks(liar: &mut LyingMember, others: &[&Scs]) {
         others,
         &[
             "a signed block is refused",
-            "state root: got 0xabab",
-            "expected 0x",
+            "state root: got 0x",
+            "expected 0xabab",
         ],
     );
 
@@ -52,7 +52,8 @@ fn send_bad_blocks(liar: &mut LyingMember, others: &[&Scs]) {
 }
 
 #[test]
-fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
+#[ignore = "side_by_side runs it"]
+pub(crate) fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
     let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);

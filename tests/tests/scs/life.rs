@@ -32,11 +32,13 @@ fn live(payees: &[&str]) {
 }
 
 #[test]
-fn a_microchain_lives_to_its_second_flush() {
+#[ignore = "side_by_side runs it"]
+pub(crate) fn a_microchain_lives_to_its_second_flush() {
     live(&[PROXY]);
 }
 
 #[test]
-fn a_microchain_lives_over_two_vnodes() {
+#[ignore = "side_by_side runs it"]
+pub(crate) fn a_microchain_lives_over_two_vnodes() {
     live(&[PROXY, OTHER_PROXY]);
 }

@@ -8,6 +8,7 @@ mod member_faults;
 mod program;
 mod reorganization;
 mod restart;
+mod side_by_side;
 mod stage;
 mod stubs;
 mod tls;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::stage::{PATIENCE, PROXY, counting, free_port, scs, scs_within, vnode, wait_for_lines};
 
 /// Sha for gas that are enough to register, and not enough for a vote after that.
-const LITTLE_GAS: u128 = 13 * COIN / 1000;
+const LITTLE_GAS: u128 = 115 * COIN / 10_000;
 /// No file of the member with the full disk becomes longer.
 const FILE_BYTES_MAX: u64 = 3 << 20;
 /// Data of a transaction that fills the disk.
@@ -26,7 +26,8 @@ fn block(server: &Scs, chain: &str, number: u128) -> Value {
 }
 
 #[test]
-fn a_member_without_gas_and_one_without_space_lose_nothing() {
+#[ignore = "side_by_side runs it"]
+pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
     let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
@@ -100,6 +101,16 @@ fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let mut voters = owner.last_flush(&chain).voters;
     voters.sort_unstable();
     assert_eq!(voters, [0, 2]);
+
+    let told = full
+        .log()
+        .lines()
+        .filter(|line| line.contains(stands_still))
+        .count();
+    assert!(
+        told <= 4,
+        "the failure is logged {told} times, expected once in a minute"
+    );
 
     // With space the other one has what it had, and what it has missed.
     full.free_file_length();

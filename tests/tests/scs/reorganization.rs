@@ -49,8 +49,7 @@ impl TwoHalves {
     }
 
     /// The first VNODE stops, the other one gets a longer chain, and they meet. Nobody mines then.
-    /// Returns how many blocks of the first VNODE were taken back.
-    fn meet(&self) -> u128 {
+    fn meet(&self) {
         self.one.rpc("miner_stop", json!([]));
         let lost = self.one.head_block();
         let head = quantity(&lost["number"]);
@@ -58,22 +57,19 @@ impl TwoHalves {
             (self.other.head() >= head + LONGER).then_some(())
         });
         self.other.rpc("miner_stop", json!([]));
-        // A block that was found at that moment may still come.
-        let wanted = self.other.head_block()["hash"].clone();
         self.connect();
-        wait_for("the longer chain at the first VNODE", || {
-            (self.one.head() >= head + LONGER).then_some(())
-        });
-        assert_ne!(self.one.block(head)["hash"], lost["hash"]);
         wait_for("one head", || {
             let heads = [&self.one, &self.other].map(|node| node.head_block()["hash"].clone());
             (heads[0] == heads[1]).then_some(())
         });
-        assert!(wanted.is_string());
-        let same = |number: &u128| self.one.block(*number)["hash"] == lost["hash"];
-        head - (0..head).rev().find(same).unwrap_or_default()
+        assert_ne!(
+            self.one.block(head)["hash"],
+            lost["hash"],
+            "the block is taken back"
+        );
     }
 
+    /// The first VNODE mines again.
     fn go_on(&self) {
         self.one.rpc("miner_start", json!([1]));
     }
@@ -85,7 +81,8 @@ fn tokens(server: &Scs, chain: &str, account: &str) -> u128 {
 }
 
 #[test]
-fn a_microchain_goes_on_after_reorganizations_of_the_base_chain() {
+#[ignore = "side_by_side runs it"]
+pub(crate) fn a_microchain_goes_on_after_reorganizations_of_the_base_chain() {
     let folder = tempfile::tempdir().expect("a folder");
     let services = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
     let idle = ["--minerthreads", "1"];
