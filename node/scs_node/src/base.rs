@@ -510,6 +510,7 @@ mod tests {
         assert_eq!(selector("getSCSRole(address)"), [0x50, 0x85, 0x9f, 0xd9]);
         assert_eq!(selector("getVnodeInfo()"), [0x3c, 0x1f, 0x16, 0xaa]);
         assert_eq!(selector("getProposal(uint256)"), [0xc7, 0xf7, 0x58, 0xa8]);
+        assert_eq!(selector("nodePerformance(address)"), [0xa9, 0x55, 0x5e, 0x6c]);
         let join = join_call(false, Address::ZERO, 27, U256::ZERO, U256::ZERO);
         assert_eq!(join[..4], [0x99, 0xd5, 0x3d, 0x43]);
         let join = join_call(true, Address::ZERO, 27, U256::ZERO, U256::ZERO);

@@ -1,54 +1,64 @@
 //! A member that lies: blocks that break the rules, and proposals for rewards of its own.
 
+use std::time::Duration;
+
 use e2e::microchain::{
     Argument, COIN, MicroChainOwner, encoded, height, wait_for_agreement, wait_for_blocks, works,
 };
 use e2e::quantity;
 use e2e::scs::Scs;
 use e2e::wait::wait_within;
-use primitives::{B256, SecretKey};
+use primitives::{B256, Header, SecretKey};
 use serde_json::json;
 
 use crate::lying_member::LyingMember;
-use crate::stage::{PATIENCE, PROXY, counting, free_port, scs, selector, vnode, wait_for_lines};
+use crate::stage::{PATIENCE, PROXY, counting, free_port, have_lines, scs, selector, vnode, wait_for_lines};
 
 /// What a chain base pays at first for a block and for a transaction, in sha.
 const REWARDS: [u128; 2] = [500_000_000_000_000, 100_000_000_000];
 
+/// Lets the member send something in its slots, until the logs of all others have a line with these
+/// words. Once is enough, if the block before has come in time.
+fn lie(liar: &mut LyingMember, others: &[&Scs], words: &[&str], send: impl Fn(&mut LyingMember, &Header)) {
+    wait_within(PATIENCE, &format!("{words:?} in the logs of SCSs"), || {
+        let parent = liar.own_slot();
+        send(liar, &parent);
+        std::thread::sleep(Duration::from_secs(1));
+        have_lines(others, words).then_some(())
+    });
+}
+
 /// Sends blocks that break the rules, and waits until all others have refused them.
 fn send_bad_blocks(liar: &mut LyingMember, others: &[&Scs]) {
-    // Two valid blocks of one slot.
-    let parent = liar.own_slot();
-    for more in [0, 1] {
-        let block = liar.signed(liar.block(&parent, more), None);
+    let two_blocks = ["a member broke the rules", "two blocks of one slot"];
+    lie(liar, others, &two_blocks, |liar, parent| {
+        for more in [0, 1] {
+            let block = liar.signed(liar.block(parent, more), None);
+            liar.send(block);
+        }
+    });
+    let wrong_root = [
+        "a signed block is refused",
+        "state root: got 0x",
+        "expected 0xabab",
+    ];
+    lie(liar, others, &wrong_root, |liar, parent| {
+        let mut block = liar.block(parent, 0);
+        block.state_root = B256::repeat_byte(0xab);
+        let block = liar.signed(block, None);
         liar.send(block);
-    }
-    wait_for_lines(others, &["a member broke the rules", "two blocks of one slot"]);
-
-    let parent = liar.own_slot();
-    let mut block = liar.block(&parent, 0);
-    block.state_root = B256::repeat_byte(0xab);
-    let block = liar.signed(block, None);
-    liar.send(block);
-    wait_for_lines(
-        others,
-        &[
-            "a signed block is refused",
-            "state root: got 0x",
-            "expected 0xabab",
-        ],
-    );
-
-    let parent = liar.own_slot();
-    let block = liar.block(&parent, 0);
-    liar.send(block);
-    wait_for_lines(others, &["a block is refused", "signature of the block"]);
-
-    let parent = liar.own_slot();
-    let stranger = SecretKey::from_bytes(&[0x78; 32]).expect("in range");
-    let block = liar.signed(liar.block(&parent, 0), Some(&stranger));
-    liar.send(block);
-    wait_for_lines(others, &["a block is refused", "signer of the block"]);
+    });
+    let unsigned = ["a block is refused", "signature of the block"];
+    lie(liar, others, &unsigned, |liar, parent| {
+        let block = liar.block(parent, 0);
+        liar.send(block);
+    });
+    let foreign = ["a block is refused", "signer of the block"];
+    lie(liar, others, &foreign, |liar, parent| {
+        let stranger = SecretKey::from_bytes(&[0x78; 32]).expect("in range");
+        let block = liar.signed(liar.block(parent, 0), Some(&stranger));
+        liar.send(block);
+    });
 }
 
 #[test]
@@ -115,7 +125,6 @@ pub(crate) fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     };
     let expected: Vec<u128> = flush.members.iter().map(reward_of).collect();
     assert_eq!(flush.distribution, expected);
-    assert!(expected[0] <= REWARDS[0], "one of its blocks was valid");
     assert_eq!(owner.members(&chain), 3);
     assert_ne!(
         owner.number_of(&chain, "50859fd9", &liar.id()),

@@ -60,12 +60,15 @@ pub(crate) fn selector(signature: &str) -> String {
 /// Waits until the log of each of these SCSs has a line with all these words.
 #[track_caller]
 pub(crate) fn wait_for_lines(servers: &[&Scs], words: &[&str]) {
-    for server in servers {
-        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
-        wait_for(&format!("{words:?} in the log of an SCS"), || {
-            server.log().lines().any(has_all).then_some(())
-        });
-    }
+    wait_for(&format!("{words:?} in the logs of SCSs"), || {
+        have_lines(servers, words).then_some(())
+    });
+}
+
+/// Whether the log of each of these SCSs has a line with all these words.
+pub(crate) fn have_lines(servers: &[&Scs], words: &[&str]) -> bool {
+    let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+    servers.iter().all(|server| server.log().lines().any(has_all))
 }
 
 /// Data of a call that counts `steps` up.
