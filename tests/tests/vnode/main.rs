@@ -11,6 +11,7 @@ mod dashboard_page;
 mod debug;
 mod developer;
 mod durability;
+mod export_tables;
 mod false_shares;
 mod faults;
 mod filter_flood;
