@@ -45,6 +45,7 @@ use crate::scs::{self, NodeScsService, ScsStartError};
 use crate::scs_demo::{self, DemoOptions, DemoStage, ScsDemoError};
 use crate::servers::{Listeners, Servers, ServersError};
 use crate::service_manager::{self, ServiceNotice};
+use crate::span_export;
 use crate::sync_row;
 use crate::system;
 use crate::version::client_version;
@@ -217,6 +218,7 @@ fn run_node(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), Sta
     let result = runtime.block_on(serve(options, demo, &screen));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
+    span_export::finish();
     result
 }
 

@@ -25,6 +25,7 @@ mod offline;
 mod old_blocks;
 mod options;
 mod scs_service;
+mod spans;
 mod start;
 mod stop;
 mod transactions;
