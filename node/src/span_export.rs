@@ -38,7 +38,7 @@ static EXPORT: OnceLock<SpanExport> = OnceLock::new();
 /// [`LogStartError`] if the address is malformed or the system gives no thread.
 pub(crate) fn layer<S>(endpoint: &str) -> Result<impl Layer<S> + Send + Sync + use<S>, LogStartError>
 where
-    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
     let failed = |reason: String| LogStartError::Collector {
         endpoint: endpoint.to_owned(),

@@ -192,8 +192,8 @@ impl Node {
         self
     }
 
-    /// The node of a development network whose chain does not end with the old block 0: such a chain
-    /// gets an empty block. Tests of contracts take the head's time for the present one.
+    /// The node of a development network whose chain does not end with the old block 0: such a
+    /// chain gets an empty block. Tests of contracts take the head's time for the present one.
     ///
     /// # Errors
     /// [`DeveloperError`] if the block is not made.

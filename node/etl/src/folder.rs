@@ -1,7 +1,7 @@
 //! The folder of an export: where its files are, and which of them are still to be written.
 //!
-//! A file is at `TABLE/start_block=FIRST/end_block=LAST/TABLE_FIRST_LAST.parquet`, where the numbers
-//! have at least eight digits. Engines that know partitions read the two numbers from the path.
+//! A file is at `TABLE/start_block=FIRST/end_block=LAST/TABLE_FIRST_LAST.parquet`. The numbers have
+//! at least eight digits. Engines that know partitions read the two numbers from the path.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! `vnode export --format parquet`: writes tables of blocks, transactions, receipts, logs and traces.
+//! `vnode export --format parquet`: writes tables of blocks, transactions, receipts, logs and
+//! traces.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

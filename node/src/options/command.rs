@@ -43,8 +43,8 @@ pub enum VnodeCommand {
         #[arg(long, value_name = "BLOCKS", default_value_t = etl::PARTITION_BLOCKS_DEFAULT)]
         #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         partition: u64,
-        /// The file, which is written completely or not at all; - for standard output. With --format
-        /// parquet a folder; files that are already in it are not written again
+        /// The file, which is written completely or not at all; - for standard output. With
+        /// --format parquet a folder; files that are already in it are not written again
         #[arg(value_name = "FILE_OR_FOLDER")]
         file: PathBuf,
         /// First block [default: 0]

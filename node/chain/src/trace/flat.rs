@@ -64,6 +64,8 @@ pub fn error_word(own: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use primitives::U256;
+
     use super::*;
 
     fn frame(kind: &'static str, calls: Vec<CallFrame>) -> CallFrame {
