@@ -30,6 +30,7 @@ mod scs_demo;
 pub mod scs_program;
 mod servers;
 mod service_manager;
+mod span_export;
 pub mod stratum;
 mod sync_rate;
 mod sync_row;

@@ -12,6 +12,7 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::log_file::LogFile;
 use crate::options::LogOptions;
+use crate::span_export;
 
 /// Why the log did not start.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,34 @@ pub enum LogStartError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// Spans cannot be sent.
+    #[error("--otlp {endpoint}: {reason}")]
+    Collector {
+        /// The address of the collector.
+        endpoint: String,
+        /// What is wrong.
+        reason: String,
+    },
 }
+
+/// The crates of this workspace.
+pub(crate) const OWN_CRATES: [&str; 15] = [
+    "vnode",
+    "scs",
+    "node",
+    "chain",
+    "microchain",
+    "network",
+    "miner",
+    "rpc",
+    "scs_node",
+    "scs_service",
+    "store",
+    "stratum",
+    "ethash",
+    "keystore",
+    "etl",
+];
 
 /// Starts the log at this verbosity, 0 to 5. Crates outside this workspace log one level less.
 /// Returns the screen that has the log; it may show rows below the log, unless the log is JSON or
@@ -43,25 +71,10 @@ pub(crate) fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogSt
         4 => ("debug", "info"),
         _ => ("trace", "debug"),
     };
-    let own_crates = [
-        "vnode",
-        "scs",
-        "node",
-        "chain",
-        "microchain",
-        "network",
-        "miner",
-        "rpc",
-        "scs_node",
-        "scs_service",
-        "store",
-        "stratum",
-        "ethash",
-        "keystore",
-    ];
-    let directives = own_crates
+    let directives = OWN_CRATES
         .iter()
         .fold(others.to_owned(), |all, name| format!("{all},{name}={own}"));
+    let filter = || EnvFilter::new(&directives);
     let file = options.file.as_deref().map(|path| {
         let opened = LogFile::open(path, options.max_size << 20, options.max_backups);
         opened.map_err(|source| LogStartError::File {
@@ -70,12 +83,13 @@ pub(crate) fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogSt
         })
     });
     let file = file.transpose()?;
-    let file = file.map(|file| layer(options.json, false, Mutex::new(file)));
+    let file = file.map(|file| layer(options.json, false, Mutex::new(file)).with_filter(filter()));
+    let spans = options.otlp.as_deref().map(span_export::layer).transpose()?;
     // In tests a second start in the same process fails; the first log stays.
     let _ = tracing_subscriber::registry()
-        .with(EnvFilter::new(directives))
-        .with(layer(options.json, screen.colours(), screen.clone()))
+        .with(layer(options.json, screen.colours(), screen.clone()).with_filter(filter()))
         .with(file)
+        .with(spans)
         .try_init();
     Ok(screen)
 }

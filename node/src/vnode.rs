@@ -21,6 +21,7 @@ use miner::display::{Screen, rate_text};
 use network::known_rules;
 use network::service::{NetworkHandle, NetworkStartError};
 use primitives::{Address, SecretKey};
+use rpc::developer::DeveloperError;
 use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
 use rpc::{NetworkControl, NodeFacts, SyncStatus};
 use store::{Store, StoreError};
@@ -44,6 +45,7 @@ use crate::scs::{self, NodeScsService, ScsStartError};
 use crate::scs_demo::{self, DemoOptions, DemoStage, ScsDemoError};
 use crate::servers::{Listeners, Servers, ServersError};
 use crate::service_manager::{self, ServiceNotice};
+use crate::span_export;
 use crate::sync_row;
 use crate::system;
 use crate::version::client_version;
@@ -118,6 +120,9 @@ pub enum StartError {
     /// The dashboard cannot be served.
     #[error(transparent)]
     Dashboard(#[from] DashboardError),
+    /// The first block of a development network cannot be made.
+    #[error(transparent)]
+    Developer(#[from] Box<DeveloperError>),
     /// The chain can accept no more blocks.
     #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
@@ -213,10 +218,12 @@ fn run_node(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), Sta
     let result = runtime.block_on(serve(options, demo, &screen));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
+    span_export::finish();
     result
 }
 
 async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Screen) -> Result<(), StartError> {
+    let options = &options.clone().for_anvil();
     let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let recorded = options.metrics.map(|_| node_metrics::record()).transpose()?;
     let config = match demo {
@@ -252,7 +259,12 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
         ..options.clone()
     };
     if options.dev_seal == DevSeal::Instant && !dev {
-        return Err(OptionsError::SealNetwork.into());
+        let option = if options.dev_anvil {
+            "--dev.anvil"
+        } else {
+            "--dev.seal instant"
+        };
+        return Err(OptionsError::SealNetwork(option).into());
     }
     let (accounts, warnings) = accounts::open(options, &directory)?;
     for warning in warnings {
@@ -287,7 +299,11 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
     let network = peers::start(&options.peers, parts).await?;
     scs::connect(network.handle(), &chain, scs.as_ref());
     let facts = VnodeFacts {
-        version: client_version(),
+        version: if options.dev_anvil {
+            format!("anvil/{}", client_version())
+        } else {
+            client_version()
+        },
         network_id: spec.network_id,
         network: network.handle().clone(),
     };
@@ -310,6 +326,11 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
     let node = match options.dev_seal {
         DevSeal::Instant => node.with_automine(),
         DevSeal::Ethash => node,
+    };
+    let node = if options.dev_anvil {
+        node.with_present_head().map_err(Box::new)?
+    } else {
+        node
     };
     let node = match &scs {
         Some(scs) => node.with_scs_service(scs.control(&chain)),

@@ -44,6 +44,12 @@ impl Modules {
         Self(MODULES.into())
     }
 
+    /// These modules and those of `other`.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0).copied().collect())
+    }
+
     /// Whether `module` is exposed. `rpc` always is.
     pub fn contains(&self, module: &str) -> bool {
         module == MODULE_RPC || self.0.contains(module)

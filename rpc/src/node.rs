@@ -8,6 +8,7 @@ use chain::Chain;
 use chain::call::{CALL_GAS_DEFAULT, TIMEOUT_DEFAULT};
 use chain::logs::LogLimits;
 use chain::pool::PoolContent;
+use chain::state::StateError;
 use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
@@ -15,7 +16,7 @@ use primitives::{Address, B256, U256};
 use crate::block_cache::BlockCache;
 use crate::budget::reserve_values;
 use crate::control::{ListenerControl, MinerControl, NetworkControl, ScsServiceControl};
-use crate::developer::Developer;
+use crate::developer::{Developer, DeveloperError};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
@@ -189,6 +190,20 @@ impl Node {
             developer.set_automine(true);
         }
         self
+    }
+
+    /// The node of a development network whose chain does not end with the old block 0: such a
+    /// chain gets an empty block. Tests of contracts take the head's time for the present one.
+    ///
+    /// # Errors
+    /// [`DeveloperError`] if the block is not made.
+    pub fn with_present_head(self) -> Result<Self, DeveloperError> {
+        if let Some(developer) = &self.developer
+            && self.chain.view().map_err(StateError)?.head_number() == 0
+        {
+            developer.mine(None)?;
+        }
+        Ok(self)
     }
 
     /// The node with an HTTP listener that methods can open and close.

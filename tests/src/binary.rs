@@ -8,6 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// How the names of the variables begin that `cargo` sets for a test.
+const OWN_VARIABLES: [&str; 5] = [
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+    "CARGO_BIN_",
+    "CARGO_CRATE_",
+    "CARGO_PRIMARY_",
+];
+
 /// The root of the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -46,6 +55,14 @@ pub fn cargo(subcommand: &str) -> Command {
         .arg(target_directory());
     if profile_directory().ends_with("release") {
         command.arg("--release");
+    }
+    // What `cargo` tells this test of its own package. Some build scripts of dependencies look at
+    // such variables, and everything that depends on them would be built again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if OWN_VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
     }
     command
 }

@@ -31,51 +31,75 @@ pub struct Clients {
 /// skipped.
 pub fn javascript() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
-    or_skip(CLIENTS.get_or_init(|| {
-        let lists = ["package.json", "package-lock.json"];
-        let directory = install_once("js", &lists, |directory| {
-            // Without install scripts: the native part of one dependency has a replacement in
-            // JavaScript.
-            let mut npm = Command::new("npm");
-            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-                .current_dir(directory);
-            succeed(&mut npm)
-        })?;
-        succeed(Command::new("node").arg("--version"))?;
-        Ok(Clients {
-            program: "node".into(),
-            directory,
-        })
-    }))
+    or_skip(CLIENTS.get_or_init(|| javascript_with("js")))
+}
+
+/// Node.js with Hardhat and Foundry, whose list is `clients/frameworks/package-lock.json`; `None`
+/// if the test must be skipped.
+pub fn frameworks() -> Option<&'static Clients> {
+    static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
+    or_skip(CLIENTS.get_or_init(|| javascript_with("frameworks")))
+}
+
+/// Node.js with the libraries of `package-lock.json` in the folder `name` of `clients`.
+fn javascript_with(name: &str) -> Result<Clients, String> {
+    let lists = ["package.json", "package-lock.json"];
+    let directory = install_once(name, &lists, |directory| {
+        // Without install scripts: the native part of one dependency has a replacement in
+        // JavaScript.
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+            .current_dir(directory);
+        succeed(&mut npm)
+    })?;
+    succeed(Command::new("node").arg("--version"))?;
+    Ok(Clients {
+        program: "node".into(),
+        directory,
+    })
 }
 
 /// Python with the libraries of `clients/python/requirements.txt`; `None` if the test must be
 /// skipped.
 pub fn python() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
-    or_skip(CLIENTS.get_or_init(|| {
-        let directory = install_once("python", &["requirements.txt"], |directory| {
-            succeed(
-                Command::new("python3")
-                    .args(["-m", "venv", "venv"])
-                    .current_dir(directory),
-            )?;
-            let mut pip = Command::new(directory.join("venv/bin/python"));
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--disable-pip-version-check",
-                "-r",
-                "requirements.txt",
-            ]);
-            succeed(pip.current_dir(directory))
-        })?;
-        Ok(Clients {
-            program: directory.join("venv/bin/python"),
-            directory,
-        })
-    }))
+    or_skip(CLIENTS.get_or_init(|| python_with("python")))
+}
+
+/// Python with Spark, whose list is `clients/spark/requirements.txt`. `None` if the test must be
+/// skipped: it needs Java 17, too, which is never required.
+pub fn spark() -> Option<&'static Clients> {
+    static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
+    if let Err(reason) = succeed(Command::new("java").arg("-version")) {
+        note(&format!("skipped, Spark needs Java: {reason}"));
+        return None;
+    }
+    or_skip(CLIENTS.get_or_init(|| python_with("spark")))
+}
+
+/// Python with the libraries of `requirements.txt` in the folder `name` of `clients`.
+fn python_with(name: &str) -> Result<Clients, String> {
+    let directory = install_once(name, &["requirements.txt"], |directory| {
+        succeed(
+            Command::new("python3")
+                .args(["-m", "venv", "venv"])
+                .current_dir(directory),
+        )?;
+        let mut pip = Command::new(directory.join("venv/bin/python"));
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "-r",
+            "requirements.txt",
+        ]);
+        succeed(pip.current_dir(directory))
+    })?;
+    Ok(Clients {
+        program: directory.join("venv/bin/python"),
+        directory,
+    })
 }
 
 /// The program `cast`, which is installed with the JavaScript libraries; `None` if the test must be

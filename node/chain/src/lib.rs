@@ -41,7 +41,7 @@ pub mod import;
 pub mod logs;
 mod measured;
 pub mod mining;
-mod parallel;
+pub mod parallel;
 pub mod path;
 pub mod pool;
 pub mod proof;

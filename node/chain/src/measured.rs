@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
+use tracing::Span;
 
 /// A part of the import of a block, in the order in which the parts are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,11 @@ impl ImportStage {
         }
     }
 
+    /// The span of this part, for whoever follows a block.
+    pub(crate) fn span(self) -> Span {
+        tracing::debug_span!("import_stage", otel.name = self.name())
+    }
+
     /// Records how long this part has taken.
     pub(crate) fn took(self, time: Duration) {
         histogram!("vnode_import_stage_seconds", "stage" => self.name()).record(time);
@@ -45,7 +51,7 @@ impl ImportStage {
     /// Runs this part, and records how long it takes, whether it fails or not.
     pub(crate) fn time<T>(self, run: impl FnOnce() -> T) -> T {
         let start = Instant::now();
-        let result = run();
+        let result = self.span().in_scope(run);
         self.took(start.elapsed());
         result
     }

@@ -64,7 +64,7 @@ pub(crate) fn in_two_threads<A, B: Send>(
 ///
 /// # Panics
 /// If `work` or the iterator panics, with the same payload.
-pub(crate) fn for_each_in_order<I, R, E>(
+pub fn for_each_in_order<I, R, E>(
     items: I,
     work: impl Fn(I::Item) -> R + Sync,
     mut consume: impl FnMut(R) -> Result<(), E>,

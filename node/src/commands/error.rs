@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
 use chain::state::StateNotKept;
+use etl::EtlError;
 use store::StoreError;
 
 use crate::data_directory::DataDirectoryError;
@@ -70,6 +71,9 @@ pub enum CommandError {
     /// The state of a block is not kept.
     #[error(transparent)]
     NotKept(#[from] StateNotKept),
+    /// An export of tables ended early.
+    #[error(transparent)]
+    Tables(#[from] EtlError),
     /// A command was stopped by a signal, and can be continued.
     #[error("interrupted; to continue, give the same command again")]
     Unfinished,

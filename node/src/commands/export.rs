@@ -20,8 +20,7 @@ use crate::output::print_line;
 pub(super) fn run(
     options: &VnodeOptions,
     file: &Path,
-    first: Option<u64>,
-    last: Option<u64>,
+    (first, last): (Option<u64>, Option<u64>),
 ) -> Result<(), CommandError> {
     let directory = DataDirectory::open(options, OpenPurpose::Read)?;
     let view = View::new(&directory.store, directory.spec.clone())?;
@@ -60,7 +59,7 @@ pub(super) fn run(
 }
 
 /// The first and the last block to export.
-fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
+pub(super) fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
     let first = first.unwrap_or(0);
     if let Some(got) = [Some(first), last]
         .into_iter()

@@ -7,6 +7,7 @@ mod db;
 mod dump;
 mod error;
 mod export;
+mod export_tables;
 mod import;
 mod init;
 mod output_file;
@@ -16,7 +17,7 @@ mod stop;
 pub use error::CommandError;
 
 use crate::logging;
-use crate::options::{DbCommand, VnodeCommand, VnodeOptions};
+use crate::options::{DbCommand, ExportFormat, VnodeCommand, VnodeOptions};
 
 /// Runs a command on a data directory.
 ///
@@ -29,7 +30,21 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
     match command {
         VnodeCommand::Init { file } => init::run(options, file),
         VnodeCommand::Import { file } => import::run(options, file),
-        VnodeCommand::Export { file, first, last } => export::run(options, file, *first, *last),
+        VnodeCommand::Export {
+            format: ExportFormat::Rlp,
+            file,
+            first,
+            last,
+            ..
+        } => export::run(options, file, (*first, *last)),
+        VnodeCommand::Export {
+            format: ExportFormat::Parquet,
+            tables,
+            partition,
+            file,
+            first,
+            last,
+        } => export_tables::run(options, file, (*first, *last), (tables, *partition)),
         VnodeCommand::Db(DbCommand::Check { full }) => db::check(options, *full),
         VnodeCommand::Db(DbCommand::Stats) => db::stats(options),
         VnodeCommand::Db(DbCommand::Prune) => db::prune(options),

@@ -2,9 +2,21 @@
 
 use std::path::PathBuf;
 
+use etl::EtlTable;
+
 use super::endpoint::NodeEndpoint;
 use super::values::{AccountRef, HeightRef, parse_block_number};
 use crate::testvec::TestVectorKind;
+
+/// What `vnode export` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// Blocks in RLP, one after another, as `vnode import` reads them
+    #[default]
+    Rlp,
+    /// Tables of blocks, transactions, receipts, logs and traces
+    Parquet,
+}
 
 /// What `vnode` does instead of running the node.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -19,9 +31,21 @@ pub enum VnodeCommand {
         /// File of RLP blocks, one after another; - for standard input
         file: PathBuf,
     },
-    /// Export blocks to a file
+    /// Export blocks to a file, or as tables to a folder of Parquet files
     Export {
-        /// The file, which is written completely or not at all; - for standard output
+        /// What is written
+        #[arg(long, value_enum, default_value_t)]
+        format: ExportFormat,
+        /// Tables of --format parquet: blocks, transactions, receipts, logs, traces
+        #[arg(long, value_delimiter = ',', default_values_t = EtlTable::ALL)]
+        tables: Vec<EtlTable>,
+        /// Blocks in a file of --format parquet: files end at the multiples of this number
+        #[arg(long, value_name = "BLOCKS", default_value_t = etl::PARTITION_BLOCKS_DEFAULT)]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+        partition: u64,
+        /// The file, which is written completely or not at all; - for standard output. With
+        /// --format parquet a folder; files that are already in it are not written again
+        #[arg(value_name = "FILE_OR_FOLDER")]
         file: PathBuf,
         /// First block [default: 0]
         #[arg(value_parser = parse_block_number)]

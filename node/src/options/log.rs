@@ -25,4 +25,8 @@ pub struct LogOptions {
     /// How many older log files are kept: FILE.1, FILE.2 and so on
     #[arg(id = "log_max_backups", long = "log.maxbackups", value_name = "N", global = true, default_value_t = BACKUPS, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub max_backups: u32,
+    /// Send spans of requests and blocks to the OpenTelemetry collector at this address (OTLP over
+    /// gRPC), such as <http://127.0.0.1:4317>
+    #[arg(id = "log_otlp", long = "otlp", value_name = "URL", global = true)]
+    pub otlp: Option<String>,
 }

@@ -28,6 +28,7 @@ mod txpool;
 mod values;
 
 pub use access::AccessOptions;
+pub(crate) use command::ExportFormat;
 pub use command::{AccountCommand, DbCommand, NodeProgram, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
@@ -74,6 +75,11 @@ pub struct VnodeOptions {
     /// seals and gives each transaction a block at once
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
+    /// With --dev, behave as tools for anvil and Hardhat expect: blocks at once that pay nobody
+    /// (--dev.seal instant), the modules evm, hardhat, anvil, debug, trace and txpool, a client version
+    /// that begins with anvil, and a new chain whose first block is made now
+    #[arg(long = "dev.anvil", conflicts_with_all = ["dev_seal", "mine"])]
+    pub dev_anvil: bool,
     /// Network to run [default: the one that the data directory was initialised with]
     #[arg(long, value_name = "NAME", global = true)]
     pub network: Option<Network>,
@@ -318,9 +324,9 @@ pub enum OptionsError {
         "--unlock and {0} contradict each other: whoever reaches this node could spend from the accounts; --allow-insecure-unlock allows it"
     )]
     InsecureUnlock(&'static str),
-    /// `--dev.seal instant` on another network than the development network.
-    #[error("--dev.seal instant needs the development network (--dev)")]
-    SealNetwork,
+    /// `--dev.seal instant` or `--dev.anvil` on another network than the development network.
+    #[error("{0} needs the development network (--dev)")]
+    SealNetwork(&'static str),
     /// `--dev.seal instant` together with `--mine`.
     #[error("--dev.seal instant and --mine contradict each other: blocks without seals need no miner")]
     InstantMine,
@@ -356,6 +362,19 @@ impl VnodeOptions {
             reorg_depth_max: self.maxreorg,
             ..ForkLimits::default()
         }
+    }
+
+    /// The same options with those that `--dev.anvil` stands for.
+    #[must_use]
+    pub(crate) fn for_anvil(mut self) -> Self {
+        if self.dev_anvil {
+            let modules: Modules = "txpool,evm,hardhat,anvil,debug,trace".parse().unwrap_or_default();
+            self.rpcapi = self.rpcapi.with(&modules);
+            self.wsapi = self.wsapi.with(&modules);
+            self.dev_seal = DevSeal::Instant;
+            self.moacbase = Some(self.moacbase.unwrap_or_default());
+        }
+        self
     }
 
     /// Checks the contradictions that the parser cannot find.

@@ -69,7 +69,10 @@ fn commands_take_numbers_and_global_options() {
     let options = parse(&["export", "f", "0x10", "17", "--datadir", "d", "--network", "test"]).unwrap();
     assert_eq!(options.network(), Ok(Some(Network::Test)));
     assert_eq!(options.data_directory(), Ok("d".into()));
-    let Some(VnodeCommand::Export { file, first, last }) = options.command else {
+    let Some(VnodeCommand::Export {
+        file, first, last, ..
+    }) = options.command
+    else {
         panic!("expected an export");
     };
     assert_eq!((file, first, last), ("f".into(), Some(16), Some(17)));
@@ -85,7 +88,9 @@ fn commands_take_numbers_and_global_options() {
 #[test]
 fn invalid_options_are_refused() {
     for bad in [
-        &["--rpcport", "70000"][..],
+        &["export", "--format", "parquet", "--tables", "blocks,tokens", "d"][..],
+        &["export", "--partition", "0", "d"],
+        &["--rpcport", "70000"],
         &["--stratumport", "70000"],
         &["--stratum.difficulty", "0"],
         &["--stratum.bantime", "86401"],
@@ -138,6 +143,16 @@ fn blocks_without_seals_are_for_the_development_network() {
     let instant = parse(&["--dev", "--dev.seal", "instant"]).unwrap();
     assert_eq!((instant.dev_seal, instant.check()), (DevSeal::Instant, Ok(())));
     assert_eq!(parse(&["--dev"]).unwrap().dev_seal, DevSeal::Ethash);
+    let anvil = parse(&["--dev", "--dev.anvil", "--rpcapi", "net"])
+        .unwrap()
+        .for_anvil();
+    assert_eq!(
+        (anvil.dev_seal, anvil.moacbase),
+        (DevSeal::Instant, Some(Address::ZERO))
+    );
+    assert!(anvil.rpcapi.contains("net") && anvil.rpcapi.contains("hardhat") && !anvil.rpcapi.contains("mc"));
+    assert!(parse(&["--dev", "--dev.anvil", "--mine"]).is_err());
+    assert!(parse(&["--dev", "--dev.anvil", "--dev.seal", "ethash"]).is_err());
     let mining = parse(&["--dev", "--dev.seal", "instant", "--mine"]).unwrap();
     assert_eq!(mining.check(), Err(OptionsError::InstantMine));
     assert!(parse(&["--dev", "--dev.seal", "fast"]).is_err());

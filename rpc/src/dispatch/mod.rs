@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use inbound::ClientId;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use self::run::MessageRun;
 use crate::access::Grant;
@@ -303,8 +304,14 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
                 let error = caller.grant.pay(1).1.unwrap_or(error);
                 Ok(Some(message::error_response(&error)))
             }
-            Message::Single(member) => run.single(&member).await,
-            Message::Batch(members) => run.batch(&members).await,
+            Message::Single(member) => {
+                let span = tracing::debug_span!("request", bytes = body.len());
+                run.single(&member).instrument(span).await
+            }
+            Message::Batch(members) => {
+                let span = tracing::debug_span!("batch", bytes = body.len(), calls = members.len());
+                run.batch(&members).instrument(span).await
+            }
         }
     }
 

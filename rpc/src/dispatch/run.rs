@@ -14,6 +14,7 @@ use bytes::Bytes;
 use inbound::ClientId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Span, field};
 
 use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
 use crate::budget::MessageBudget;
@@ -248,7 +249,9 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         let rpc = Arc::clone(&self.dispatcher.rpc);
         let (budget, gate) = (Arc::clone(&self.budget), gate.clone());
         let turn_end = Instant::now() + TURN_MAX;
+        let span = Span::current();
         let turn = tokio::task::spawn_blocking(move || {
+            let _entered = span.enter();
             while let Some(task) = tasks.pop_front() {
                 let run = || {
                     let params = Params::new(task.params.as_deref(), task.name_style).of_client(task.client);
@@ -315,9 +318,21 @@ const fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
     }
 }
 
-/// Runs a handler. A panic becomes an internal error.
+/// Runs a handler, in a span of its own. A panic becomes an internal error.
 fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()))
+    let span = tracing::debug_span!(
+        "call",
+        otel.name = name,
+        rpc.system = "jsonrpc",
+        rpc.method = name,
+        otel.status_code = field::Empty,
+    );
+    let run = || span.in_scope(run);
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()));
+    if result.is_err() {
+        span.record("otel.status_code", "error");
+    }
+    result
 }
 
 fn timed_out() -> RpcError {

@@ -1,8 +1,8 @@
 //! The `trace` module: calls of transactions and rewards of blocks in the form of Parity.
 
 use chain::View;
-use chain::rules::{block_reward, uncle_rewards};
-use chain::trace::{CallFrame, CallOptions, Trace, TraceRequest, Tracer};
+use chain::rules::payment::BlockPayment;
+use chain::trace::{CallFrame, CallOptions, FlatCall, Trace, TraceRequest, Tracer};
 use chain::view::StoredBlock;
 use primitives::{Address, B256, U256};
 
@@ -14,7 +14,7 @@ use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{Json, JsonArray, JsonOf};
 use crate::modules::NameStyle;
 use crate::node::Node;
-use crate::objects::{FlatCall, ParityTraceObject, TracePlace, shown_hash};
+use crate::objects::{ParityTraceObject, TracePlace, shown_hash};
 use crate::table::Method;
 use crate::types::{BlockRef, Count, ParamError};
 use crate::wire_type::WireType;
@@ -43,10 +43,8 @@ fn request(node: &Node) -> TraceRequest {
         own_gas: true,
         ..CallOptions::default()
     };
-    TraceRequest {
-        tracer: Tracer::Calls(calls),
-        limit: work_limit(node.settings.trace_timeout_max),
-    }
+    let limit = work_limit(node.settings.trace_timeout_max);
+    TraceRequest::new(Tracer::Calls(calls), limit)
 }
 
 /// The call trees of a block's transactions, each with the transaction's index. Transactions that
@@ -84,19 +82,16 @@ fn place(block: &StoredBlock, index: Option<usize>) -> TracePlace {
 
 /// The miners that a block pays: its own, then those of its uncles.
 fn rewards(node: &Node, block: &StoredBlock) -> Vec<(Address, bool, U256)> {
-    let (spec, header) = (node.chain.spec(), &block.record.header);
+    let header = &block.record.header;
     if header.number == 0 {
         return Vec::new();
     }
-    let mut own = block_reward(spec, header.number);
-    let mut all = Vec::new();
-    for uncle in &block.body.uncles {
-        let (of_uncle, of_nephew) = uncle_rewards(spec, header.number, uncle.number);
-        own += of_nephew;
-        all.push((uncle.beneficiary, true, of_uncle));
-    }
-    all.insert(0, (header.beneficiary, false, own));
-    all
+    let payment = BlockPayment::of(node.chain.spec(), header.number, &block.body.uncles);
+    let own = (header.beneficiary, false, payment.miner);
+    let of_uncles = payment.uncles.into_iter();
+    std::iter::once(own)
+        .chain(of_uncles.map(|(author, value)| (author, true, value)))
+        .collect()
 }
 
 /// Selects traces, and counts those that are skipped and those that are taken.

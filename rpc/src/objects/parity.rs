@@ -1,7 +1,7 @@
 //! Traces in the form of Parity: a flat list of calls, each with its place in the tree of calls,
 //! and the rewards of the block.
 
-use chain::trace::CallFrame;
+use chain::trace::{FlatCall, error_word};
 use primitives::{Address, B256, U256};
 use serde::{Serialize, Serializer};
 
@@ -132,47 +132,6 @@ impl Serialize for ParityResult<'_> {
     }
 }
 
-/// A call with its place in the tree of calls.
-#[derive(Debug)]
-pub(crate) struct FlatCall<'a> {
-    pub(crate) frame: &'a CallFrame,
-    address: Vec<usize>,
-    subtraces: usize,
-}
-
-impl<'a> FlatCall<'a> {
-    /// The calls of a tree: each before the calls that it made. Calls of precompiled contracts are
-    /// left out, unless they move value.
-    pub(crate) fn list(top: &'a CallFrame) -> Vec<Self> {
-        let mut open = vec![(top, Vec::new())];
-        let mut list = Vec::new();
-        while let Some((frame, address)) = open.pop() {
-            let inner: Vec<_> = frame.calls.iter().filter(|call| is_shown(call)).collect();
-            for (index, call) in inner.iter().enumerate().rev() {
-                let mut place: Vec<usize> = Vec::with_capacity(address.len() + 1);
-                place.extend(&address);
-                place.push(index);
-                open.push((call, place));
-            }
-            list.push(Self {
-                frame,
-                subtraces: inner.len(),
-                address,
-            });
-        }
-        list
-    }
-
-    /// The accounts that the call goes from and to.
-    pub(crate) const fn ends(&self) -> (Address, Option<Address>) {
-        (self.frame.from, self.frame.to)
-    }
-}
-
-fn is_shown(call: &CallFrame) -> bool {
-    !call.is_builtin || call.value.is_some_and(|value| !value.is_zero())
-}
-
 impl<'a> ParityTraceObject<'a> {
     /// A call at its place.
     pub(crate) fn call(call: FlatCall<'a>, place: TracePlace) -> Self {
@@ -234,7 +193,7 @@ impl<'a> ParityTraceObject<'a> {
             action,
             block_hash: Data(place.block_hash),
             block_number: place.block_number,
-            error: frame.error.as_deref().map(error_text),
+            error: frame.error.as_deref().map(error_word),
             result: if frame.error.is_some() {
                 ParityResult::Failed
             } else {
@@ -266,53 +225,5 @@ impl<'a> ParityTraceObject<'a> {
             transaction_position: None,
             kind: "reward",
         }
-    }
-}
-
-/// Parity's text for a failure. Failures for which it has no word keep ours.
-fn error_text(own: &str) -> &str {
-    match own {
-        "evm: execution reverted" => "Reverted",
-        "out of gas" => "Out of gas",
-        "Invalid opcode" => "Bad instruction",
-        "evm: InvalidJump" => "Bad jump destination",
-        "evm: StackUnderflow" => "Stack underflow",
-        "evm: StackOverflow" => "Out of stack",
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(kind: &'static str, calls: Vec<CallFrame>) -> CallFrame {
-        CallFrame {
-            kind,
-            calls,
-            ..CallFrame::default()
-        }
-    }
-
-    #[test]
-    fn trees_become_lists() {
-        let mut builtin = frame("STATICCALL", Vec::new());
-        builtin.is_builtin = true;
-        let mut paid = builtin.clone();
-        paid.value = Some(U256::from(1));
-        let left = frame("CALL", vec![builtin, frame("CREATE", Vec::new()), paid]);
-        let top = frame("CALL", vec![left, frame("SELFDESTRUCT", Vec::new())]);
-        let list: Vec<_> = FlatCall::list(&top)
-            .into_iter()
-            .map(|call| (call.frame.kind, call.address, call.subtraces))
-            .collect();
-        let expected = [
-            ("CALL", vec![], 2),
-            ("CALL", vec![0], 2),
-            ("CREATE", vec![0, 0], 0),
-            ("STATICCALL", vec![0, 1], 0),
-            ("SELFDESTRUCT", vec![1], 0),
-        ];
-        assert_eq!(list, expected);
     }
 }

@@ -1,7 +1,6 @@
 //! The tracers, traces of calls, Parity's traces, raw bytes, and the account's part of the pool.
 
 use chain::trace::{CallOptions, TraceRequest, Tracer};
-use chain::work::WorkLimit;
 use primitives::{Block, Receipt, ReceiptForm, Transaction, TxRules, U256};
 use rpc::types::data;
 use serde_json::{Value, json};
@@ -213,10 +212,7 @@ fn traces_of_calls() {
          4byteTracer, noopTracer",
     );
     let view = net.view();
-    let request = TraceRequest {
-        tracer: Tracer::Calls(CallOptions::default()),
-        limit: WorkLimit::new(std::time::Duration::ZERO),
-    };
+    let request = TraceRequest::new(Tracer::Calls(CallOptions::default()), std::time::Duration::ZERO);
     let at = chain::call::StateAt::Block(3);
     let error = view.trace_call(at, &chain::call::CallRequest::default(), &request);
     assert!(error.expect_err("no time").to_string().contains("was not ready"));

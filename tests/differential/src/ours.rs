@@ -14,7 +14,6 @@ use chain::spec::{Genesis, GenesisAccount};
 use chain::state::BlockState;
 use chain::trace::{StepOptions, Trace, TraceRequest, TraceStep, Tracer};
 use chain::trie::ordered_root;
-use chain::work::WorkLimit;
 use chain::{ChainSpec, View};
 use primitives::{
     B256, Block, Bytes, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
@@ -272,15 +271,13 @@ pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, 
         .block_by_hash(block)
         .map_err(text)?
         .ok_or("the block is not stored")?;
-    let request = TraceRequest {
-        tracer: Tracer::Steps(StepOptions {
-            stack: false,
-            memory: false,
-            storage: false,
-            limit: None,
-        }),
-        limit: WorkLimit::new(TRACE_TIMEOUT),
+    let options = StepOptions {
+        stack: false,
+        memory: false,
+        storage: false,
+        limit: None,
     };
+    let request = TraceRequest::new(Tracer::Steps(options), TRACE_TIMEOUT);
     match view.trace_transaction(&block, index, &request).map_err(text)? {
         Trace::Steps(trace) => Ok(trace.steps),
         other => Err(format!("got {other:?}, expected steps")),

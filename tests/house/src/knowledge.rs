@@ -17,7 +17,13 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 14] = [
+const PACKAGES: [Knowledge; 15] = [
+    Knowledge {
+        package: "etl",
+        folder: "node/etl",
+        without: &["tokio", "hyper", "serde_json", "clap", "rpc"],
+        unnamed: &["std::net", "StopSignal"],
+    },
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",

@@ -1,17 +1,19 @@
 //! Peers that lie, flood, or do nothing. The node goes on, within its bounds.
 
-use std::net::TcpStream;
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use e2e::vnode::Vnode;
 use e2e::wait::wait_for;
+use network::NodeContact;
 use network::entropy::Entropy;
 use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage};
 use primitives::{Address, B256, Block, TxForm, U256, UnsignedTransaction};
 use serde_json::json;
 
 use crate::support::{
-    PlayedPeer, connect, genesis, genesis_difficulty, key, peer_count, runtime, start_idle,
+    PlayedPeer, connect, enode, genesis, genesis_difficulty, key, peer_count, runtime, start_idle,
 };
 
 /// Connections that say nothing.
@@ -230,6 +232,55 @@ fn half_open_connections_do_not_keep_others_out() {
     };
     runtime.block_on(joined);
     assert_eq!(peer_count(&node), 1);
+}
+
+/// Sends `bytes` one after another until the node ends the connection. Returns how long that took.
+fn trickle(address: SocketAddr, bytes: impl Iterator<Item = u8>) -> Duration {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("a time limit");
+    let began = Instant::now();
+    for byte in bytes {
+        if stream.write_all(&[byte]).is_err() {
+            break;
+        }
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => break,
+            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Ok(_) | Err(_) => {}
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "the connection is still open"
+        );
+    }
+    began.elapsed()
+}
+
+#[test]
+fn bytes_that_come_one_by_one_do_not_keep_a_connection_open() {
+    let node = start_idle();
+    let contact = NodeContact::from_enode(&enode(&node)).expect("an address");
+    let address = SocketAddr::new(contact.ip, contact.tcp);
+    // The first two bytes of a handshake tell its length. Its end never comes.
+    let long_handshake = [0x01, 0xff].into_iter().chain(std::iter::repeat(7));
+    let tricklers: Vec<_> = (0..20)
+        .map(|_| {
+            let bytes = long_handshake.clone();
+            std::thread::spawn(move || trickle(address, bytes))
+        })
+        .collect();
+    // Meanwhile others become peers.
+    let other = start_idle();
+    connect(&other, &node);
+    for one in tricklers {
+        let took = one.join().expect("the connection ends");
+        // The time of the handshake counts from its begin, and not from the last byte.
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+    assert_eq!(peer_count(&node), 1);
+    is_alive(&node);
 }
 
 #[test]

@@ -11,4 +11,5 @@ mod nodes;
 mod resume;
 mod subnets;
 mod support;
+mod ten;
 mod terminal;

@@ -82,6 +82,7 @@ fn execute_block(
     parent: &Header,
     block: &CheckedBlock,
 ) -> Result<ExecutedBlock, ImportError> {
+    let executing = ImportStage::Execute.span().entered();
     let started = Instant::now();
     let mut state = BlockState::over(source, parent.number, state);
     state.set_shared_nodes(committed);
@@ -109,6 +110,8 @@ fn execute_block(
     }
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();
+    drop(executing);
+    let _computing = ImportStage::Roots.span().entered();
     // The two roots do not depend on each other.
     let own = || {
         if state.trie_is_lent() {

@@ -95,6 +95,8 @@ impl Importer {
     }
 
     fn attempt_run(&self, now: Option<u64>, next: &mut NextPrepared<'_>) -> Result<RunAttempt, StoreError> {
+        let span = tracing::debug_span!("blocks", count = tracing::field::Empty);
+        let _entered = span.enter();
         let mut cost = RunCost::default();
         let mut valid = Vec::new();
         let batch = self.store.batch()?;
@@ -126,6 +128,7 @@ impl Importer {
             }
             Ok::<_, StoreError>(blocks_done)
         })?;
+        span.record("count", valid.len());
         let RootTimes { computed, waited } = session.root_times();
         cost.roots_beside = computed;
         cost.roots += waited;

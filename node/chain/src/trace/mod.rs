@@ -8,6 +8,7 @@
 
 mod bounds;
 mod calls;
+mod flat;
 mod prestate;
 mod recorder;
 mod replay;
@@ -16,6 +17,7 @@ mod steps;
 mod storage;
 
 pub use calls::{CallFrame, CallLog, CallOptions};
+pub use flat::{FlatCall, error_word};
 pub use prestate::{AccountValues, PrestateTrace};
 pub use selectors::SelectorCounts;
 pub use steps::{StepOptions, StepTrace, TraceStep};
@@ -39,7 +41,7 @@ use replay::BlockReplay;
 
 /// The default time limit of a trace.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// The size limit of all traces of one request, in bytes of their text. It is approximate.
+/// The usual size limit of all traces of one request, in bytes of their text.
 pub const TRACE_BYTES_MAX: usize = 48 << 20;
 
 /// What to record.
@@ -73,13 +75,26 @@ impl Tracer {
     }
 }
 
-/// What to record, and the limit of the whole request.
+/// What to record, and the limits of the whole request.
 #[derive(Clone, Debug)]
 pub struct TraceRequest {
     /// What to record.
     pub tracer: Tracer,
     /// Time and memory of the request.
     pub limit: WorkLimit,
+    /// The size limit of all traces together, in bytes of their text. It is approximate.
+    pub bytes_max: usize,
+}
+
+impl TraceRequest {
+    /// A request with the usual size limit.
+    pub fn new(tracer: Tracer, limit: impl Into<WorkLimit>) -> Self {
+        Self {
+            tracer,
+            limit: limit.into(),
+            bytes_max: TRACE_BYTES_MAX,
+        }
+    }
 }
 
 /// The trace of a transaction.
@@ -159,7 +174,7 @@ impl View {
         if index >= count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
+        let mut bounds = TraceBounds::new(request.limit.clone(), request.bytes_max);
         let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         replay.trace(index, &request.tracer, &mut bounds)
@@ -170,7 +185,7 @@ impl View {
     /// # Errors
     /// As [`View::trace_transaction`].
     pub fn trace_block(&self, block: &StoredBlock, request: &TraceRequest) -> Result<Vec<Trace>, TraceError> {
-        let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
+        let mut bounds = TraceBounds::new(request.limit.clone(), request.bytes_max);
         let mut replay = BlockReplay::begin(self, block)?;
         replay.trace_all(&request.tracer, &mut bounds)
     }
@@ -187,7 +202,7 @@ impl View {
         request: &CallRequest,
         trace: &TraceRequest,
     ) -> Result<Trace, TraceError> {
-        let mut bounds = TraceBounds::new(trace.limit.clone(), TRACE_BYTES_MAX);
+        let mut bounds = TraceBounds::new(trace.limit.clone(), trace.bytes_max);
         let (header, mut state) = self.open_call(at, request)?;
         let builtin = builtin_contracts(self.spec(), header.number);
         let refunds = self.spec().failed_calls_refund_gas;

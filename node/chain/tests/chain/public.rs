@@ -189,10 +189,7 @@ fn the_system_transactions_of_a_block_are_replaced() {
         assert_eq!(receipts[1].cumulative_gas_used, 1000, "{index}");
         assert_sound(&node.store, &maker.spec);
         // Every transaction that was executed can be traced, and the log is found.
-        let request = TraceRequest {
-            tracer: Tracer::Calls(CallOptions::default()),
-            limit: TIMEOUT_DEFAULT.into(),
-        };
+        let request = TraceRequest::new(Tracer::Calls(CallOptions::default()), TIMEOUT_DEFAULT);
         let traced = view.trace_block(&stored, &request).expect("traced");
         assert_eq!(traced.len(), block.transactions.len(), "{index}");
         let query = LogQuery::default();

@@ -74,10 +74,7 @@ fn next_block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlo
 }
 
 fn request(tracer: Tracer) -> TraceRequest {
-    TraceRequest {
-        tracer,
-        limit: TIMEOUT_DEFAULT.into(),
-    }
+    TraceRequest::new(tracer, TIMEOUT_DEFAULT)
 }
 
 fn steps(view: &View, block: &StoredBlock) -> Vec<StepTrace> {

@@ -259,6 +259,54 @@ fn slow_peers_cost_nobody_else_anything() {
 }
 
 #[test]
+fn a_slow_peer_among_quick_ones_loses_its_place() {
+    /// Nodes with the chain.
+    const GOOD: usize = 4;
+    let _print = SeedOnPanic(SEED);
+    for lie in SLOW_ONES {
+        let mut world = World::new(chain::spec(), SEED, GOOD + 1, hours(1_000_000));
+        // The imports take long enough that the slow one is asked again and again.
+        world.import_time = Duration::from_millis(50);
+        world.cut(|index| usize::from(index < GOOD));
+        for other in 1..GOOD {
+            world.connect(0, other);
+        }
+        for _ in 0..3000 {
+            world.run_until(world.now + seconds(13));
+            world.mine_now(0);
+        }
+        world.add_liar(lie);
+        world.connect(GOOD, GOOD + 1);
+        world.run_until(world.now + seconds(1));
+        world.cut(|_| 0);
+        for good in 0..GOOD {
+            world.connect(GOOD, good);
+        }
+        let (met, goal) = (world.now, world.chain(0).view().head_hash());
+        while world.chain(GOOD).view().head_hash() != goal {
+            assert!(
+                world.now < met + seconds(300),
+                "{lie:?}: {:?}",
+                world.open_work(GOOD)
+            );
+            world.run_until(world.now + seconds(1));
+        }
+        println!("{lie:?}: {:?}, {:?}", world.now - met, world.counts.liars_dropped);
+        assert_eq!(
+            world.counts.liars_dropped.values().sum::<u64>(),
+            1,
+            "{lie:?}: {:?}",
+            world.counts
+        );
+        assert!(
+            world.counts.honest_dropped.is_empty(),
+            "{lie:?}: {:?}",
+            world.counts
+        );
+    }
+}
+
+#[test]
 fn a_killed_node_goes_on_where_it_was() {
     let _print = SeedOnPanic(SEED);
     let mut world = World::new(chain::spec(), SEED, 2, hours(1_000_000));

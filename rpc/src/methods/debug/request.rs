@@ -23,10 +23,7 @@ pub(super) struct TraceOptions {
 impl TraceOptions {
     /// What is asked for, within the operator's largest time limit.
     pub(super) fn request(&self, timeout_max: Duration) -> TraceRequest {
-        TraceRequest {
-            tracer: self.tracer,
-            limit: work_limit(self.timeout.min(timeout_max)),
-        }
+        TraceRequest::new(self.tracer, work_limit(self.timeout.min(timeout_max)))
     }
 }
 

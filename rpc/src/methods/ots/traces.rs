@@ -29,10 +29,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 
 /// The trace of calls.
 pub(super) fn request(node: &Node) -> TraceRequest {
-    TraceRequest {
-        tracer: Tracer::Calls(CallOptions::default()),
-        limit: work_limit(node.settings.trace_timeout_max),
-    }
+    let limit = work_limit(node.settings.trace_timeout_max);
+    TraceRequest::new(Tracer::Calls(CallOptions::default()), limit)
 }
 
 /// The call tree of a transaction in a block.

@@ -8,6 +8,7 @@ mod anvil;
 mod cast;
 mod chain3;
 mod ethers;
+mod frameworks;
 mod outside_miner;
 mod scs_service;
 mod web3;

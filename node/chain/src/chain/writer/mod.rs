@@ -258,6 +258,9 @@ impl ChainInner {
     ) -> Result<Imported, ImportError> {
         let started = Instant::now();
         let (number, hash) = (block.header.number, block.hash());
+        let transactions = block.transactions.len();
+        let span = tracing::debug_span!("block", number, %hash, transactions, ?origin);
+        let _entered = span.enter();
         let result = catch_panic(|| (jobs.import)(block, (jobs.clock)()));
         let result = result.unwrap_or_else(|panic| Err(ImportError::Panicked(panic)));
         count_import(result.as_ref());

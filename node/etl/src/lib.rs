@@ -1,0 +1,233 @@
+//! Writes blocks, transactions, receipts, logs and traces as Parquet files, for engines that are
+//! made for large questions.
+//!
+//! [`export`] divides a range of blocks into partitions. Each partition has a file for each table.
+//! Rows are made on all processors, files are written by the calling thread. A file gets its name
+//! when it is complete, so an export can be interrupted at any time and goes on where it was. The
+//! same command exports the blocks that are new, and those that a reorganization has changed.
+//!
+//! This package reads a [`View`]. It knows no options, no signals and no sockets. The columns are
+//! described in docs/parquet.md.
+
+mod column;
+mod file;
+mod folder;
+mod range;
+mod rows;
+mod table;
+
+pub use range::BlockRange;
+pub use rows::RowsError;
+pub use table::{EtlTable, NoSuchTable};
+
+use std::path::{Path, PathBuf};
+
+use chain::View;
+use chain::parallel::for_each_in_order;
+use chain::state::StateNotKept;
+use chain::work::CancelFlag;
+use parquet::errors::ParquetError;
+use primitives::B256;
+use store::{StoreError, TableId};
+
+use file::{FileFacts, TableFile};
+use folder::Missing;
+use rows::append_block;
+use table::TableRows;
+
+/// The usual number of blocks of a partition.
+pub const PARTITION_BLOCKS_DEFAULT: u64 = 10_000;
+/// The number of blocks whose rows a thread makes at a time.
+const TASK_BLOCKS: u64 = 16;
+
+/// What to export.
+#[derive(Clone, Debug)]
+pub struct ExportRequest {
+    /// The folder; it is made if it does not exist.
+    pub directory: PathBuf,
+    /// The blocks, none of which is above the head.
+    pub range: BlockRange,
+    /// The tables.
+    pub tables: Vec<EtlTable>,
+    /// Files end at the multiples of this number of blocks.
+    pub partition_blocks: u64,
+}
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportSummary {
+    /// Blocks with at least one table that was not there.
+    pub blocks: u64,
+    /// Blocks that were in the folder already.
+    pub skipped: u64,
+    /// New files.
+    pub files: u64,
+    /// New rows.
+    pub rows: u64,
+    /// Bytes of the new files.
+    pub bytes: u64,
+}
+
+/// Why an export failed. The files that were complete stay.
+#[derive(Debug, thiserror::Error)]
+pub enum EtlError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The rows of a block cannot be made.
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+    /// Traces need a state that is not kept.
+    #[error("{0}; leave out the traces, or export from a node that keeps all states (--state archive)")]
+    NotKept(StateNotKept),
+    /// A folder cannot be read or changed.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The folder or file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: ParquetError,
+    },
+    /// The folder has files of another chain.
+    #[error("{}: block 0: got {got}, expected {expected}", path.display())]
+    OtherChain {
+        /// The file.
+        path: PathBuf,
+        /// The file's block 0.
+        got: B256,
+        /// The chain's block 0.
+        expected: B256,
+    },
+    /// A file has some of the blocks of a partition, and others.
+    #[error(
+        "{}: blocks: got {got}, expected none beyond {expected}: export a range that contains both, or remove the file",
+        path.display()
+    )]
+    Overlap {
+        /// The file.
+        path: PathBuf,
+        /// Its blocks.
+        got: BlockRange,
+        /// The blocks of the partition.
+        expected: BlockRange,
+    },
+    /// The export was cancelled.
+    #[error("interrupted; to continue, give the same command again")]
+    Cancelled,
+}
+
+impl EtlError {
+    fn folder(path: &Path, source: std::io::Error) -> Self {
+        Self::Folder {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn write(path: &Path, source: ParquetError) -> Self {
+        Self::Write {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// A piece of work: some blocks of a partition.
+struct ExportTask {
+    /// The index of the partition.
+    partition: usize,
+    blocks: BlockRange,
+}
+
+/// Exports what `request` names. `progress` is called with what was done so far, and stops the
+/// export by returning `false`.
+///
+/// # Errors
+/// [`EtlError`]; another call goes on where this one ended.
+pub fn export(
+    view: &View,
+    request: &ExportRequest,
+    progress: &mut dyn FnMut(&ExportSummary) -> bool,
+) -> Result<ExportSummary, EtlError> {
+    let no_block =
+        |number: u64| StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), "no such block");
+    let hash = |number| -> Result<B256, EtlError> {
+        Ok(view.canonical_hash(number)?.ok_or_else(|| no_block(number))?)
+    };
+    let genesis = hash(0)?;
+    let ranges = request.range.parts(request.partition_blocks);
+    let missing = folder::missing(view, genesis, &request.directory, &request.tables, ranges)?;
+    // The first block is run on the state of its parent.
+    let traced = |one: &&Missing| one.tables.iter().any(|(table, _)| *table == EtlTable::Traces);
+    if let Some(first) = missing.iter().find(traced) {
+        let parent = first.range.first.saturating_sub(1);
+        view.require_state(parent).map_err(EtlError::NotKept)?;
+    }
+    let mut summary = ExportSummary::default();
+    let wanted: u64 = missing.iter().map(|one| one.range.count()).sum();
+    summary.skipped = request.range.count() - wanted;
+
+    let tasks = missing.iter().enumerate().flat_map(|(partition, one)| {
+        one.range
+            .parts(TASK_BLOCKS)
+            .map(move |blocks| ExportTask { partition, blocks })
+    });
+    let cancelled = CancelFlag::default();
+    let work = |task: ExportTask| {
+        let tables = missing[task.partition].tables.iter();
+        let mut rows: Vec<_> = tables.map(|(table, _)| TableRows::new(*table)).collect();
+        for number in task.blocks.first..=task.blocks.last {
+            append_block(view, number, &mut rows, &cancelled)?;
+        }
+        Ok::<_, RowsError>((task, rows))
+    };
+    let mut open: Vec<(PathBuf, TableFile)> = Vec::new();
+    let result = for_each_in_order(tasks, work, |made| {
+        let (task, rows) = made?;
+        let partition = &missing[task.partition];
+        if task.blocks.first == partition.range.first {
+            let facts = FileFacts {
+                genesis,
+                range: partition.range,
+                last_hash: hash(partition.range.last)?,
+            };
+            for (table, _) in &partition.tables {
+                let path = folder::path(&request.directory, *table, partition.range);
+                let file = TableFile::create(&path, *table, &facts);
+                let file = file.map_err(|source| EtlError::write(&path, source))?;
+                open.push((path, file));
+            }
+        }
+        for ((path, file), rows) in open.iter_mut().zip(rows) {
+            file.append(rows)
+                .map_err(|source| EtlError::write(path, source))?;
+        }
+        summary.blocks += task.blocks.count();
+        if task.blocks.last == partition.range.last {
+            for ((path, file), (_, replaced)) in std::mem::take(&mut open).into_iter().zip(&partition.tables)
+            {
+                let (rows, bytes) = file.finish().map_err(|source| EtlError::write(&path, source))?;
+                replaced.iter().try_for_each(|path| folder::remove(path))?;
+                summary.files += 1;
+                summary.rows += rows;
+                summary.bytes += bytes;
+            }
+        }
+        if progress(&summary) {
+            Ok(())
+        } else {
+            Err(EtlError::Cancelled)
+        }
+    });
+    // Nothing waits for the blocks that other threads still run.
+    cancelled.cancel();
+    result.map(|()| summary)
+}

@@ -1,0 +1,89 @@
+//! Sends spans of requests and blocks to an OpenTelemetry collector, if `--otlp` names one.
+//!
+//! A span says what was done, when it began and how long it took; its parent is what it was a part
+//! of. Spans are collected in memory and sent by a thread. If the collector is away or slow, spans
+//! are lost and the log says so; the node does not wait for it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use tokio::runtime::Runtime;
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::logging::{LogStartError, OWN_CRATES};
+
+/// The longest time for the last spans when the program ends.
+const FINISH_TIME: Duration = Duration::from_secs(2);
+
+/// What sends spans while the program runs.
+struct SpanExport {
+    provider: SdkTracerProvider,
+    /// The connection to the collector runs here.
+    _runtime: Runtime,
+}
+
+static EXPORT: OnceLock<SpanExport> = OnceLock::new();
+
+/// The part of the log that sends spans to the collector at `endpoint`.
+///
+/// # Errors
+/// [`LogStartError`] if the address is malformed or the system gives no thread.
+pub(crate) fn layer<S>(endpoint: &str) -> Result<impl Layer<S> + Send + Sync + use<S>, LogStartError>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+{
+    let failed = |reason: String| LogStartError::Collector {
+        endpoint: endpoint.to_owned(),
+        reason,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("spans")
+        .enable_all()
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let exporter = {
+        let _guard = runtime.enter();
+        SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(endpoint)
+            .build()
+            .map_err(|error| failed(error.to_string()))?
+    };
+    let resource = Resource::builder_empty()
+        .with_service_name("vnode")
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build();
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .build();
+    let tracer: Tracer = provider.tracer("vnode");
+    let _ = EXPORT.set(SpanExport {
+        provider,
+        _runtime: runtime,
+    });
+    let is_own = |target: &str| {
+        let own = target.split("::").next().unwrap_or(target);
+        OWN_CRATES.contains(&own)
+    };
+    let spans = filter_fn(move |metadata| metadata.is_span() && is_own(metadata.target()));
+    Ok(OpenTelemetryLayer::new(tracer).with_filter(spans))
+}
+
+/// Sends the last spans. To be called when the program ends.
+pub(crate) fn finish() {
+    if let Some(export) = EXPORT.get()
+        && let Err(error) = export.provider.shutdown_with_timeout(FINISH_TIME)
+    {
+        tracing::warn!(%error, "the last spans were not sent");
+    }
+}
