@@ -1,9 +1,10 @@
 //! A balancer before three nodes: the program `haproxy` with `packaging/haproxy/haproxy.cfg`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
+use crate::address::free_address;
 use crate::binary::workspace;
 use crate::call::Caller;
 use crate::http;
@@ -20,15 +21,6 @@ pub struct Balancer {
     _process: ChildProcess,
     address: SocketAddr,
     statistics: SocketAddr,
-}
-
-/// An address of this machine where nobody listens.
-///
-/// # Panics
-/// If the system has no free port.
-pub fn free_address() -> SocketAddr {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    socket.local_addr().expect("an address")
 }
 
 impl Balancer {

@@ -10,6 +10,7 @@
 
 #![cfg(unix)]
 
+pub mod address;
 pub mod balancer;
 pub mod binary;
 pub mod browser;

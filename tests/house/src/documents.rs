@@ -90,7 +90,7 @@ fn link_fault(page: &SourceFile, target: &str) -> Option<String> {
         return None;
     }
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
-    let folder = Path::new(&page.path).parent().unwrap_or(Path::new(""));
+    let folder = Path::new(&page.path).parent().unwrap_or_else(|| Path::new(""));
     let file = match path {
         "" => PathBuf::from(&page.path),
         _ => plain(&folder.join(path)),

@@ -21,6 +21,8 @@ use crate::nodes::{clients_of, connect, id_of, node_id, three};
 const LOAD_TIME: Duration = Duration::from_secs(4);
 /// Pause of a client between two requests.
 const REQUEST_PAUSE: Duration = Duration::from_millis(3);
+/// The client that mines.
+const MINER: u8 = 200;
 /// The id of the development network's chain.
 const CHAIN_ID: u64 = 100;
 
@@ -147,76 +149,82 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
     let Some(balancer) = Balancer::start(addresses) else {
         return;
     };
-    let ids = [&nodes[0], &nodes[1], &nodes[2]].map(|node| node_id(node));
-    connect(&nodes[1], &nodes[0]);
-    connect(&nodes[2], &nodes[0]);
-    connect(&nodes[2], &nodes[1]);
-    let clients = clients_of(&balancer, &ids);
-    assert!(clients.iter().all(|clients| clients.len() >= 5), "{clients:?}");
-    let client = |node: usize, index: usize| balancer.client(clients[node][index]);
-    let [_, _, third] = nodes;
-
+    let ids = [0, 1, 2].map(|node| node_id(&nodes[node]));
+    for (from, to) in [(1, 0), (2, 0), (2, 1)] {
+        connect(&nodes[from], &nodes[to]);
+    }
+    let mut nodes = nodes.map(Some);
     let load = Load::default();
     std::thread::scope(|scope| {
         let load = &load;
         let _end = EndOfLoad(load);
-        scope.spawn(move || mine(&client(0, 0), load));
-        for (account, (node, index)) in [(2, 1), (2, 2), (0, 1), (1, 1)].into_iter().enumerate() {
-            scope.spawn(move || send(&client(node, index), account, load));
-        }
-        for (node, index) in [(0, 2), (1, 2), (2, 3)] {
-            scope.spawn(move || read(&client(node, index), load));
-        }
+        let miner = balancer.client(MINER);
+        scope.spawn(move || mine(&miner, load));
         wait_for("three nodes that are ready", || {
             (balancer.servers_in("ready") == [true; 3]).then_some(())
         });
+        // Clients that came while no head was new may be on any node, so the others come only now.
+        let clients = clients_of(&balancer, &ids);
+        assert!(clients.iter().all(|clients| clients.len() >= 5), "{clients:?}");
+        let client = |node: usize, index: usize| balancer.client(clients[node][index]);
+        // The miner's node is neither the one that is killed nor the one with the filter.
+        let home = node_id(&balancer.client(MINER));
+        let others: Vec<_> = (0..3).filter(|node| ids[*node] != home).collect();
+        let [safe, doomed] = others[..] else {
+            panic!("the miner is on {home}, which is none of {ids:?}");
+        };
+        let senders = [(doomed, 0), (doomed, 1), (safe, 0), (safe, 1)];
+        for (account, (node, index)) in senders.into_iter().enumerate() {
+            let client = client(node, index);
+            scope.spawn(move || send(&client, account, load));
+        }
+        for (node, index) in [(safe, 2), (doomed, 2), (doomed, 3)] {
+            let client = client(node, index);
+            scope.spawn(move || read(&client, load));
+        }
         // Filters and WebSockets stay on their nodes.
-        let (filter_client, lost_client) = (client(1, 3), client(2, 4));
+        let (filter_client, lost_client) = (client(safe, 3), client(doomed, 4));
         let filter = filter_client.rpc("mc_newBlockFilter", json!([]));
         let lost_filter = lost_client.rpc("mc_newBlockFilter", json!([]));
-        let mut socket = subscribe(&balancer, clients[0][3], &ids[0]);
-        let lost_socket = subscribe(&balancer, clients[2][3], &ids[2]);
+        let mut socket = subscribe(&balancer, clients[safe][4], &ids[safe]);
+        let lost_socket = subscribe(&balancer, clients[doomed][3], &ids[doomed]);
         new_block(&filter_client, &filter);
         new_block(&lost_client, &lost_filter);
         socket.notification();
         std::thread::sleep(LOAD_TIME);
 
         let before = load.solutions.load(Ordering::Relaxed);
-        third.end(EndSignal::Kill);
+        nodes[doomed].take().expect("it runs").end(EndSignal::Kill);
         // Those of the other nodes go on.
         for _ in 0..3 {
             new_block(&filter_client, &filter);
             socket.notification();
         }
-        assert_eq!(
-            node_id(&filter_client),
-            ids[1],
-            "the filter's client has not moved"
-        );
+        assert_eq!(node_id(&filter_client), ids[safe], "its client has not moved");
         wait_for("accepted solutions after the kill", || {
             (load.solutions.load(Ordering::Relaxed) > before + 1).then_some(())
         });
         // Those of the killed node begin anew, on another one.
         lost_socket.wait_for_end();
         let moved = node_id(&lost_client);
-        assert!(ids[..2].contains(&moved), "{moved}");
+        assert!(ids.contains(&moved) && moved != ids[doomed], "{moved}");
         lost_client.refused("mc_getFilterChanges", json!([lost_filter]), -32000);
         let new_filter = lost_client.rpc("mc_newBlockFilter", json!([]));
         new_block(&lost_client, &new_filter);
-        let id = node_id(&client(2, 3));
-        subscribe(&balancer, clients[2][3], &id).notification();
+        let id = node_id(&client(doomed, 3));
+        subscribe(&balancer, clients[doomed][3], &id).notification();
+        let expected = [0, 1, 2].map(|node| node != doomed);
         wait_for("the killed node to be out", || {
-            (balancer.servers_in("ready") == [true, true, false]).then_some(())
+            (balancer.servers_in("ready") == expected).then_some(())
         });
         std::thread::sleep(LOAD_TIME);
-        // The miner makes the blocks of the last transactions, so it goes on until they are mined.
-        let accepted = || load.accepted.lock().expect("no panic").clone();
-        let reader = client(1, 4);
-        let sent = accepted();
+        // The miner goes on until the transactions that were accepted so far are mined.
+        let sent = load.accepted.lock().expect("no panic").clone();
         assert!(sent.len() > 200, "only {} transactions were accepted", sent.len());
         for hash in sent {
-            let receipt = reader.receipt(&hash);
-            assert_eq!(receipt["status"], "0x1", "{hash}");
+            for node in nodes.iter().flatten() {
+                assert_eq!(node.receipt(&hash)["status"], "0x1", "{hash}");
+            }
         }
     });
     let failed = load.failed_reads.into_inner().expect("no panic");

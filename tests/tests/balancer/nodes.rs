@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use e2e::balancer::{Balancer, free_address};
+use e2e::address::free_address;
+use e2e::balancer::Balancer;
 use e2e::wait::wait_for;
 use e2e::{Caller, Launch, Vnode};
 use serde_json::{Value, json};
