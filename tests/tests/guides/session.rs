@@ -15,7 +15,7 @@ use crate::page::{Page, Step};
 /// Longest time for a page.
 const PAGE_PATIENCE: Duration = Duration::from_secs(420);
 /// Longest time for one block to print what is expected, in seconds.
-const BLOCK_SECONDS: u32 = 180;
+const BLOCK_SECONDS: u32 = 300;
 /// How much of the log a failing test prints, in bytes.
 const LOG_SHOWN: usize = 8000;
 
