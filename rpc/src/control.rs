@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use primitives::{Address, B256, B512, Enode, Transaction, U256};
 
@@ -141,6 +142,10 @@ pub trait NetworkControl: Send + Sync {
 
     /// The connected peers.
     fn peers(&self) -> Vec<Peer>;
+
+    /// Waits until a peer was sent what the pool has before `position` of its feed, for at most
+    /// `limit`. Returns whether one was.
+    fn wait_until_told(&self, position: u64, limit: Duration) -> bool;
 
     /// Adds a node to the static nodes. The node stays connected to its static nodes.
     ///

@@ -40,6 +40,8 @@ pub struct NodeSettings {
     pub log_limits: LogLimits,
     /// Whether accounts are unlocked even while other machines can reach a listener.
     pub insecure_unlock: bool,
+    /// How long the sender of a transaction waits until a peer was sent it. Zero: it does not wait.
+    pub send_wait: Duration,
     /// The most gas of a call. A call that asks for more, or names none, gets this much.
     pub call_gas_max: u64,
     /// The longest time that a call, or all runs of an estimate, may take.
@@ -61,6 +63,7 @@ impl Default for NodeSettings {
             pending_number: false,
             log_limits: LogLimits::default(),
             insecure_unlock: false,
+            send_wait: Duration::ZERO,
             call_gas_max: CALL_GAS_DEFAULT,
             call_timeout: TIMEOUT_DEFAULT,
             logs_timeout: LOGS_TIMEOUT,

@@ -1,6 +1,6 @@
 //! JSON-RPC calls over HTTP. Each response is checked.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,6 +43,15 @@ impl Caller {
     pub const fn new(address: SocketAddr) -> Self {
         Self {
             http: Mutex::new(TestHttpClient::new(address)),
+            id: AtomicU64::new(1),
+        }
+    }
+
+    /// Creates a caller of the node at `address` that connects from the address `source` of this
+    /// machine.
+    pub const fn from_source(source: IpAddr, address: SocketAddr) -> Self {
+        Self {
+            http: Mutex::new(TestHttpClient::from_source(source, address)),
             id: AtomicU64::new(1),
         }
     }

@@ -4,8 +4,10 @@
 //! It knows no TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 /// Longest time for one answer; longer than every timeout of the node.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,6 +31,8 @@ pub struct HttpAnswer {
 #[derive(Debug)]
 pub struct TestHttpClient {
     address: SocketAddr,
+    /// The address of this machine that connections come from, if not the usual one.
+    source: Option<IpAddr>,
     connection: Option<BufReader<TcpStream>>,
 }
 
@@ -41,6 +45,16 @@ impl TestHttpClient {
     pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
+            source: None,
+            connection: None,
+        }
+    }
+
+    /// Creates a client of `address` that connects from the address `source` of this machine.
+    pub const fn from_source(source: IpAddr, address: SocketAddr) -> Self {
+        Self {
+            address,
+            source: Some(source),
             connection: None,
         }
     }
@@ -53,7 +67,7 @@ impl TestHttpClient {
     pub fn post(&mut self, body: &str) -> io::Result<HttpAnswer> {
         let mut connection = match self.connection.take() {
             Some(open) => open,
-            None => connect(self.address)?,
+            None => BufReader::new(connect_from(self.source, self.address)?),
         };
         let request = format!(
             "POST / HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -80,18 +94,27 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<HttpAnswer> {
 /// # Errors
 /// If the connection fails or the answer is not HTTP.
 pub fn request(address: SocketAddr, method: &str, path: &str, host: &str) -> io::Result<HttpAnswer> {
-    let mut connection = connect(address)?;
+    let mut connection = BufReader::new(connect_from(None, address)?);
     let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes())?;
     read_answer(&mut connection).map(|(answer, _)| answer)
 }
 
-fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+/// Connects to `address`, from the address `source` of this machine if one is given.
+///
+/// # Errors
+/// If nothing listens there, or the address is not this machine's.
+pub fn connect_from(source: Option<IpAddr>, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), TIMEOUT)?;
+    let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
-    Ok(BufReader::new(stream))
+    Ok(stream)
 }
 
 /// Reads an answer. Also returns whether the connection stays open.

@@ -1,15 +1,17 @@
 //! Helpers for end-to-end tests: they start real nodes and miners, and reach them only by sockets,
 //! signals and files.
 //!
-//! This library knows the binaries `vnode`, `scs` and `miner`, their options and output, and the
-//! JSON-RPC interface. Of the workspace it uses only the package `ethash`, to search for solutions.
-//! The tests are in `tests/vnode` and `tests/miner`; the scripts for client libraries are in
-//! `clients`.
+//! This library knows the binaries `vnode`, `scs` and `miner`, their options and output, the
+//! JSON-RPC interface, and the program `haproxy`. Of the workspace it uses only the package
+//! `ethash`, to search for solutions. The tests are in `tests/vnode` and `tests/miner`; the scripts
+//! for client libraries are in `clients`.
 //!
 //! A helper that cannot go on panics; the message says what it got and what it expected.
 
 #![cfg(unix)]
 
+pub mod address;
+pub mod balancer;
 pub mod binary;
 pub mod browser;
 pub mod call;

@@ -1,16 +1,13 @@
 //! A JSON-RPC client on a WebSocket, which separates answers from notifications.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 use crate::call::{RpcCallError, read_response};
-
-/// Longest time for one message; longer than every timeout of the node.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::http::connect_from;
 
 /// A JSON-RPC client on a WebSocket.
 #[derive(Debug)]
@@ -30,9 +27,22 @@ impl WsClient {
     /// # Panics
     /// If nothing listens at `address`.
     pub fn connect(address: SocketAddr, origin: Option<&str>) -> Result<Self, String> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("the node listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
+        Self::connect_from(None, address, origin)
+    }
+
+    /// As [`Self::connect`], from the address `source` of this machine if one is given.
+    ///
+    /// # Errors
+    /// The reason if the node does not open a WebSocket.
+    ///
+    /// # Panics
+    /// If nothing listens at `address`.
+    pub fn connect_from(
+        source: Option<IpAddr>,
+        address: SocketAddr,
+        origin: Option<&str>,
+    ) -> Result<Self, String> {
+        let stream = connect_from(source, address).expect("the node listens");
         let mut request = tungstenite::client::ClientRequestBuilder::new(
             format!("ws://{address}/").parse().expect("a URL"),
         );
@@ -98,6 +108,23 @@ impl WsClient {
     pub fn rpc(&mut self, method: &str, params: Value) -> Value {
         let result = self.try_rpc(method, params);
         result.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Waits until the other side ends the connection. Messages before that are dropped.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn wait_for_end(mut self) {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Close(_)) | Err(tungstenite::Error::ConnectionClosed) => return,
+                Ok(_) => {}
+                Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    panic!("the connection has not ended: {error}")
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     /// The next notification: its subscription and its result.

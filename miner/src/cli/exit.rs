@@ -1,4 +1,4 @@
-//! Exit codes, on which scripts and watchdogs rely. README.md lists them too.
+//! Exit codes, on which scripts and watchdogs rely. docs/miner.md lists them too.
 
 use std::process::ExitCode;
 

@@ -100,6 +100,11 @@ pub struct LimitOptions {
     /// Age of the head, in seconds, up to which `GET /ready` says that the node is ready
     #[arg(long = "ready.maxage", value_name = "SECONDS", default_value_t = Seconds(READY_AGE_MAX))]
     pub ready_age: Seconds,
+    /// How long the sender of a transaction waits for its hash until the transaction has left for a
+    /// peer, in milliseconds; if none was sent it in time, the answer is an error. 0: the hash is
+    /// returned at once, and the transaction is lost if the node is killed in the next moment
+    #[arg(long = "rpc.sendwait", value_name = "MS", default_value_t = 0)]
+    pub send_wait_millis: u64,
     /// Time after which a filter that is not polled is removed, in seconds
     #[arg(long = "rpc.filtertimeout", value_name = "SECONDS", default_value_t = Seconds(FILTER_IDLE_TIMEOUT))]
     pub filter_time: Seconds,

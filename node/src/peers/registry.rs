@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use network::NodeContact;
 use network::node_files::{
@@ -307,6 +308,11 @@ impl NetworkControl for PeerRegistry {
     fn peers(&self) -> Vec<Peer> {
         let peers = self.running().map(NetworkHandle::peers).unwrap_or_default();
         peers.into_iter().map(shown).collect()
+    }
+
+    fn wait_until_told(&self, position: u64, limit: Duration) -> bool {
+        self.running()
+            .is_some_and(|running| running.wait_until_told(position, limit))
     }
 
     fn add_peer(&self, node: &Enode) -> Result<(), String> {

@@ -1,6 +1,9 @@
 //! Replacements for the other parts of the process, for the node under test. They accept every
 //! order and record it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use primitives::{Address, B256, B512, Enode, Transaction, U256};
 use rpc::{
@@ -90,6 +93,8 @@ pub(crate) struct Network {
     nodes: Mutex<Vec<Enode>>,
     trusted: Mutex<Vec<Enode>>,
     subnets: Mutex<Vec<Subnet>>,
+    /// Whether the peer is sent transactions.
+    pub(crate) is_reached: AtomicBool,
 }
 
 impl NetworkControl for Network {
@@ -122,6 +127,10 @@ impl NetworkControl for Network {
             head: B256::repeat_byte(0x0f),
             total_difficulty: U256::from(131_072),
         }]
+    }
+
+    fn wait_until_told(&self, _position: u64, _limit: Duration) -> bool {
+        self.is_reached.load(Ordering::Relaxed)
     }
 
     fn add_peer(&self, node: &Enode) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Runs every example of `rpc/examples.json` against a node, and compares that file and
-//! `rpc/openrpc.json` with the code. If `UPDATE_EXAMPLES` is set, both files are written anew.
+//! `rpc/openrpc.json` with the code. `docs/methods.md` is made from the latter. If
+//! `UPDATE_EXAMPLES` is set, all three files are written anew.
 //!
 //! Each example has its own node, always with the same chain. So the results are always the same,
 //! except those that depend on chance or on the clock.
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::calls::{deploy, word};
 use crate::described::{document, is_update, read, write};
 use crate::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
+use crate::reference::check_page;
 use crate::schema::fits;
 use crate::subscriptions::Client;
 
@@ -33,6 +35,11 @@ const WITH_RANDOM_ID: [&str; 4] = [
     "mc_uninstallFilter",
     "mc_unsubscribe",
 ];
+/// What `docs/methods.md` says before the methods.
+const PAGE_INTRO: &str = "All methods of `vnode`. A listener serves the modules that `--rpcapi` or `--wsapi` \
+    names; the local socket serves all. Methods `mc_…` and `chain3_…` are also served by the names that \
+    wallets use. A client gets this description from the node itself by `rpc.discover`, in the form of \
+    [OpenRPC](https://open-rpc.org).";
 /// Methods that need a connection that stays open.
 pub(crate) const SESSION_METHODS: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
 
@@ -372,6 +379,7 @@ fn the_description_file_is_the_one_that_is_served() {
         file == document(&methods::all()),
         "rpc/openrpc.json is stale: run twice with UPDATE_EXAMPLES=1"
     );
+    check_page("methods.md", PAGE_INTRO, &file);
     let net = Net::start();
     let served = net.ok("rpc.discover", json!([]));
     assert!(

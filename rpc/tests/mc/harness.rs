@@ -76,6 +76,8 @@ pub(crate) struct Net {
     pub(crate) listener: Arc<Listener>,
     /// The WebSocket listener that methods open and close.
     pub(crate) ws_listener: Arc<Listener>,
+    /// The network that methods ask.
+    pub(crate) network: Arc<Network>,
     /// The service for application chains, if it runs.
     pub(crate) service: Option<Arc<ScsService>>,
     server: TcpServer,
@@ -181,6 +183,7 @@ impl Net {
         let chain = Chain::open(store, config).expect("a new chain");
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
         let ws_listener = Arc::new(Listener::default());
+        let network = Arc::new(Network::default());
         let mut settings = NodeSettings {
             data_directory: "/home/miner/.moac/devnet".into(),
             vnode: VnodeSettings {
@@ -202,7 +205,7 @@ impl Net {
             .with_settings(settings)
             .with_listener(listener.clone())
             .with_ws_listener(ws_listener.clone())
-            .with_network(Arc::new(Network::default()));
+            .with_network(network.clone());
         let node = match &service {
             Some(service) => node.with_scs_service(Arc::<ScsService>::clone(service)),
             None => node,
@@ -232,6 +235,7 @@ impl Net {
             miner,
             listener,
             ws_listener,
+            network,
             service,
             server,
             ws,

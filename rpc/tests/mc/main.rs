@@ -25,6 +25,8 @@ mod name_style;
 mod personal;
 mod prepare;
 mod ranges;
+#[path = "../shared/reference.rs"]
+mod reference;
 #[path = "../shared/schema.rs"]
 mod schema;
 mod sending;

@@ -1,6 +1,8 @@
 //! Accounts, signatures, and transactions that the node signs.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use primitives::{EcdsaSignature, TxForm, U256, UnsignedTransaction, hex, recover, signed_message_digest};
 use rpc::types::data;
@@ -350,4 +352,21 @@ fn refused_raw_transactions() {
         -32602,
         "missing value for required argument 0",
     );
+}
+
+#[test]
+fn a_sender_waits_until_a_peer_was_sent_the_transaction() {
+    let net = Net::with(|settings| settings.send_wait = Duration::from_millis(20));
+    let request = |value: &str| json!([{"from": account(0), "to": account(5), "value": value}]);
+    let reason = "the transaction is in the pool of this node, but no peer was sent it in 20 ms";
+    net.check_error("mc_sendTransaction", request("0x1"), -32000, reason);
+    assert_eq!(
+        net.chain.pool().counts(),
+        (1, 0),
+        "the transaction stays in the pool"
+    );
+    net.network.is_reached.store(true, Ordering::Relaxed);
+    let hash = net.ok("mc_sendTransaction", request("0x2"));
+    let found = net.ok("mc_getTransactionByHash", json!([hash]));
+    assert_eq!(found["nonce"], "0x1");
 }

@@ -1,5 +1,6 @@
 //! Runs every example of `rpc/examples-scs.json`, and compares that file and `rpc/openrpc-scs.json`
-//! with the code. If `UPDATE_EXAMPLES` is set, both files are written anew.
+//! with the code. `docs/methods-scs.md` is made from the latter. If `UPDATE_EXAMPLES` is set, all
+//! three files are written anew.
 
 use rpc::methods;
 use rpc::types::data;
@@ -7,10 +8,15 @@ use serde_json::{Map, Value, json};
 
 use crate::described::{document, is_update, read, write};
 use crate::harness::{CHAIN, DAPP, TestScs, transaction, user_text};
+use crate::reference::check_page;
 use crate::schema::fits;
 
 /// The examples of these methods are in `rpc/examples.json`.
 const SHARED: [&str; 1] = ["net_listening"];
+
+/// What `docs/methods-scs.md` says before the methods.
+const PAGE_INTRO: &str = "All methods of `scs`, the server of application chains. `--rpcapi` names the \
+    modules that it serves.";
 
 /// The parameters of each method's example.
 fn params(method: &str) -> Value {
@@ -81,4 +87,5 @@ fn the_description_is_up_to_date() {
         document["info"]["title"],
         "JSON-RPC of the application-chain node"
     );
+    check_page("methods-scs.md", PAGE_INTRO, &document);
 }

@@ -7,6 +7,8 @@ mod exchange;
 mod harness;
 #[path = "../shared/http_client.rs"]
 mod http_client;
+#[path = "../shared/reference.rs"]
+mod reference;
 mod rows;
 #[path = "../shared/schema.rs"]
 mod schema;

@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod citations;
+mod documents;
 mod knowledge;
 mod layers;
 mod names;

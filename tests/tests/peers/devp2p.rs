@@ -1,11 +1,12 @@
 //! The npm package `@ethereumjs/devp2p` as a peer of a running node, dialled by either side.
 
+use e2e::address::free_address;
 use e2e::clients::javascript;
 use e2e::vnode::Vnode;
 use primitives::hex;
 use serde_json::{Value, json};
 
-use crate::support::{enode, free_address, genesis, hex_text, key, peer_count, start};
+use crate::support::{enode, genesis, hex_text, key, peer_count, start};
 
 /// The package says this network id.
 const NETWORK: &str = "1";

@@ -1,13 +1,12 @@
 //! Two and three nodes that share blocks and transactions.
 
+use e2e::address::free_address;
 use e2e::process::EndSignal;
 use e2e::vnode::Launch;
 use e2e::wait::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{
-    connect, enode, free_address, head, peer_count, plain_enode, start, start_idle, wait_for_agreement,
-};
+use crate::support::{connect, enode, head, peer_count, plain_enode, start, start_idle, wait_for_agreement};
 
 #[test]
 fn two_nodes_share_blocks_and_transactions() {

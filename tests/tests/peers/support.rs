@@ -209,12 +209,6 @@ pub(crate) fn genesis_difficulty() -> U256 {
     U256::from(512)
 }
 
-/// An address where nobody listens.
-pub(crate) fn free_address() -> SocketAddr {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    socket.local_addr().expect("an address")
-}
-
 pub(crate) fn hex_text(bytes: impl AsRef<[u8]>) -> String {
     format!("0x{}", hex::encode(bytes))
 }

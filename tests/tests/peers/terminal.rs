@@ -5,12 +5,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use e2e::address::free_address;
 use e2e::link::TestLink;
 use e2e::vnode_path;
 use e2e::wait::{note, wait_for};
 use serde_json::json;
 
-use crate::support::{enode, free_address, plain_enode, runtime, start, start_idle};
+use crate::support::{enode, plain_enode, runtime, start, start_idle};
 
 /// What the link takes, one way: so long that the row is seen.
 const DELAY: Duration = Duration::from_millis(400);

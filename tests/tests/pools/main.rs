@@ -306,8 +306,8 @@ fn machines_that_poll_for_work_over_stratum() {
     });
 }
 
-/// The command of the README for a miner of this project. Blocks of this network take too long for
-/// a test, so shares must do.
+/// The command of docs/guides/ethereum-classic.md for a miner of this project. Blocks of this
+/// network take too long for a test, so shares must do.
 #[test]
 fn a_miner_finds_shares_with_etchash() {
     let _turn = turn();

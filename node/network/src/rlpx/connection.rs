@@ -175,6 +175,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
         }
     }
 
+    /// As [`Self::next`]. If `until_written` is set, it also returns when nothing waits to be sent,
+    /// with `None`.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub async fn next_or_written(
+        &mut self,
+        until_written: bool,
+    ) -> Result<Option<InboundMessage>, ConnectionError> {
+        if !until_written {
+            return self.next().await.map(Some);
+        }
+        let mut parts = self.parts();
+        let written = poll_fn(|context| match parts.poll_next(context) {
+            Poll::Pending if parts.session.output().is_empty() => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(event) => Poll::Ready(event.map(Some)),
+        });
+        match written.await {
+            Ok(Some(RlpxEvent::Message {
+                capability,
+                code,
+                payload,
+            })) => Ok(Some(InboundMessage {
+                capability,
+                code,
+                payload,
+            })),
+            // Another event is none for the caller, who asks again.
+            Ok(_) => Ok(None),
+            Err(error) => {
+                if let ConnectionError::Rlpx(_) = &error {
+                    // The last bytes are the Disconnect.
+                    self.parts().close().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Queues a message. [`Self::next`] writes it.
     ///
     /// # Errors
@@ -262,9 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
             if let Some(event) = self.session.next_event(now, self.entropy)? {
                 return Poll::Ready(Ok(event));
             }
-            if let Poll::Ready(written) = self.poll_write(context) {
-                written?;
-            }
+            let written = self.poll_write(context);
             // Reading never waits for writing, see `UNANSWERED_PINGS_FROM`.
             let mut bytes = [0; READ_BYTES];
             let mut buffer = ReadBuf::new(&mut bytes);
@@ -275,6 +313,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
                 }
                 self.session.receive(buffer.filled());
                 continue;
+            }
+            // What the other side sent before it went is read first.
+            if let Poll::Ready(written) = written {
+                written?;
             }
             ready!(self.poll_timer(context, now))?;
         }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 
+use primitives::Transaction;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -106,6 +107,7 @@ pub(super) fn take(
         connection,
         jobs: VecDeque::new(),
         running: None,
+        mark: None,
     };
     tokio::spawn(task.run(inbox, ended));
     Ok(())
@@ -119,12 +121,16 @@ struct PeerTask {
     connection: PeerConnection<TcpStream>,
     jobs: VecDeque<PeerJob>,
     running: Option<JoinHandle<Option<PeerMessage>>>,
+    /// The newest mark of the outbox, until all before it is written.
+    mark: Option<u64>,
 }
 
 /// What the task waits for.
 enum TaskEvent {
     Outbox(OutboxMessage),
     Message(InboundMessage),
+    /// All that waited to be sent is written.
+    Written,
     JobDone(Option<PeerMessage>),
     End(RlpxDisconnect),
     Closed(String),
@@ -138,19 +144,28 @@ impl PeerTask {
     ) {
         let reason = loop {
             self.start_job();
+            if self.connection.backlog() == 0
+                && let Some(position) = self.mark.take()
+            {
+                self.core.told.reached(position);
+            }
+            let is_marked = self.mark.is_some();
             let has_room = self.connection.backlog() < BACKLOG_MAX;
             let event = tokio::select! {
                 // The sender is dropped only when the peer was removed.
                 end = &mut ended => TaskEvent::End(end.unwrap_or(RlpxDisconnect::Requested)),
                 Some(outgoing) = inbox.recv(), if has_room => TaskEvent::Outbox(outgoing),
                 answer = finished(&mut self.running) => TaskEvent::JobDone(answer),
-                message = self.connection.next() => match message {
-                    Ok(message) => TaskEvent::Message(message),
+                message = self.connection.next_or_written(is_marked) => match message {
+                    Ok(Some(message)) => TaskEvent::Message(message),
+                    Ok(None) => TaskEvent::Written,
                     Err(error) => TaskEvent::Closed(error.to_string()),
                 },
             };
             match event {
-                TaskEvent::Outbox((code, rlp)) => self.send(code, &rlp),
+                TaskEvent::Outbox(OutboxMessage::Message(code, rlp)) => self.send(code, &rlp),
+                TaskEvent::Outbox(OutboxMessage::Mark(position)) => self.mark = Some(position),
+                TaskEvent::Written => {}
                 TaskEvent::Message(message) => self.received(&message),
                 TaskEvent::JobDone(answer) => {
                     self.running = None;
@@ -170,9 +185,12 @@ impl PeerTask {
             core,
             peer,
             connection,
+            jobs,
             ..
         } = self;
         leave(&core, peer);
+        // What the peer has sent before its end counts: it may be the only one that had it.
+        submit_left(&core, jobs);
         if let Some(reason) = reason {
             connection.disconnect(reason).await;
         }
@@ -231,15 +249,33 @@ impl PeerTask {
                 None
             }),
             PeerJob::Submit(transactions) => {
-                let _counted = core.begin_submission();
-                for transaction in transactions {
-                    if let Err(reason) = chain.submit(transaction) {
-                        tracing::trace!(reason, "a transaction of a peer is not taken");
-                    }
-                }
+                submit(&core, transactions);
                 None
             }
         }));
+    }
+}
+
+/// Offers transactions of a peer to the pool.
+fn submit(core: &Core, transactions: Vec<Transaction>) {
+    let _counted = core.begin_submission();
+    for transaction in transactions {
+        if let Err(reason) = core.chain.submit(transaction) {
+            tracing::trace!(reason, "a transaction of a peer is not taken");
+        }
+    }
+}
+
+/// Offers the transactions of a connection that has ended to the pool.
+fn submit_left(core: &Arc<Core>, jobs: VecDeque<PeerJob>) {
+    let packs = jobs.into_iter().filter_map(|job| match job {
+        PeerJob::Submit(transactions) => Some(transactions),
+        PeerJob::Serve(_) => None,
+    });
+    let transactions: Vec<_> = packs.flatten().collect();
+    if !transactions.is_empty() {
+        let core = Arc::clone(core);
+        tokio::task::spawn_blocking(move || submit(&core, transactions));
     }
 }
 

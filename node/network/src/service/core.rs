@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::NetworkSettings;
 use super::syncing::SyncInbox;
+use super::told::ToldTransactions;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::dial::Dialer;
 use crate::entropy::Entropy;
@@ -34,8 +35,14 @@ pub const OUTBOX_MESSAGES_MAX: usize = 512;
 /// Nodes that discovery must still be told of. More are left out.
 const AGREED_MAX: usize = 64;
 
-/// A message for a peer: its code and its RLP.
-pub(super) type OutboxMessage = (u64, Arc<[u8]>);
+/// What goes to the task of a connection.
+#[derive(Clone)]
+pub(super) enum OutboxMessage {
+    /// A message for the peer: its code and its RLP.
+    Message(u64, Arc<[u8]>),
+    /// The messages before it tell the peer of the pool up to this position.
+    Mark(u64),
+}
 
 /// Where messages for a peer go.
 pub(super) struct Outbox {
@@ -123,6 +130,8 @@ pub(super) struct Core {
     last_carried: Mutex<Instant>,
     /// Packs of transactions that are being offered to the pool.
     pub(super) submissions: AtomicUsize,
+    /// How far peers have been told of the pool.
+    pub(super) told: ToldTransactions,
     pub(super) traffic: TrafficCells,
     /// The thread of the synchronization.
     pub(super) sync: SyncInbox,
@@ -175,6 +184,7 @@ impl Core {
             is_subnet: parts.is_subnet,
             last_carried: Mutex::new(Instant::now()),
             submissions: AtomicUsize::new(0),
+            told: ToldTransactions::default(),
             traffic: TrafficCells::default(),
             sync: parts.sync,
             sync_status: parts.sync_status,
@@ -331,6 +341,17 @@ impl Core {
         RunningSubmission(self)
     }
 
+    /// Puts a mark behind the messages to peers: they were told of the pool up to `position`.
+    pub(super) fn mark_told(&self, position: u64) {
+        let state = self.state.lock();
+        for facts in state.hub.peers() {
+            if let Some(outbox) = state.outboxes.get(&facts.peer) {
+                // If there is no room, the mark of another peer counts, or the next mark.
+                let _ = outbox.messages.try_send(OutboxMessage::Mark(position));
+            }
+        }
+    }
+
     /// The counters of the hub and of the connections.
     pub(super) fn counters(&self) -> (PeerCounters, TrafficCounters) {
         (self.state.lock().hub.counters().clone(), self.traffic.read())
@@ -369,7 +390,7 @@ fn send(state: &CoreState, to: &[PeerId], message: &PeerMessage) -> Vec<PeerId> 
         };
         let outgoing = encoded.entry(outbox.protocol).or_insert_with(|| {
             let (code, rlp) = message.encode(outbox.protocol);
-            (code, rlp.into())
+            OutboxMessage::Message(code, rlp.into())
         });
         if outbox.messages.try_send(outgoing.clone()).is_err() && is_needed {
             failed.push(*peer);

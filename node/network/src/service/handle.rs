@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use primitives::{Address, B512, Transaction};
@@ -121,6 +121,13 @@ impl NetworkHandle {
     /// What was counted: of peers, and of connections.
     pub fn counters(&self) -> (PeerCounters, TrafficCounters) {
         self.core.counters()
+    }
+
+    /// Waits until a peer was sent what the pool has before `position` of its feed and the peer did
+    /// not know, for at most `limit`. The system sends it even if this process ends then. Returns
+    /// whether it was sent.
+    pub fn wait_until_told(&self, position: u64, limit: Duration) -> bool {
+        self.core.told.wait(position, limit)
     }
 
     /// Keeps a node among those that should always be peers. `false` if there are too many.

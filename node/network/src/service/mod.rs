@@ -14,6 +14,7 @@ mod subnets;
 mod syncing;
 mod tasks;
 mod threads;
+mod told;
 mod traffic;
 
 use std::io;

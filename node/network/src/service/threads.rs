@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use chain::Chain;
 use chain::chain::HeadEvent;
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, select};
 use metrics::histogram;
 use primitives::{B256, Block, Transaction};
 
@@ -58,20 +58,27 @@ pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
 
 /// Tells the hub of new heads and new transactions, until the service ends.
 pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<HeadEvent>>) {
+    let Some(wakes) = core.upgrade().map(|core| core.told.wakes().clone()) else {
+        return;
+    };
     let mut cursor = chain.pool().pending_cursor();
     let mut told = Instant::now();
     loop {
-        let event = match heads.recv_timeout(POOL_INTERVAL) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+        let event = select! {
+            recv(heads) -> event => match event {
+                Ok(event) => Some(event),
+                Err(_) => return,
+            },
+            recv(wakes) -> _ => None,
+            default(POOL_INTERVAL) => None,
         };
         let Some(core) = core.upgrade() else { return };
+        let is_awaited = core.told.is_awaited();
         if let Some(event) = event {
             follow_head(&core, chain, &event);
         }
         let is_gathering = core.submissions.load(Ordering::Acquire) > 0;
-        if is_gathering && told.elapsed() < GATHER_MAX {
+        if is_gathering && !is_awaited && told.elapsed() < GATHER_MAX {
             continue;
         }
         told = Instant::now();
@@ -81,6 +88,9 @@ pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<Head
         let transactions: Vec<Transaction> = pending.hashes.iter().filter_map(transaction).collect();
         if !transactions.is_empty() {
             core.with_hub(|hub, _| hub.pool_has(&transactions));
+        }
+        if is_awaited {
+            core.mark_told(cursor);
         }
     }
 }

@@ -272,6 +272,26 @@ pub(super) fn submit_own(
     submit(node, signed, NameStyle::Native)
 }
 
+/// Waits until a peer has the new transactions of the pool, if the node is set so.
+///
+/// # Errors
+/// −32000 if none was sent them in time. They stay in the pool.
+fn wait_for_peer(node: &Node) -> RpcResult<()> {
+    let limit = node.settings.send_wait;
+    if limit.is_zero() {
+        return Ok(());
+    }
+    let position = node.chain.pool().pending_cursor();
+    let network = node.network.as_deref();
+    if network.is_some_and(|network| network.wait_until_told(position, limit)) {
+        return Ok(());
+    }
+    Err(RpcError::refused(format!(
+        "the transaction is in the pool of this node, but no peer was sent it in {} ms",
+        limit.as_millis()
+    )))
+}
+
 /// Puts a transaction into the pool and returns the hash of its stored form.
 ///
 /// Under Ethereum's names a nine-field transaction has the hash that Ethereum's clients compute,
@@ -288,6 +308,7 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
             if let Some(developer) = &node.developer {
                 developer.mine_at_once().map_err(DeveloperError::into_rpc)?;
             }
+            wait_for_peer(node)?;
             Ok(Data(shown(stored)))
         }
         Err(SubmitError::Store(error)) => Err(failure(error)),
