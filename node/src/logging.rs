@@ -12,7 +12,7 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::log_file::LogFile;
 use crate::options::LogOptions;
-use crate::span_export;
+use crate::span_export::{self, SpanExportError};
 
 /// Why the log did not start.
 #[derive(Debug, thiserror::Error)]
@@ -26,17 +26,12 @@ pub enum LogStartError {
         source: std::io::Error,
     },
     /// Spans cannot be sent.
-    #[error("--otlp {endpoint}: {reason}")]
-    Collector {
-        /// The address of the collector.
-        endpoint: String,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Spans(#[from] SpanExportError),
 }
 
 /// The crates of this workspace.
-pub(crate) const OWN_CRATES: [&str; 15] = [
+const OWN_CRATES: [&str; 15] = [
     "vnode",
     "scs",
     "node",
@@ -84,7 +79,9 @@ pub(crate) fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogSt
     });
     let file = file.transpose()?;
     let file = file.map(|file| layer(options.json, false, Mutex::new(file)).with_filter(filter()));
-    let spans = options.otlp.as_deref().map(span_export::layer).transpose()?;
+    let spans = options.otlp.as_deref();
+    let spans = spans.map(|endpoint| span_export::layer(endpoint, &OWN_CRATES));
+    let spans = spans.transpose()?;
     // In tests a second start in the same process fails; the first log stays.
     let _ = tracing_subscriber::registry()
         .with(layer(options.json, screen.colours(), screen.clone()).with_filter(filter()))

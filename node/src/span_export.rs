@@ -18,10 +18,18 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::logging::{LogStartError, OWN_CRATES};
-
 /// The longest time for the last spans when the program ends.
 const FINISH_TIME: Duration = Duration::from_secs(2);
+
+/// Why spans cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("--otlp {endpoint}: {reason}")]
+pub struct SpanExportError {
+    /// The address of the collector.
+    pub endpoint: String,
+    /// What is wrong.
+    pub reason: String,
+}
 
 /// What sends spans while the program runs.
 struct SpanExport {
@@ -32,15 +40,18 @@ struct SpanExport {
 
 static EXPORT: OnceLock<SpanExport> = OnceLock::new();
 
-/// The part of the log that sends spans to the collector at `endpoint`.
+/// The part of the log that sends the spans of `crates` to the collector at `endpoint`.
 ///
 /// # Errors
-/// [`LogStartError`] if the address is malformed or the system gives no thread.
-pub(crate) fn layer<S>(endpoint: &str) -> Result<impl Layer<S> + Send + Sync + use<S>, LogStartError>
+/// [`SpanExportError`] if the address is malformed or the system gives no thread.
+pub(crate) fn layer<S>(
+    endpoint: &str,
+    crates: &'static [&'static str],
+) -> Result<impl Layer<S> + Send + Sync + use<S>, SpanExportError>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
-    let failed = |reason: String| LogStartError::Collector {
+    let failed = |reason: String| SpanExportError {
         endpoint: endpoint.to_owned(),
         reason,
     };
@@ -71,9 +82,9 @@ where
         provider,
         _runtime: runtime,
     });
-    let is_own = |target: &str| {
+    let is_own = move |target: &str| {
         let own = target.split("::").next().unwrap_or(target);
-        OWN_CRATES.contains(&own)
+        crates.contains(&own)
     };
     let spans = filter_fn(move |metadata| metadata.is_span() && is_own(metadata.target()));
     Ok(OpenTelemetryLayer::new(tracer).with_filter(spans))

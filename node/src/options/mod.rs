@@ -75,9 +75,9 @@ pub struct VnodeOptions {
     /// seals and gives each transaction a block at once
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
-    /// With --dev, behave as tools for anvil and Hardhat expect: blocks at once that pay nobody
-    /// (--dev.seal instant), the modules evm, hardhat, anvil, debug, trace and txpool, a client version
-    /// that begins with anvil, and a new chain whose first block is made now
+    /// With --dev, behave as tools for anvil and Hardhat expect: blocks at once (--dev.seal
+    /// instant) that pay nobody, the modules evm, hardhat, anvil, debug, trace and txpool, a client
+    /// version that begins with anvil, and a new chain whose first block is made now
     #[arg(long = "dev.anvil", conflicts_with_all = ["dev_seal", "mine"])]
     pub dev_anvil: bool,
     /// Network to run [default: the one that the data directory was initialised with]
