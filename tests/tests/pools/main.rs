@@ -222,6 +222,11 @@ fn the_calls_of_pools_from_work_to_payment() {
     });
     let mut searches = (0..SEARCHES_MAX).map(|_| search_with_two_threads(node.work_after(None)));
     let found = searches.find_map(|found| found).expect("a solution");
+    // The search may take longer than the node keeps an idle connection.
+    (core, open) = (
+        Miningcore(TestHttpClient::new(address)),
+        OpenEtcPool(TestHttpClient::new(address)),
+    );
     let solution = json!([found.nonce_data(), found.header_hash, found.mix_hash]);
     assert_eq!(open.call("eth_submitWork", solution.clone()), json!(true));
     assert_eq!(core.batch(&[("eth_submitWork", solution)]), [json!(false)]);
