@@ -70,7 +70,7 @@ where
             .map_err(|error| failed(error.to_string()))?
     };
     let resource = Resource::builder_empty()
-        .with_service_name("vnode")
+        .with_service_name(service_name())
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .build();
     let provider = SdkTracerProvider::builder()
@@ -88,6 +88,13 @@ where
     };
     let spans = filter_fn(move |metadata| metadata.is_span() && is_own(metadata.target()));
     Ok(OpenTelemetryLayer::new(tracer).with_filter(spans))
+}
+
+/// The name of this program: `vnode` or `scs`.
+fn service_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(|path| path.file_stem());
+    name.map_or_else(|| "vnode".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Sends the last spans. To be called when the program ends.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chain::View;
 use chain::rules::order::ExecutionOrder;
 use chain::rules::payment::BlockPayment;
-use chain::trace::{CallFrame, CallOptions, FlatCall, Trace, TraceError, TraceRequest, Tracer, error_word};
+use chain::trace::{CallFrame, CallOptions, FlatCall, TraceError, TraceRequest, Tracer, error_word};
 use chain::view::StoredBlock;
 use chain::work::{CancelFlag, WorkLimit};
 use parquet::data_type::ByteArray;
@@ -76,16 +76,12 @@ pub(crate) fn append_block(
     Ok(())
 }
 
-/// The calls of the block's transactions, each with the index of its transaction. Transactions that
-/// were not executed have none.
+/// The calls of the block's transactions, each with the index of its transaction.
 fn call_trees(
     view: &View,
     block: &StoredBlock,
     cancelled: &CancelFlag,
 ) -> Result<Vec<(usize, CallFrame)>, TraceError> {
-    if block.body.transactions.is_empty() {
-        return Ok(Vec::new());
-    }
     let trace = |only_top| {
         let options = CallOptions {
             only_top,
@@ -99,26 +95,18 @@ fn call_trees(
         } else {
             BLOCK_TRACE_BYTES_MAX
         };
-        view.trace_block(block, &request)
+        view.call_trees(block, &request)
     };
-    let traces = match trace(false) {
+    match trace(false) {
         Err(TraceError::TooLarge { max }) => {
             let number = block.record.header.number;
             tracing::warn!(
                 "the traces of block {number} are longer than {max} bytes: only the transactions' own calls are written"
             );
-            trace(true)?
+            trace(true)
         }
-        traces => traces?,
-    };
-    let trees = traces
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, trace)| match trace {
-            Trace::Calls(top) if !top.kind.is_empty() => Some((index, top)),
-            _ => None,
-        });
-    Ok(trees.collect())
+        trees => trees,
+    }
 }
 
 /// A block with the cells that many of its rows have.
@@ -334,10 +322,7 @@ impl BlockCells {
         let (kind, call_type) = match frame.kind {
             "CREATE" | "CREATE2" => ("create", None),
             "SELFDESTRUCT" => ("suicide", None),
-            "STATICCALL" => ("call", Some("staticcall")),
-            "DELEGATECALL" => ("call", Some("delegatecall")),
-            "CALLCODE" => ("call", Some("callcode")),
-            _ => ("call", Some("call")),
+            _ => ("call", Some(call.call_type())),
         };
         let is_run = kind != "suicide";
         let has_result = is_run && frame.error.is_none();

@@ -18,6 +18,7 @@ pub use error::CommandError;
 
 use crate::logging;
 use crate::options::{DbCommand, ExportFormat, VnodeCommand, VnodeOptions};
+use crate::span_export;
 
 /// Runs a command on a data directory.
 ///
@@ -27,7 +28,7 @@ use crate::options::{DbCommand, ExportFormat, VnodeCommand, VnodeOptions};
 pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), CommandError> {
     options.check()?;
     logging::start(options.verbosity, &options.log)?;
-    match command {
+    let result = match command {
         VnodeCommand::Init { file } => init::run(options, file),
         VnodeCommand::Import { file } => import::run(options, file),
         VnodeCommand::Export {
@@ -59,5 +60,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         | VnodeCommand::Completions { .. }
         | VnodeCommand::Manual { .. }
         | VnodeCommand::Testvec { .. } => Err(CommandError::NotOnDirectory),
-    }
+    };
+    span_export::finish();
+    result
 }

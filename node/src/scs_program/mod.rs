@@ -22,6 +22,7 @@ use scs_service::client::ClientTls;
 
 use crate::config_file::{ConfigError, warn_of_unknown_keys};
 use crate::logging::{self, LogStartError};
+use crate::span_export;
 use crate::system;
 pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
 pub use options::ScsProgramOptions;
@@ -85,6 +86,7 @@ pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
     let result = runtime.block_on(serve(options, config));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+    span_export::finish();
     result
 }
 

@@ -2,7 +2,7 @@
 
 use chain::View;
 use chain::rules::payment::BlockPayment;
-use chain::trace::{CallFrame, CallOptions, FlatCall, Trace, TraceRequest, Tracer};
+use chain::trace::{CallOptions, FlatCall, Trace, TraceRequest, Tracer};
 use chain::view::StoredBlock;
 use primitives::{Address, B256, U256};
 
@@ -45,27 +45,6 @@ fn request(node: &Node) -> TraceRequest {
     };
     let limit = work_limit(node.settings.trace_timeout_max);
     TraceRequest::new(Tracer::Calls(calls), limit)
-}
-
-/// The call trees of a block's transactions, each with the transaction's index. Transactions that
-/// were not executed have none.
-fn call_trees(
-    view: &View,
-    block: &StoredBlock,
-    request: &TraceRequest,
-) -> RpcResult<Vec<(usize, CallFrame)>> {
-    if block.body.transactions.is_empty() {
-        return Ok(Vec::new());
-    }
-    let traces = view.trace_block(block, request).map_err(trace_error)?;
-    let trees = traces
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, trace)| match trace {
-            Trace::Calls(top) if !top.kind.is_empty() => Some((index, top)),
-            _ => None,
-        });
-    Ok(trees.collect())
 }
 
 fn place(block: &StoredBlock, index: Option<usize>) -> TracePlace {
@@ -138,7 +117,7 @@ fn write_block(
     selection: &mut Selection,
     out: &mut JsonArray,
 ) -> RpcResult<()> {
-    for (index, top) in call_trees(view, block, request)? {
+    for (index, top) in view.call_trees(block, request).map_err(trace_error)? {
         for call in FlatCall::list(&top) {
             let (from, to) = call.ends();
             if selection.takes(Some(from), to) {

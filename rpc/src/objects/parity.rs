@@ -168,14 +168,9 @@ impl<'a> ParityTraceObject<'a> {
                 };
                 ("suicide", action, ParityResult::Nothing)
             }
-            other => {
+            _ => {
                 let action = ActionObject::Call {
-                    call_type: match other {
-                        "STATICCALL" => "staticcall",
-                        "DELEGATECALL" => "delegatecall",
-                        "CALLCODE" => "callcode",
-                        _ => "call",
-                    },
+                    call_type: call.call_type(),
                     from,
                     gas,
                     input: Data(&frame.input),

@@ -39,6 +39,16 @@ impl<'a> FlatCall<'a> {
         list
     }
 
+    /// Parity's word for the instruction of a call that creates and destroys nothing.
+    pub fn call_type(&self) -> &'static str {
+        match self.frame.kind {
+            "STATICCALL" => "staticcall",
+            "DELEGATECALL" => "delegatecall",
+            "CALLCODE" => "callcode",
+            _ => "call",
+        }
+    }
+
     /// The accounts that the call goes from and to.
     pub const fn ends(&self) -> (Address, Option<Address>) {
         (self.frame.from, self.frame.to)

@@ -189,6 +189,29 @@ impl View {
         let mut replay = BlockReplay::begin(self, block)?;
         replay.trace_all(&request.tracer, &mut bounds)
     }
+
+    /// The calls of the transactions of `block`, each with the index of its transaction.
+    /// Transactions that were not executed have none. A `request` for anything but calls gives
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`View::trace_transaction`].
+    pub fn call_trees(
+        &self,
+        block: &StoredBlock,
+        request: &TraceRequest,
+    ) -> Result<Vec<(usize, CallFrame)>, TraceError> {
+        // Block 0 has no transactions, and no parent to run them on.
+        if block.body.transactions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let traces = self.trace_block(block, request)?.into_iter().enumerate();
+        let trees = traces.filter_map(|(index, trace)| match trace {
+            Trace::Calls(top) if !top.kind.is_empty() => Some((index, top)),
+            _ => None,
+        });
+        Ok(trees.collect())
+    }
 }
 
 impl View {

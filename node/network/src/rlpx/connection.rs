@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             stalled: &mut stalled,
             timer: timer.as_mut(),
         };
-        parts.next().await?;
+        parts.next_or_written(false).await?;
         // The other side waits for the Hello, even if the caller does nothing for a while.
         parts.flush().await?;
         let peer = session
@@ -159,18 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     /// was told why.
     pub async fn next(&mut self) -> Result<InboundMessage, ConnectionError> {
         loop {
-            let event = self.parts().next().await?;
-            if let RlpxEvent::Message {
-                capability,
-                code,
-                payload,
-            } = event
-            {
-                return Ok(InboundMessage {
-                    capability,
-                    code,
-                    payload,
-                });
+            if let Some(message) = self.next_or_written(false).await? {
+                return Ok(message);
             }
         }
     }
@@ -184,33 +174,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
         &mut self,
         until_written: bool,
     ) -> Result<Option<InboundMessage>, ConnectionError> {
-        if !until_written {
-            return self.next().await.map(Some);
-        }
-        let mut parts = self.parts();
-        let written = poll_fn(|context| match parts.poll_next(context) {
-            Poll::Pending if parts.session.output().is_empty() => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(event) => Poll::Ready(event.map(Some)),
-        });
-        match written.await {
-            Ok(Some(RlpxEvent::Message {
-                capability,
-                code,
-                payload,
-            })) => Ok(Some(InboundMessage {
-                capability,
-                code,
-                payload,
-            })),
-            // Another event is none for the caller, who asks again.
-            Ok(_) => Ok(None),
-            Err(error) => {
-                if let ConnectionError::Rlpx(_) = &error {
-                    // The last bytes are the Disconnect.
-                    self.parts().close().await;
+        loop {
+            match self.parts().next_or_written(until_written).await? {
+                Some(RlpxEvent::Message {
+                    capability,
+                    code,
+                    payload,
+                }) => {
+                    return Ok(Some(InboundMessage {
+                        capability,
+                        code,
+                        payload,
+                    }));
                 }
-                Err(error)
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
     }
@@ -252,8 +230,14 @@ struct SessionParts<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
-    async fn next(&mut self) -> Result<RlpxEvent, ConnectionError> {
-        let result = poll_fn(|context| self.poll_next(context)).await;
+    /// The next event; with `until_written` also `None` when nothing waits to be sent.
+    async fn next_or_written(&mut self, until_written: bool) -> Result<Option<RlpxEvent>, ConnectionError> {
+        let result = poll_fn(|context| match self.poll_next(context) {
+            Poll::Pending if until_written && self.session.output().is_empty() => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(event) => Poll::Ready(event.map(Some)),
+        })
+        .await;
         if let Err(ConnectionError::Rlpx(_)) = &result {
             // The last bytes are the Disconnect.
             self.close().await;
