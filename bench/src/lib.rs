@@ -11,8 +11,13 @@ use chain::rules::body::transactions_root;
 use chain::spec::DifficultyRule;
 use chain::state::BlockState;
 use chain::trie::ordered_root;
+use mimalloc::MiMalloc;
 use primitives::{Address, Block, EMPTY_UNCLES_HASH, Header, SecretKey, Transaction, U256, keccak256};
 use store::{BlockReads, Store};
+
+/// The allocator of the programs, for both sides of each comparison.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The error of a benchmark, a text for its user.
 pub type Failure = Box<dyn std::error::Error>;

@@ -22,7 +22,7 @@ pub(crate) fn warn_if_exposed(
     let accounts = rpc.context().accounts.accounts();
     let unlocked = accounts.iter().filter(|account| account.unlocked).count();
     if guards.tls.is_none() && guards.tokens.is_some() {
-        tracing::warn!(%address, "{what} takes tokens from other machines in plain text: --rpc.tls.cert encrypts them");
+        warn_of_plain_tokens(what, *address);
     }
     if guards.tls.is_none() && modules.contains("personal") {
         tracing::warn!(%address, "{what} serves the module personal to other machines: passwords travel in plain text");
@@ -30,4 +30,9 @@ pub(crate) fn warn_if_exposed(
     if guards.tokens.is_none() && unlocked > 0 && modules.contains("mc") {
         tracing::warn!(%address, unlocked, "{what} can be reached from other machines: unlocked accounts sign for every caller");
     }
+}
+
+/// Warns that the server at `address`, which other machines can reach, takes tokens in plain text.
+pub(crate) fn warn_of_plain_tokens(what: &str, address: SocketAddr) {
+    tracing::warn!(%address, "{what} takes tokens from other machines in plain text: --rpc.tls.cert encrypts them");
 }

@@ -47,10 +47,10 @@ pub use guards::GuardsError;
 pub use logging::LogStartError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccessOptions, AccountCommand, AccountRef, BootNodes, DbCommand, DevSeal, DnsLists, HeightRef,
-    LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint, NodeEndpointError, NodeProgram,
-    OptionsError, OptionsFileError, PeerOptions, ScsOptions, Seconds, TxPoolOptions, VnodeCommand,
-    VnodeOptions, parse_options, write_options,
+    AccessOptions, AccountCommand, AccountRef, BootNodes, ClientAccess, DbCommand, DevSeal, DnsLists,
+    HeightRef, LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint, NodeEndpointError,
+    NodeProgram, OptionsError, OptionsFileError, PeerOptions, ScsOptions, Seconds, TxPoolOptions,
+    VnodeCommand, VnodeOptions, parse_options, write_options,
 };
 pub use passwords::PasswordError;
 pub use peers::NetworkError;

@@ -16,7 +16,7 @@ use crate::version::{client_version, version_json};
 fn command_line(program: NodeProgram) -> Command {
     match program {
         NodeProgram::Vnode => VnodeOptions::command(),
-        NodeProgram::Scs => ScsProgramOptions::command(),
+        NodeProgram::Scs => ScsProgramOptions::command_line(),
     }
 }
 

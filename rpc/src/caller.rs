@@ -60,8 +60,11 @@ impl RpcCaller {
     /// The same connection, with what it was granted.
     pub(crate) fn with_grant(&self, grant: Grant) -> Self {
         Self {
+            client: self.client,
+            connection: self.connection,
+            memory: self.memory.clone(),
+            hang_up: self.hang_up.clone(),
             grant,
-            ..self.clone()
         }
     }
 

@@ -75,8 +75,9 @@ impl Scs {
         };
         let endpoint = value("endpoint");
         let address: SocketAddr = endpoint
-            .strip_prefix("http://")
-            .and_then(|address| address.parse().ok())
+            .split_once("://")
+            .filter(|(scheme, _)| ["http", "https"].contains(scheme))
+            .and_then(|(_, address)| address.parse().ok())
             .unwrap_or_else(|| panic!("endpoint: got {endpoint}"));
         Self {
             caller: Caller::new(address),
@@ -140,6 +141,16 @@ impl Scs {
     /// The working directory.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The address of the HTTP server.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends the signal after which the SCS reads its certificates and tokens again.
+    pub fn hang_up(&self) {
+        self.process.hang_up();
     }
 
     /// The HTTP endpoint.

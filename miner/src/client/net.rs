@@ -9,13 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::endpoint::MiningEndpoint;
 use super::error::ClientError;
-use super::tls::{TlsError, server_name};
+use super::tls;
 
 /// The byte stream of a connection to an endpoint.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ pub(super) async fn connect(
         .map_err(timed_out)?
 }
 
-async fn open(endpoint: &MiningEndpoint, tls: &Arc<ClientConfig>) -> Result<EndpointStream, ClientError> {
+async fn open(endpoint: &MiningEndpoint, config: &Arc<ClientConfig>) -> Result<EndpointStream, ClientError> {
     let address = (endpoint.host.as_str(), endpoint.port);
     let stream = TcpStream::connect(address).await.map_err(ClientError::Connect)?;
     // Messages are small and must be sent at once.
@@ -47,9 +46,7 @@ async fn open(endpoint: &MiningEndpoint, tls: &Arc<ClientConfig>) -> Result<Endp
     if !endpoint.tls {
         return Ok(EndpointStream::Plain(stream));
     }
-    let connector = TlsConnector::from(Arc::clone(tls));
-    let connected = connector.connect(server_name(&endpoint.host)?, stream).await;
-    let stream = connected.map_err(TlsError::Handshake)?;
+    let stream = tls::connect(config, &endpoint.host, stream).await?;
     Ok(EndpointStream::Tls(Box::new(stream)))
 }
 

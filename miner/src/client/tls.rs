@@ -5,6 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -49,6 +52,16 @@ pub enum TlsError {
 }
 
 impl TlsOptions {
+    /// Makes `stream`, a connection to `host` (a name, or an IP address without brackets), an
+    /// encrypted one.
+    ///
+    /// # Errors
+    /// [`TlsError`] if the file of certificates cannot be used, or the certificate of `host` is not
+    /// trusted.
+    pub async fn connect(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, TlsError> {
+        connect(&self.build()?, host, stream).await
+    }
+
     /// The TLS configuration for connections.
     ///
     /// # Errors
@@ -89,12 +102,18 @@ impl TlsOptions {
     }
 }
 
-/// The name that the certificate of `host` must contain.
-pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
-    ServerName::try_from(host.to_owned()).map_err(|reason| TlsError::Name {
+/// Makes `stream`, a connection to `host`, an encrypted one.
+pub(super) async fn connect(
+    config: &Arc<ClientConfig>,
+    host: &str,
+    stream: TcpStream,
+) -> Result<TlsStream<TcpStream>, TlsError> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|reason| TlsError::Name {
         host: host.to_owned(),
         reason,
-    })
+    })?;
+    let connected = TlsConnector::from(Arc::clone(config)).connect(name, stream).await;
+    connected.map_err(TlsError::Handshake)
 }
 
 /// Accepts every certificate. The other side must still have the key of its certificate.

@@ -3,7 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
 use node::VnodeCommand;
+
+/// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
+/// gives such memory back and takes it again for each call.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // SAFETY: this is the only thread; none has been started yet.
@@ -29,15 +35,16 @@ fn main() -> ExitCode {
             scs_rpcport,
             period,
         }) => node::run_demo(&options, *rpcport, *scs_rpcport, *period).map_err(Into::into),
-        Some(VnodeCommand::Attach { endpoint }) => {
-            node::console::attach(&options, endpoint.as_ref()).map_err(Into::into)
+        Some(VnodeCommand::Attach { endpoint, access }) => {
+            node::console::attach(&options, endpoint.as_ref(), access).map_err(Into::into)
         }
         Some(VnodeCommand::Rpc {
             endpoint,
+            access,
             method,
             params,
         }) => {
-            return node::console::call(&options, endpoint.as_ref(), method, params);
+            return node::console::call(&options, endpoint.as_ref(), access, method, params);
         }
         Some(VnodeCommand::Version { json }) => node::package::print_version(*json).map_err(Into::into),
         Some(VnodeCommand::Completions { shell, program }) => {

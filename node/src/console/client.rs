@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::transport::{NodeConnection, TransportError, post};
-use crate::options::NodeEndpoint;
+use crate::options::{ClientAccess, NodeEndpoint};
 
 /// Longest time to wait for an answer. A node with the default limits answers or fails sooner.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -69,7 +69,7 @@ type PendingCalls = Arc<Mutex<HashMap<u64, oneshot::Sender<NodeMessage>>>>;
 /// How the client reaches the node.
 enum ClientTransport {
     /// HTTP, with one connection for each call.
-    Http(Uri),
+    Http { uri: Uri, access: ClientAccess },
     /// One persistent connection, which a task of its own serves.
     Persistent {
         outgoing: mpsc::Sender<String>,
@@ -88,12 +88,18 @@ pub(super) struct NodeClient {
 
 impl NodeClient {
     /// Creates a client. Connects to the node unless the transport is HTTP.
-    pub(super) async fn connect(endpoint: &NodeEndpoint) -> Result<Self, NodeCallError> {
+    pub(super) async fn connect(
+        endpoint: &NodeEndpoint,
+        access: &ClientAccess,
+    ) -> Result<Self, NodeCallError> {
         let name = endpoint.to_string();
         let (transport, notifications) = match endpoint {
-            NodeEndpoint::Http(uri) => (ClientTransport::Http(uri.clone()), None),
+            NodeEndpoint::Http(uri) => {
+                let (uri, access) = (uri.clone(), access.clone());
+                (ClientTransport::Http { uri, access }, None)
+            }
             NodeEndpoint::Ipc(_) | NodeEndpoint::Ws(_) => {
-                let connected = timeout(CONNECT_TIMEOUT, NodeConnection::connect(endpoint)).await;
+                let connected = timeout(CONNECT_TIMEOUT, NodeConnection::connect(endpoint, access)).await;
                 let connection = connected
                     .unwrap_or_else(|_| Err(TransportError::TimedOut(CONNECT_TIMEOUT)))
                     .map_err(|reason| NodeCallError::Transport {
@@ -157,8 +163,8 @@ impl NodeClient {
 
     async fn exchange(&self, id: u64, request: String) -> Result<NodeMessage, TransportError> {
         match &self.transport {
-            ClientTransport::Http(uri) => {
-                let answer = post(uri, request).await?;
+            ClientTransport::Http { uri, access } => {
+                let answer = post(uri, access, request).await?;
                 parse_message(&answer)
             }
             ClientTransport::Persistent { outgoing, pending } => {

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use crate::options::{NodeEndpoint, OptionsError, VnodeOptions};
+use crate::options::{ClientAccess, NodeEndpoint, OptionsError, VnodeOptions};
 use crate::output::print_line;
 use client::NodeClient;
 use editor::{COMMANDS, Prompt, history_file};
@@ -54,6 +54,7 @@ pub enum ConsoleError {
 pub fn call(
     options: &VnodeOptions,
     endpoint: Option<&NodeEndpoint>,
+    access: &ClientAccess,
     method: &str,
     params: &[String],
 ) -> ExitCode {
@@ -63,7 +64,7 @@ pub fn call(
     let result = (|| {
         let endpoint = node_endpoint(options, endpoint)?;
         let runtime = runtime()?;
-        let mut client = runtime.block_on(NodeClient::connect(&endpoint))?;
+        let mut client = runtime.block_on(NodeClient::connect(&endpoint, access))?;
         Ok::<_, ConsoleError>(runtime.block_on(client.call(&method, &params))?)
     })();
     match result {
@@ -91,10 +92,14 @@ pub fn call(
 ///
 /// # Errors
 /// [`ConsoleError`] if the node cannot be reached or reading from the terminal fails.
-pub fn attach(options: &VnodeOptions, endpoint: Option<&NodeEndpoint>) -> Result<(), ConsoleError> {
+pub fn attach(
+    options: &VnodeOptions,
+    endpoint: Option<&NodeEndpoint>,
+    access: &ClientAccess,
+) -> Result<(), ConsoleError> {
     let endpoint = node_endpoint(options, endpoint)?;
     let runtime = runtime()?;
-    let mut client = runtime.block_on(NodeClient::connect(&endpoint))?;
+    let mut client = runtime.block_on(NodeClient::connect(&endpoint, access))?;
     let modules = runtime.block_on(client.call("rpc_modules", &[]))?;
     let modules: BTreeMap<String, Value> = serde_json::from_str(modules.get()).unwrap_or_default();
     greet(&runtime, &mut client, &endpoint, &modules);

@@ -8,17 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
+use miner::client::{TlsError, TlsOptions};
 use rpc::limits::DEPTH_MAX;
 use rpc::server::stream::{ValueStream, ValueStreamError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use crate::options::NodeEndpoint;
+use crate::options::{ClientAccess, NodeEndpoint};
 
 /// Longest answer that is accepted, in bytes; far more than a node sends by default.
 const ANSWER_LEN_MAX: usize = 1 << 30;
@@ -45,6 +47,12 @@ pub enum TransportError {
     /// The body of an answer cannot be read.
     #[error("the answer cannot be read: {0}")]
     Body(String),
+    /// TLS failed.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// The token cannot be sent.
+    #[error("--token: got characters that a header cannot have, expected visible ones")]
+    Token,
     /// A WebSocket failed.
     #[error("{0}")]
     Ws(#[from] Box<tungstenite::Error>),
@@ -68,8 +76,8 @@ pub enum TransportError {
 }
 
 /// Posts one request. Returns the body of the answer.
-pub(super) async fn post(uri: &Uri, request: String) -> Result<Bytes, TransportError> {
-    let stream = tcp(uri, 80).await?;
+pub(super) async fn post(uri: &Uri, access: &ClientAccess, request: String) -> Result<Bytes, TransportError> {
+    let stream = open(uri, access).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -77,11 +85,12 @@ pub(super) async fn post(uri: &Uri, request: String) -> Result<Bytes, TransportE
         .authority()
         .map(|authority| authority.as_str())
         .unwrap_or_default();
-    let request = Request::post(path)
+    let mut request = Request::post(path)
         .header(HOST, authority)
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(request)))
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    authorize(request.headers_mut(), access)?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_LEN_MAX).collect().await;
@@ -100,31 +109,54 @@ pub(super) async fn post(uri: &Uri, request: String) -> Result<Bytes, TransportE
     Ok(body)
 }
 
-async fn tcp(uri: &Uri, port_default: u16) -> io::Result<TcpStream> {
-    let host = uri.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(port_default))).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+/// Adds the token to the headers of a request, if there is one.
+fn authorize(headers: &mut HeaderMap, access: &ClientAccess) -> Result<(), TransportError> {
+    let Some(token) = &access.token else { return Ok(()) };
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value = value.map_err(|_| TransportError::Token)?;
+    value.set_sensitive(true);
+    headers.insert(AUTHORIZATION, value);
+    Ok(())
 }
 
-/// The local socket: a Unix socket, or a named pipe on Windows.
-pub(super) trait LocalStream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> LocalStream for T {}
+/// Connects to the server of a URL, with TLS if its scheme says so.
+async fn open(uri: &Uri, access: &ClientAccess) -> Result<Box<dyn ByteStream>, TransportError> {
+    let is_encrypted = matches!(uri.scheme_str(), Some("https" | "wss"));
+    let port_default = if is_encrypted { 443 } else { 80 };
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(port_default))).await?;
+    stream.set_nodelay(true)?;
+    if !is_encrypted {
+        return Ok(Box::new(stream));
+    }
+    let tls = TlsOptions {
+        authority: access.tls_ca.clone(),
+        trust_anybody: false,
+    };
+    Ok(Box::new(tls.connect(host, stream).await?))
+}
+
+/// The bytes of a connection: TCP, TLS, a Unix socket, or a named pipe on Windows.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A persistent connection to the node.
 pub(super) enum NodeConnection {
     Ipc {
-        socket: Box<dyn LocalStream>,
+        socket: Box<dyn ByteStream>,
         values: ValueStream,
         buffer: Vec<u8>,
     },
-    Ws(Box<WebSocketStream<TcpStream>>),
+    Ws(Box<WebSocketStream<Box<dyn ByteStream>>>),
 }
 
 impl NodeConnection {
     /// Connects to the local socket or WebSocket at `endpoint`.
-    pub(super) async fn connect(endpoint: &NodeEndpoint) -> Result<Self, TransportError> {
+    pub(super) async fn connect(
+        endpoint: &NodeEndpoint,
+        access: &ClientAccess,
+    ) -> Result<Self, TransportError> {
         match endpoint {
             NodeEndpoint::Ipc(path) => Ok(Self::Ipc {
                 socket: connect_local(path).await?,
@@ -132,11 +164,13 @@ impl NodeConnection {
                 buffer: vec![0; READ_LEN],
             }),
             NodeEndpoint::Ws(uri) | NodeEndpoint::Http(uri) => {
-                let stream = tcp(uri, 80).await?;
+                let stream = open(uri, access).await?;
+                let mut request = uri.into_client_request().map_err(Box::new)?;
+                authorize(request.headers_mut(), access)?;
                 let config = tungstenite::protocol::WebSocketConfig::default()
                     .max_message_size(Some(ANSWER_LEN_MAX))
                     .max_frame_size(Some(ANSWER_LEN_MAX));
-                let opened = tokio_tungstenite::client_async_with_config(uri, stream, Some(config)).await;
+                let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
                 let (socket, _) = opened.map_err(Box::new)?;
                 Ok(Self::Ws(Box::new(socket)))
             }
@@ -183,12 +217,12 @@ impl NodeConnection {
 }
 
 #[cfg(unix)]
-async fn connect_local(path: &Path) -> io::Result<Box<dyn LocalStream>> {
+async fn connect_local(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
 }
 
 #[cfg(windows)]
-async fn connect_local(path: &Path) -> io::Result<Box<dyn LocalStream>> {
+async fn connect_local(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     let name = match path.to_str() {
         Some(text) if text.starts_with(r"\\.\pipe\") => path.to_owned(),
         _ => Path::new(r"\\.\pipe\").join(path.file_name().unwrap_or(path.as_os_str())),

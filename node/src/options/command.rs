@@ -1,7 +1,9 @@
 //! The subcommands of `vnode` and their arguments.
 
+use std::fmt;
 use std::path::PathBuf;
 
+use clap::Args;
 use etl::EtlTable;
 
 use super::endpoint::NodeEndpoint;
@@ -72,17 +74,23 @@ pub enum VnodeCommand {
     Account(AccountCommand),
     /// Open a console to a running node, with completion of method names and a history
     Attach {
-        /// The node: path of its local socket, or an http:// or ws:// URL [default: the local
-        /// socket in the data directory]
+        /// The node: path of its local socket, or an http://, https://, ws:// or wss:// URL
+        /// [default: the local socket in the data directory]
         endpoint: Option<NodeEndpoint>,
+        /// What the client shows and trusts.
+        #[command(flatten)]
+        access: ClientAccess,
     },
     /// Call one method of a running node and print its result. The exit code is 0 for a result, 1
     /// if the node answers with an error, 2 if the node cannot be reached
     Rpc {
-        /// The node: path of its local socket, or an http:// or ws:// URL [default: the local
-        /// socket in the data directory]
+        /// The node: path of its local socket, or an http://, https://, ws:// or wss:// URL
+        /// [default: the local socket in the data directory]
         #[arg(long, value_name = "ENDPOINT")]
         endpoint: Option<NodeEndpoint>,
+        /// What the client shows and trusts.
+        #[command(flatten)]
+        access: ClientAccess,
         /// Name of the method, such as `mc_blockNumber` or mc.blockNumber
         method: String,
         /// Parameters of the method; one that is not valid JSON is sent as a string
@@ -182,4 +190,25 @@ pub enum AccountCommand {
         /// Address of the account, or its number in `account list`
         account: AccountRef,
     },
+}
+
+/// What a client shows a guarded node, and whom it trusts.
+#[derive(Clone, Default, PartialEq, Eq, Args)]
+pub struct ClientAccess {
+    /// The token that the node asks for, over HTTP and WebSockets
+    #[arg(long, value_name = "TOKEN", env = "VNODE_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// Certificates (PEM) that are trusted in addition to the usual authorities
+    #[arg(long = "tls.ca", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// Shows no secret.
+impl fmt::Debug for ClientAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientAccess")
+            .field("token", &self.token.is_some())
+            .field("tls_ca", &self.tls_ca)
+            .finish()
+    }
 }

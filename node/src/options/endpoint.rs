@@ -11,9 +11,9 @@ use hyper::Uri;
 pub enum NodeEndpoint {
     /// The local socket at this path.
     Ipc(PathBuf),
-    /// HTTP at this URL.
+    /// HTTP at this URL; over TLS if its scheme is `https`.
     Http(Uri),
-    /// A WebSocket at this URL.
+    /// A WebSocket at this URL; over TLS if its scheme is `wss`.
     Ws(Uri),
 }
 
@@ -26,8 +26,11 @@ pub enum NodeEndpointError {
         /// The text.
         got: String,
     },
+    /// The URL has a user name or a password. They are not shown.
+    #[error("URL: got one with a user name, expected none: --token or VNODE_TOKEN has the token")]
+    User,
     /// The URL has a scheme that is not supported.
-    #[error("URL scheme: got {got}, expected http://, ws:// or the path of a socket")]
+    #[error("URL scheme: got {got}, expected http://, https://, ws://, wss:// or the path of a socket")]
     Scheme {
         /// The scheme.
         got: String,
@@ -45,10 +48,17 @@ impl FromStr for NodeEndpoint {
             .parse::<Uri>()
             .ok()
             .filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+        let has_user = |uri: &Uri| {
+            let authority = uri.authority();
+            authority.is_some_and(|authority| authority.as_str().contains('@'))
+        };
+        if uri.as_ref().is_some_and(has_user) {
+            return Err(NodeEndpointError::User);
+        }
         let uri = || uri.ok_or_else(|| NodeEndpointError::Url { got: text.to_owned() });
         match scheme.to_ascii_lowercase().as_str() {
-            "http" => uri().map(Self::Http),
-            "ws" => uri().map(Self::Ws),
+            "http" | "https" => uri().map(Self::Http),
+            "ws" | "wss" => uri().map(Self::Ws),
             _ => Err(NodeEndpointError::Scheme {
                 got: scheme.to_owned(),
             }),
@@ -87,7 +97,10 @@ mod tests {
             Ok(NodeEndpoint::Ws(uri("WS://[::1]:8546/x"))),
         );
         let scheme = |got: &str| Err(NodeEndpointError::Scheme { got: got.to_owned() });
-        check("https://localhost", scheme("https"));
+        check("https://a.b:1/x", Ok(NodeEndpoint::Http(uri("https://a.b:1/x"))));
+        check("wss://localhost", Ok(NodeEndpoint::Ws(uri("wss://localhost"))));
+        check("https://a:b@localhost", Err(NodeEndpointError::User));
+        check("ftp://localhost", scheme("ftp"));
         check("ipc://x", scheme("ipc"));
         for bad in ["http://", "http://a b", "ws://:80"] {
             check(bad, Err(NodeEndpointError::Url { got: bad.to_owned() }));

@@ -29,7 +29,7 @@ mod values;
 
 pub use access::AccessOptions;
 pub(crate) use command::ExportFormat;
-pub use command::{AccountCommand, DbCommand, NodeProgram, VnodeCommand};
+pub use command::{AccountCommand, ClientAccess, DbCommand, NodeProgram, VnodeCommand};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
 pub use limits::{LimitOptions, Seconds};

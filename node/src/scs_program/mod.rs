@@ -21,6 +21,8 @@ use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
 use scs_service::client::ClientTls;
 
 use crate::config_file::{ConfigError, warn_of_unknown_keys};
+use crate::exposure::warn_of_plain_tokens;
+use crate::guards::{GuardFiles, GuardsError};
 use crate::logging::{self, LogStartError};
 use crate::span_export;
 use crate::system;
@@ -48,6 +50,9 @@ pub enum ScsProgramError {
     /// The SCS cannot start.
     #[error(transparent)]
     Runner(#[from] ScsRunnerError),
+    /// The HTTP server cannot be guarded.
+    #[error(transparent)]
+    Guards(#[from] GuardsError),
     /// The HTTP server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -99,6 +104,11 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
     if let Some(tls) = &tls {
         tls.check().map_err(ScsProgramError::Tls)?;
     }
+    let mut files = GuardFiles::default();
+    let guards = files.json_rpc(&options.access)?;
+    let mut reload = files.listen()?;
+    let scheme = if guards.tls.is_some() { "https" } else { "http" };
+    let has_plain_tokens = guards.tls.is_none() && guards.tokens.is_some();
     let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
     let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
     let id = key.address();
@@ -133,11 +143,14 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
             port: options.rpcport,
             cors: options.rpccorsdomain.clone(),
             hosts: options.rpcvhosts.clone(),
-            ..HttpOptions::default()
+            guards,
         };
         let server = start_http(&runner, &http, &options.rpcapi).await?;
         for address in server.addresses() {
-            text.push_str(&format!("endpoint   http://{address}\n"));
+            text.push_str(&format!("endpoint   {scheme}://{address}\n"));
+            if has_plain_tokens && !address.ip().is_loopback() {
+                warn_of_plain_tokens("HTTP", *address);
+            }
         }
         Some(server)
     } else {
@@ -146,7 +159,10 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
     };
     // The SCS also runs if standard output is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    stop.wait().await;
+    tokio::select! {
+        () = stop.wait() => {}
+        never = reload.follow() => match never {},
+    }
     tracing::info!("stopping");
     if let Some(server) = server {
         server.stop().await;

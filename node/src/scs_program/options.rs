@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
 
-use crate::options::LogOptions;
+use crate::options::{AccessOptions, LogOptions};
 
 /// Default of `--period`, in seconds.
 const PERIOD_SECS: u64 = 10;
@@ -59,14 +59,46 @@ pub struct ScsProgramOptions {
     /// [default: `LogLevel` of the settings, or 3]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub verbosity: Option<u8>,
+    /// Who may use the HTTP server.
+    #[command(flatten)]
+    pub access: AccessOptions,
     /// The log.
     #[command(flatten)]
     pub log: LogOptions,
 }
 
+impl ScsProgramOptions {
+    /// The command line with its help. Variables of the environment begin with `SCS_`, so that they
+    /// are not those of a VNODE beside it.
+    pub fn command_line() -> clap::Command {
+        Self::command()
+            .mut_arg("rpc_tls_key", |option| option.env("SCS_RPC_TLS_KEY"))
+            .mut_arg("rpc_tokens", |option| option.env("SCS_RPC_TOKENS"))
+    }
+
+    /// Reads the options of this process. Ends it with a message if they are wrong.
+    pub fn of_process() -> Self {
+        let matches = Self::command_line().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_of_the_environment_are_its_own() {
+        let command = ScsProgramOptions::command_line();
+        let names: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(
+            names
+                .iter()
+                .all(|name| name.to_string_lossy().starts_with("SCS_")),
+            "{names:?}"
+        );
+    }
 
     #[test]
     fn defaults_are_the_published_ones() {
@@ -80,6 +112,7 @@ mod tests {
             "--period=0",
             "--period=3601",
             "--rpcapi=eth2",
+            "--rpc.tls.cert=x",
         ] {
             assert!(ScsProgramOptions::try_parse_from(["scs", bad]).is_err(), "{bad}");
         }

@@ -4,7 +4,7 @@
 //! is. One whose rule has changed or gone is withdrawn: connections that last are closed, and other
 //! requests are judged by the new rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -159,13 +159,41 @@ pub(crate) enum Unauthorized {
 
 /// All tokens of a node.
 #[derive(Debug)]
-pub struct Tokens(RwLock<Arc<Vec<Arc<TokenEntry>>>>);
+pub struct Tokens(RwLock<Arc<TokenList>>);
+
+/// The tokens at one time.
+#[derive(Debug)]
+struct TokenList {
+    /// In the order of the rules.
+    entries: Vec<Arc<TokenEntry>>,
+    /// The entries of bearer tokens by digest. The map's own hash has a secret key, so the time of
+    /// a search says nothing about the digests that are here.
+    bearers: HashMap<[u8; 32], Arc<TokenEntry>>,
+}
+
+impl TokenList {
+    fn new(entries: Vec<Arc<TokenEntry>>) -> Self {
+        let bearer = |entry: &Arc<TokenEntry>| match &entry.rule.secret {
+            TokenSecret::Bearer(TokenDigest(digest)) => Some((*digest, Arc::clone(entry))),
+            TokenSecret::None | TokenSecret::Jwt(_) => None,
+        };
+        Self {
+            bearers: entries.iter().filter_map(bearer).collect(),
+            entries,
+        }
+    }
+
+    fn find_bearer(&self, token: &str) -> Result<Arc<TokenEntry>, Unauthorized> {
+        let entry = self.bearers.get(&TokenDigest::of(token).0);
+        entry.cloned().ok_or(Unauthorized::Unknown)
+    }
+}
 
 impl Tokens {
     /// Tokens with these rules. The first rule without a secret is for requests without a token.
     pub fn new(rules: Vec<TokenRule>) -> Self {
-        let entries = rules.into_iter().map(TokenEntry::new).map(Arc::new).collect();
-        Self(RwLock::new(Arc::new(entries)))
+        let entries = rules.into_iter().map(TokenEntry::new).map(Arc::new);
+        Self(RwLock::new(Arc::new(TokenList::new(entries.collect()))))
     }
 
     /// Replaces the rules. Rules that stay the same go on; the others are withdrawn.
@@ -173,19 +201,19 @@ impl Tokens {
         let mut current = self.0.write();
         let old = Arc::clone(&current);
         let entries = rules.into_iter().map(|rule| {
-            let same = old.iter().find(|entry| entry.rule == rule);
+            let same = old.entries.iter().find(|entry| entry.rule == rule);
             same.map_or_else(|| Arc::new(TokenEntry::new(rule)), Arc::clone)
         });
-        *current = Arc::new(entries.collect());
-        let gone = |entry: &&Arc<TokenEntry>| !current.iter().any(|kept| Arc::ptr_eq(kept, entry));
-        for entry in old.iter().filter(gone) {
+        *current = Arc::new(TokenList::new(entries.collect()));
+        let gone = |entry: &&Arc<TokenEntry>| !current.entries.iter().any(|kept| Arc::ptr_eq(kept, entry));
+        for entry in old.entries.iter().filter(gone) {
             entry.withdrawn.send_replace(true);
         }
     }
 
     /// How many rules there are.
     pub fn count(&self) -> usize {
-        self.0.read().len()
+        self.0.read().entries.len()
     }
 
     /// The rule for a client that sends these `Authorization` headers, `now_secs` after 1970.
@@ -194,9 +222,9 @@ impl Tokens {
         mut headers: impl Iterator<Item = &'h [u8]>,
         now_secs: f64,
     ) -> Result<Arc<TokenEntry>, Unauthorized> {
-        let entries = Arc::clone(&self.0.read());
+        let table = Arc::clone(&self.0.read());
         let Some(header) = headers.next() else {
-            let anonymous = entries.iter().find(|entry| entry.is_anonymous());
+            let anonymous = table.entries.iter().find(|entry| entry.is_anonymous());
             return anonymous.cloned().ok_or(Unauthorized::Missing);
         };
         if headers.next().is_some() {
@@ -204,31 +232,23 @@ impl Tokens {
         }
         match Credentials::parse(header)? {
             Credentials::Bearer(token) => {
-                find_bearer(&entries, token).or_else(|unknown| match jwt::is_jwt(token) {
-                    true => find_jwt(&entries, token, now_secs),
-                    false => Err(unknown),
-                })
+                table
+                    .find_bearer(token)
+                    .or_else(|unknown| match jwt::is_jwt(token) {
+                        true => find_jwt(&table.entries, token, now_secs),
+                        false => Err(unknown),
+                    })
             }
             Credentials::Basic { name, password } => {
-                find_bearer(&entries, &password).and_then(|entry| match entry.rule.name == *name {
-                    true => Ok(entry),
-                    false => Err(Unauthorized::Unknown),
-                })
+                table
+                    .find_bearer(&password)
+                    .and_then(|entry| match entry.rule.name == *name {
+                        true => Ok(entry),
+                        false => Err(Unauthorized::Unknown),
+                    })
             }
         }
     }
-}
-
-/// Looks at all entries, so that the time does not tell which one is right.
-fn find_bearer(entries: &[Arc<TokenEntry>], token: &str) -> Result<Arc<TokenEntry>, Unauthorized> {
-    let digest = TokenDigest::of(token);
-    let mut found = Err(Unauthorized::Unknown);
-    for entry in entries {
-        if matches!(&entry.rule.secret, TokenSecret::Bearer(own) if *own == digest) {
-            found = Ok(Arc::clone(entry));
-        }
-    }
-    found
 }
 
 fn find_jwt(

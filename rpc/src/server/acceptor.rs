@@ -71,7 +71,6 @@ pub(super) struct ConnectionContext {
 }
 
 /// Where a request comes from. Every request has it as an extension.
-#[derive(Clone)]
 pub(super) struct RequestSource {
     pub(super) caller: RpcCaller,
     pub(super) activity: Activity,
@@ -93,7 +92,8 @@ impl RequestSource {
     pub(super) fn with_grant(&self, grant: Grant) -> Self {
         Self {
             caller: self.caller.with_grant(grant),
-            ..self.clone()
+            activity: self.activity.clone(),
+            token_place: Arc::clone(&self.token_place),
         }
     }
 }

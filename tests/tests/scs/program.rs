@@ -1,10 +1,14 @@
 //! The program `scs` without a VNODE: key, options, settings, JSON-RPC.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use e2e::Caller;
 use e2e::process::EndSignal;
 use e2e::scs::Scs;
-use serde_json::json;
+use e2e::tls::CertificateFiles;
+use e2e::wait::wait_for;
+use serde_json::{Value, json};
 
 /// A MicroChain that no SCS serves.
 const UNKNOWN: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
@@ -57,6 +61,59 @@ fn bad_settings_are_refused() {
         "--vnode.tls.ca userconfig.json: got no certificate, expected one",
     );
     check("{}", &["--vnode.tls.ca", "none.pem"], "--vnode.tls.ca none.pem: ");
+    check(
+        "{}",
+        &["--rpc.tokens", "none.toml"],
+        "--rpc.tokens: cannot read none.toml",
+    );
+}
+
+#[test]
+fn tokens_are_asked_for_over_tls_and_read_again() {
+    const TOKEN: &str = "a-token-that-nobody-guesses";
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = CertificateFiles::write(folder.path(), "own", "localhost");
+    let tokens = folder.path().join("tokens.toml");
+    let write = |module: &str| {
+        let text = format!("[[token]]\nname = \"one\"\nsecret = \"{TOKEN}\"\nmodules = [\"{module}\"]\n");
+        fs::write(&tokens, text).expect("a write");
+        fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).expect("a change of the mode");
+    };
+    write("scs");
+    let options = [
+        "--rpc.tls.cert",
+        own.certificate(),
+        "--rpc.tls.key",
+        own.key(),
+        "--rpc.tokens",
+        "tokens.toml",
+    ];
+    let scs = Scs::start(folder.path(), &options);
+    let call = |token: Option<&str>, method: &str| {
+        let header = token.map_or_else(String::new, |token| format!("authorization: Bearer {token}\r\n"));
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": []}).to_string();
+        let (status, body) = own.post(scs.address(), &header, &body).expect("an answer");
+        let answer: Value = serde_json::from_str(&body).unwrap_or_default();
+        (status, answer)
+    };
+    assert_eq!(call(None, "scs_getSCSId").0, 401);
+    assert_eq!(call(Some("another-token-of-this-test"), "scs_getSCSId").0, 401);
+    let (status, answer) = call(Some(TOKEN), "scs_getSCSId");
+    assert_eq!((status, &answer["result"]), (200, &json!(scs.id())));
+    assert_eq!(call(Some(TOKEN), "net_listening").1["error"]["code"], -32601);
+    let plain = Caller::new(scs.address()).try_rpc("scs_getSCSId", json!([]));
+    assert!(plain.is_err(), "got {plain:?} over plain text");
+
+    write("net");
+    scs.hang_up();
+    wait_for("the new tokens", || {
+        scs.log()
+            .contains("--rpc.tokens: the tokens were read again")
+            .then_some(())
+    });
+    assert_eq!(call(Some(TOKEN), "net_listening").1["result"], true);
+    assert_eq!(call(Some(TOKEN), "scs_getSCSId").1["error"]["code"], -32601);
+    assert!(scs.end(EndSignal::Interrupt).status.success());
 }
 
 #[test]

@@ -82,8 +82,16 @@ fn an_unreachable_node_has_its_own_exit_code() {
         "127.0.0.1:1",
     );
     refused(
-        &["rpc", "--endpoint", "https://localhost", "net_version"],
-        "https",
+        &["rpc", "--endpoint", "https://127.0.0.1:1", "net_version"],
+        "https://127.0.0.1:1",
+    );
+    refused(
+        &["rpc", "--endpoint", "ftp://localhost", "net_version"],
+        "got ftp, expected http://, https://",
+    );
+    refused(
+        &["rpc", "--endpoint", "https://a:b@localhost", "net_version"],
+        "--token",
     );
     refused(&["rpc"], "METHOD");
 }

@@ -5,11 +5,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use e2e::clients::javascript;
 use e2e::ipc;
 use e2e::tls::CertificateFiles;
-use e2e::{Launch, MinerProcess, Vnode, wait_for};
+use e2e::{Launch, MinerProcess, Vnode, vnode_path, wait_for};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
@@ -210,6 +211,40 @@ fn ethers_uses_a_token_over_https_and_wss() {
         result,
         json!({"chainId": "0x64", "refused": 401, "refusedWs": 401, "heard": true})
     );
+}
+
+#[test]
+fn the_own_client_has_a_token_and_trusts_a_file() {
+    let guarded = Guarded::start(&one_token(), &[]);
+    let call = |url: &str, token: Option<&str>, trusts: bool| {
+        let mut command = Command::new(vnode_path());
+        command.args(["rpc", "--endpoint", url]);
+        if trusts {
+            command.args(["--tls.ca", guarded.own.certificate()]);
+        }
+        if let Some(token) = token {
+            command.env("VNODE_TOKEN", token);
+        }
+        let output = command.arg("mc_chainId").output().expect("the program runs");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).expect("text"))
+    };
+    for scheme in ["https://", "wss://"] {
+        let url = format!("{scheme}localhost:{}", endpoint(&guarded.node, scheme).port());
+        let (code, out) = call(&url, Some(TOKEN), true);
+        assert_eq!((code, out.as_str()), (Some(0), "\"0x64\"\n"), "{url}");
+        for (token, trusts, expected) in [
+            (None, true, "401"),
+            (Some(OTHER_TOKEN), true, "401"),
+            (Some(TOKEN), false, "TLS handshake failed"),
+            (Some("two\nlines"), true, "--token: got characters"),
+        ] {
+            let (code, out) = call(&url, token, trusts);
+            assert_eq!(code, Some(2), "{url}: {out}");
+            assert!(out.contains(expected), "{url}: got {out}, expected {expected}");
+            assert!(!out.contains(TOKEN) && !out.contains(OTHER_TOKEN), "{out}");
+        }
+    }
 }
 
 #[test]

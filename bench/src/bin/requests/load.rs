@@ -45,6 +45,14 @@ impl Sample {
             ..middle
         }
     }
+
+    /// The median over all rounds of a rate divided by the `base`'s rate in the same round.
+    pub(crate) fn median_ratio(samples: &[Self], base: &[Self]) -> f64 {
+        let pairs = samples.iter().zip(base);
+        let mut ratios: Vec<f64> = pairs.map(|(sample, base)| sample.rate / base.rate).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    }
 }
 
 impl Load {

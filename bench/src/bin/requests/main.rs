@@ -2,7 +2,8 @@
 //!
 //! All three are processes of their own on this machine and take turns under the same load: `vnode`
 //! and anvil with the same transactions in the same blocks, and a bare warp handler that returns
-//! the bytes that `vnode` answered. `bench/README.md` explains the figures.
+//! the bytes that `vnode` answered. Further nodes with tokens, metrics or spans show what these
+//! cost. `bench/README.md` explains the figures.
 
 mod bare;
 mod content;
@@ -18,7 +19,7 @@ use clap::Parser;
 
 use content::Content;
 use load::{Load, Sample};
-use peers::RunningServer;
+use peers::{RunningServer, Variant};
 use report::{Row, print};
 
 /// Measures JSON-RPC over HTTP.
@@ -51,6 +52,12 @@ struct Options {
     /// Also measure a node with this many tokens, whose clients send the last one
     #[arg(long, value_name = "N", default_value_t = 0)]
     tokens: usize,
+    /// Also measure a node with --metrics that is read once a second
+    #[arg(long)]
+    metrics: bool,
+    /// Also measure a node with --otlp whose collector is away
+    #[arg(long)]
+    otlp: bool,
     /// Run the handler that returns the bytes of standard input
     #[arg(long, hide = true)]
     bare: bool,
@@ -79,15 +86,7 @@ fn measure(options: &Options) -> Result<(), String> {
         Some(path) => Some(peers::start_anvil(path, &content)?),
         None => None,
     };
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let guarded = match options.tokens {
-        0 => None,
-        count => Some(peers::start_guarded(
-            &content,
-            count,
-            &folder.path().join("tokens.toml"),
-        )?),
-    };
+    let variants = peers::start_variants(&content, options.tokens, options.metrics, options.otlp)?;
     let turn = Duration::from_secs_f64(options.seconds);
     let most = options.connections.iter().copied().max().unwrap_or(1);
     let mut rows = Vec::new();
@@ -109,9 +108,21 @@ fn measure(options: &Options) -> Result<(), String> {
         for (connections, batch, load) in cases {
             let bare = peers::start_bare(&load.first_answer(node.address())?)?;
             let load_with_token = load.with_token(peers::TOKEN);
-            let servers: Vec<&RunningServer> = [Some(&node), anvil.as_ref(), guarded.as_ref(), Some(&bare)]
+            let first: Vec<&RunningServer> = [Some(&node), anvil.as_ref(), Some(&bare)]
                 .into_iter()
                 .flatten()
+                .collect();
+            let servers: Vec<(&RunningServer, &Load)> = first
+                .iter()
+                .map(|server| (*server, &load))
+                .chain(variants.iter().map(|variant| {
+                    let load = if variant.has_token {
+                        &load_with_token
+                    } else {
+                        &load
+                    };
+                    (&variant.server, load)
+                }))
                 .collect();
             let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
             // If anvil fails under this load it has no figure. A failure of vnode ends the
@@ -122,16 +133,15 @@ fn measure(options: &Options) -> Result<(), String> {
                 if is_peer(at) && failed.is_some() {
                     return Ok(None);
                 }
-                let is_guarded = guarded.is_some() && at + 2 == servers.len();
-                let load = if is_guarded { &load_with_token } else { &load };
-                match load.run(servers[at].address(), connections, time) {
+                let (server, load) = servers[at];
+                match load.run(server.address(), connections, time) {
                     Ok(sample) => Ok(Some(sample)),
                     Err(error) if is_peer(at) => {
                         eprintln!(
                             "anvil, {}, {connections} connections, batches of {batch}: {error}",
                             call.name
                         );
-                        peers::wait_until_idle(servers[at])?;
+                        peers::wait_until_idle(server)?;
                         failed = Some(error);
                         Ok(None)
                     }
@@ -157,13 +167,16 @@ fn measure(options: &Options) -> Result<(), String> {
                 batch,
                 node: median(0),
                 anvil: has_peer.then(|| median(1)),
-                guarded: guarded.is_some().then(|| median(servers.len() - 2)),
-                bare: median(servers.len() - 1),
+                bare: median(first.len() - 1),
+                variants: (first.len()..servers.len())
+                    .map(|at| Sample::median_ratio(&samples[at], &samples[0]))
+                    .collect(),
             };
             eprintln!("{row}");
             rows.push(row);
         }
     }
-    print(&rows, &node, anvil.as_ref());
+    let names: Vec<&str> = variants.iter().map(Variant::name).collect();
+    print(&rows, &names, &node, anvil.as_ref());
     Ok(())
 }

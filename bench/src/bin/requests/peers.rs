@@ -1,8 +1,8 @@
 //! The servers that are measured: `vnode`, anvil and the bare handler. Each is a process that ends
 //! when its value is dropped.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,8 +21,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The token of the requests to a node that has tokens.
 pub(crate) const TOKEN: &str = "the-token-of-the-benchmark";
 
-/// Work that has not changed for this time includes all transactions of the pool.
-const SETTLED: Duration = Duration::from_secs(2);
+/// The gas limit at which a block holds the content.
+const TARGET_GAS_LIMIT: &[&str] = &["--targetgaslimit", "30000000"];
+
+/// Work that has not changed for this time includes all transactions of the pool. The node replaces
+/// work at most every two seconds.
+const SETTLED: Duration = Duration::from_millis(2500);
 
 /// A server that is measured.
 #[derive(Debug)]
@@ -75,12 +79,52 @@ impl RunningServer {
 /// Starts a node of the development network with the content. The blocks are mined by this program,
 /// so that each has the intended transactions.
 pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, String> {
-    fill(content, Vnode::dev(["--targetgaslimit", "30000000"]))
+    fill(content, Vnode::dev(TARGET_GAS_LIMIT.iter().copied()))
 }
 
-/// The same with `count` tokens in `file`, of which the last one is [`TOKEN`]. Requests without a
-/// token are served, too, because the content is sent without one.
-pub(crate) fn start_guarded(content: &Content, count: usize, file: &Path) -> Result<RunningServer, String> {
+/// A further node, which is compared with the first one.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    /// What is different.
+    name: String,
+    pub(crate) server: RunningServer,
+    /// Its clients send [`TOKEN`].
+    pub(crate) has_token: bool,
+    /// Holds the file of tokens.
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Variant {
+    /// What is different in this node.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Starts the further nodes: with `tokens` tokens, unless that is 0, with `metrics`, and with the
+/// export of spans.
+pub(crate) fn start_variants(
+    content: &Content,
+    tokens: usize,
+    metrics: bool,
+    otlp: bool,
+) -> Result<Vec<Variant>, String> {
+    let mut variants = Vec::new();
+    if tokens > 0 {
+        variants.push(start_guarded(content, tokens)?);
+    }
+    if metrics {
+        variants.push(start_observed(content)?);
+    }
+    if otlp {
+        variants.push(start_traced(content)?);
+    }
+    Ok(variants)
+}
+
+/// A node with `count` tokens, of which the last one is [`TOKEN`]. Requests without a token are
+/// served, too, because the content is sent without one.
+fn start_guarded(content: &Content, count: usize) -> Result<Variant, String> {
     let mut text = "[anonymous]\nmodules = [\"*\"]\n".to_owned();
     for index in 1..=count {
         let secret = match index {
@@ -89,12 +133,76 @@ pub(crate) fn start_guarded(content: &Content, count: usize, file: &Path) -> Res
         };
         text += &format!("[[token]]\nname = \"t{index}\"\nsecret = \"{secret}\"\nmodules = [\"mc\"]\n");
     }
-    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("tokens.toml");
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let path = file.to_str().ok_or("a folder without a plain name")?;
-    fill(
+    Ok(Variant {
+        name: format!("{count} tokens"),
+        server: fill(
+            content,
+            Vnode::dev([TARGET_GAS_LIMIT, &["--rpc.tokens", path]].concat()),
+        )?,
+        has_token: true,
+        _folder: Some(folder),
+    })
+}
+
+/// A node with metrics, which are read once a second for as long as the program runs.
+fn start_observed(content: &Content) -> Result<Variant, String> {
+    let address = free_address()?;
+    let text = address.to_string();
+    let server = fill(
         content,
-        Vnode::dev(["--targetgaslimit", "30000000", "--rpc.tokens", path]),
-    )
+        Vnode::dev([TARGET_GAS_LIMIT, &["--metrics", &text]].concat()),
+    )?;
+    read_metrics(address)?;
+    std::thread::spawn(move || {
+        // The node ends before this program does.
+        while read_metrics(address).is_ok() {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    Ok(Variant {
+        name: "metrics".to_owned(),
+        server,
+        has_token: false,
+        _folder: None,
+    })
+}
+
+fn read_metrics(address: SocketAddr) -> Result<(), String> {
+    let mut stream = TcpStream::connect(address).map_err(|error| format!("{address}: {error}"))?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut answer = Vec::new();
+    stream
+        .write_all(request.as_bytes())
+        .and_then(|()| stream.read_to_end(&mut answer))
+        .map_err(|error| format!("{address}: {error}"))?;
+    if answer.starts_with(b"HTTP/1.1 200") {
+        return Ok(());
+    }
+    let head = String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned();
+    Err(format!("{address}: got {head:?}, expected HTTP/1.1 200"))
+}
+
+/// A node that makes spans for a collector that is away: what the node itself does for spans.
+fn start_traced(content: &Content) -> Result<Variant, String> {
+    let url = format!("http://{}", free_address()?);
+    let options = [TARGET_GAS_LIMIT, &["--otlp", &url]].concat();
+    Ok(Variant {
+        name: "spans".to_owned(),
+        server: fill(content, Vnode::dev(options))?,
+        has_token: false,
+        _folder: None,
+    })
+}
+
+/// An address on which nobody listens.
+fn free_address() -> Result<SocketAddr, String> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| format!("no free port: {error}"))
 }
 
 /// Mines the content.
@@ -144,8 +252,7 @@ fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
 
 /// Starts anvil with the content.
 pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServer, String> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.map_err(|error| format!("no free port: {error}"))?;
+    let address = free_address()?;
     let child = Command::new(path)
         .args([
             "--silent",

@@ -13,9 +13,9 @@ pub(crate) struct Row {
     pub(crate) batch: usize,
     pub(crate) node: Sample,
     pub(crate) anvil: Option<Sample>,
-    /// The node with tokens.
-    pub(crate) guarded: Option<Sample>,
     pub(crate) bare: Sample,
+    /// Rates of the further nodes divided by the rate of `node`.
+    pub(crate) variants: Vec<f64>,
 }
 
 impl fmt::Display for Row {
@@ -26,8 +26,8 @@ impl fmt::Display for Row {
             batch,
             node,
             anvil,
-            guarded,
             bare,
+            variants,
         } = self;
         let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         write!(
@@ -47,20 +47,22 @@ impl fmt::Display for Row {
             )?,
             None => write!(out, " – | – | – |")?,
         }
-        match guarded {
-            Some(guarded) => write!(out, " {:.0} | {:.3} |", guarded.rate, guarded.rate / node.rate)?,
-            None => write!(out, " – | – |")?,
-        }
-        write!(out, " {:.0} | {:.2} |", bare.rate, node.rate / bare.rate)
+        write!(out, " {:.0} | {:.2} |", bare.rate, node.rate / bare.rate)?;
+        variants.iter().try_for_each(|ratio| write!(out, " {ratio:.3} |"))
     }
 }
 
-/// Prints all rows, and the memory of the servers after the load.
-pub(crate) fn print(rows: &[Row], node: &RunningServer, anvil: Option<&RunningServer>) {
+/// Prints all rows, and the memory of the servers after the load. `variants` are the names of the
+/// further nodes.
+pub(crate) fn print(rows: &[Row], variants: &[&str], node: &RunningServer, anvil: Option<&RunningServer>) {
+    let names: String = variants.iter().map(|name| format!(" {name} ÷ vnode |")).collect();
     println!(
-        "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | with tokens /s | ÷ vnode | bare /s | vnode ÷ bare |"
+        "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | bare /s | vnode ÷ bare |{names}"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "|---|---|---|---|---|---|---|---|---|---|---|{}",
+        "---|".repeat(variants.len())
+    );
     for row in rows {
         println!("{row}");
     }
