@@ -81,8 +81,10 @@ impl Guards {
             grant.prepay().map_err(|wait| AccessRefusal::Rate { wait })?;
             return Ok(grant);
         };
-        let now_secs = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_secs = now_secs.unwrap_or_default().as_secs_f64();
+        let now_secs = || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.unwrap_or_default().as_secs_f64()
+        };
         let sent = headers.get_all(AUTHORIZATION).iter();
         let entry = match tokens.find(sent.map(|header| header.as_bytes()), now_secs) {
             Ok(entry) => entry,

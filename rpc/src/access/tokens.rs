@@ -216,15 +216,16 @@ impl Tokens {
         self.0.read().entries.len()
     }
 
-    /// The rule for a client that sends these `Authorization` headers, `now_secs` after 1970.
+    /// The rule for a client that sends these `Authorization` headers. `now_secs` tells the seconds
+    /// since 1970; a JWT needs them.
     pub(super) fn find<'h>(
         &self,
         mut headers: impl Iterator<Item = &'h [u8]>,
-        now_secs: f64,
+        now_secs: impl FnOnce() -> f64,
     ) -> Result<Arc<TokenEntry>, Unauthorized> {
-        let table = Arc::clone(&self.0.read());
+        let tokens = Arc::clone(&self.0.read());
         let Some(header) = headers.next() else {
-            let anonymous = table.entries.iter().find(|entry| entry.is_anonymous());
+            let anonymous = tokens.entries.iter().find(|entry| entry.is_anonymous());
             return anonymous.cloned().ok_or(Unauthorized::Missing);
         };
         if headers.next().is_some() {
@@ -235,7 +236,7 @@ impl Tokens {
                 table
                     .find_bearer(token)
                     .or_else(|unknown| match jwt::is_jwt(token) {
-                        true => find_jwt(&table.entries, token, now_secs),
+                        true => find_jwt(&tokens.entries, token, now_secs()),
                         false => Err(unknown),
                     })
             }
@@ -298,7 +299,7 @@ pub(super) mod tests {
 
     #[track_caller]
     fn check(tokens: &Tokens, headers: &[&str], expected: Result<&str, Unauthorized>) {
-        let found = tokens.find(headers.iter().map(|header| header.as_bytes()), NOW);
+        let found = tokens.find(headers.iter().map(|header| header.as_bytes()), || NOW);
         let found = found.map(|entry| entry.rule.name.clone());
         assert_eq!(found, expected.map(str::to_owned), "{headers:?}");
     }
@@ -359,7 +360,7 @@ pub(super) mod tests {
             rule("two", Some("second"), "mc"),
             rule("three", Some("third"), "mc"),
         ]);
-        let find = |token: &str| tokens.find(std::iter::once(token.as_bytes()), NOW);
+        let find = |token: &str| tokens.find(std::iter::once(token.as_bytes()), || NOW);
         let [one, two, three] =
             ["Bearer first", "Bearer second", "Bearer third"].map(|token| find(token).expect("known"));
         tokens.replace(vec![

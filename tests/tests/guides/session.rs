@@ -190,4 +190,5 @@ pub(crate) fn run_page(page: &Page) {
         Some(status) => assert!(status.success(), "{}: {status}\n{shown}", page.path),
         None => panic!("{} has not ended after {PAGE_PATIENCE:?}\n{shown}", page.path),
     }
+    note(&format!("{}: {:.1} s", page.path, begun.elapsed().as_secs_f64()));
 }

@@ -1,4 +1,4 @@
-//! Public clients against a real node: chain3, ethers, web3, web3.py, cast, and an independent
+//! Public clients against a real node: chain3, ethers, viem, web3, web3.py, cast, and an independent
 //! miner.
 //!
 //! A script uses a client and returns what it got. The test compares this with what the node
@@ -11,6 +11,7 @@ mod ethers;
 mod frameworks;
 mod outside_miner;
 mod scs_service;
+mod viem;
 mod web3;
 mod web3py;
 
