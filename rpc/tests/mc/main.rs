@@ -27,6 +27,7 @@ mod prepare;
 mod ranges;
 #[path = "../shared/reference.rs"]
 mod reference;
+mod replays;
 #[path = "../shared/schema.rs"]
 mod schema;
 mod sending;

@@ -55,6 +55,18 @@ function comparable(value) {
 const only = (contracts) => (accounts) =>
     Object.fromEntries(Object.entries(accounts).filter(([address]) => contracts.includes(address.toLowerCase())));
 
+/** What the transaction gives when it is run again: asked for alone, and with its block. */
+async function replayed(node, hash) {
+    const types = ['trace', 'stateDiff'];
+    const own = await call(node, 'trace_replayTransaction', [hash, types]);
+    const { blockNumber } = await call(node, 'eth_getTransactionReceipt', [hash]);
+    const block = await call(node, 'trace_replayBlockTransactions', [blockNumber, types]);
+    return { own, inBlock: block.find(({ transactionHash }) => transactionHash === hash) };
+}
+
+/** A replay with the changes of the contracts alone. */
+const replay = ({ stateDiff, ...others }, keep) => ({ ...others, stateDiff: keep(stateDiff) });
+
 run(async () => {
     const anvil = await startAnvil();
     try {
@@ -94,6 +106,9 @@ run(async () => {
             }
             const [one, other] = await Promise.all(both.map(([node, hash]) => call(node, 'trace_transaction', [hash])));
             compare(`${name}: trace_transaction`, one, other);
+            const replays = await Promise.all(both.map(([node, hash]) => replayed(node, hash)));
+            compare(`${name}: trace_replayTransaction`, ...replays.map(({ own }) => replay(own, keep)));
+            compare(`${name}: trace_replayBlockTransactions`, ...replays.map(({ inBlock }) => replay(inBlock, keep)));
         }
         for (const difference of differences) say(JSON.stringify(difference));
         return { compared, differences: differences.map(({ what }) => what) };
