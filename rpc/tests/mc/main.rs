@@ -14,6 +14,7 @@ mod examples;
 mod facts;
 mod filters;
 mod full_disk;
+mod geth;
 mod harness;
 #[path = "../shared/http_client.rs"]
 mod http_client;
