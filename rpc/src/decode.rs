@@ -177,35 +177,52 @@ impl<T: FromParam> FromParam for Vec<T> {
     const TYPE: WireType = WireType::Array(&T::TYPE);
 
     fn from_json(json: &str) -> Result<Self, ParamError> {
-        if !json.starts_with('[') {
-            return Err(ParamError::Type {
-                expected: "an array",
-                got: json_type(json),
-            });
-        }
-        let ArrayMembers { members, count } =
-            serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))?;
+        let ArrayMembers { members, count } = array_members(json)?;
         if count > ELEMENTS_MAX {
             return Err(ParamError::TooMany {
                 got: count,
                 max: ELEMENTS_MAX,
             });
         }
-        let read = |(index, member): (usize, &&RawValue)| {
-            value_or_absent(
-                member.get(),
-                ParamError::Type {
-                    expected: "a value",
-                    got: "null",
-                },
-            )
-            .map_err(|reason| ParamError::Element {
-                index,
-                reason: Box::new(reason),
-            })
-        };
-        members.iter().enumerate().map(read).collect()
+        let members = members.into_iter().enumerate();
+        members.map(|(index, member)| element(index, member)).collect()
     }
+}
+
+/// Reads an array of exactly two elements, which may have different types.
+///
+/// # Errors
+/// If `json` is not an array of two elements, or if one of them cannot be read.
+pub(crate) fn pair<A: FromParam, B: FromParam>(json: &str) -> Result<(A, B), ParamError> {
+    let ArrayMembers { members, count } = array_members(json)?;
+    match members[..] {
+        [first, second] if count == 2 => Ok((element(0, first)?, element(1, second)?)),
+        _ => Err(ParamError::Rule(format!(
+            "got {count} element{}, expected 2",
+            if count == 1 { "" } else { "s" }
+        ))),
+    }
+}
+
+fn array_members(json: &str) -> Result<ArrayMembers<'_>, ParamError> {
+    if !json.starts_with('[') {
+        return Err(ParamError::Type {
+            expected: "an array",
+            got: json_type(json),
+        });
+    }
+    serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))
+}
+
+fn element<T: FromParam>(index: usize, member: &RawValue) -> Result<T, ParamError> {
+    let null = ParamError::Type {
+        expected: "a value",
+        got: "null",
+    };
+    value_or_absent(member.get(), null).map_err(|reason| ParamError::Element {
+        index,
+        reason: Box::new(reason),
+    })
 }
 
 /// The members of an array as JSON text, at most [`ELEMENTS_MAX`] of them.

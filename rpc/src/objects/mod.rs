@@ -14,7 +14,7 @@ mod transaction;
 pub(crate) use access_list::{ListedAccount, ShownAccessList};
 pub use block::{BlockFacts, BlockObject, HeaderObject};
 pub use log::LogObject;
-pub(crate) use parity::{ParityTraceObject, TracePlace};
+pub(crate) use parity::{ParityTraceObject, ReplayObject, TracePlace};
 pub use receipt::ReceiptObject;
 pub use trace::TraceObject;
 pub(crate) use trace::TransactionTrace;

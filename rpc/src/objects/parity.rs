@@ -1,8 +1,11 @@
 //! Traces in the form of Parity: a flat list of calls, each with its place in the tree of calls,
-//! and the rewards of the block.
+//! the rewards of the block, and what a transaction changed.
 
-use chain::trace::{FlatCall, error_word};
+use std::collections::BTreeMap;
+
+use chain::trace::{AccountDiff, CallFrame, FlatCall, StateDiff, ValueDiff, error_word};
 use primitives::{Address, B256, U256};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::types::{Data, Quantity};
@@ -22,18 +25,36 @@ pub(crate) struct TracePlace {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ParityTraceObject<'a> {
     action: ActionObject<'a>,
-    block_hash: Data<B256>,
-    block_number: u64,
+    #[serde(flatten)]
+    place: Option<PlaceObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     #[serde(skip_serializing_if = "ParityResult::is_left_out")]
     result: ParityResult<'a>,
     subtraces: usize,
     trace_address: Vec<usize>,
-    transaction_hash: Option<Data<B256>>,
-    transaction_position: Option<usize>,
     #[serde(rename = "type")]
     kind: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlaceObject {
+    block_hash: Data<B256>,
+    block_number: u64,
+    transaction_hash: Option<Data<B256>>,
+    transaction_position: Option<usize>,
+}
+
+impl From<TracePlace> for PlaceObject {
+    fn from(place: TracePlace) -> Self {
+        Self {
+            block_hash: Data(place.block_hash),
+            block_number: place.block_number,
+            transaction_hash: place.transaction.map(|(hash, _)| Data(hash)),
+            transaction_position: place.transaction.map(|(_, index)| index),
+        }
+    }
 }
 
 impl Described for ParityTraceObject<'_> {
@@ -133,8 +154,8 @@ impl Serialize for ParityResult<'_> {
 }
 
 impl<'a> ParityTraceObject<'a> {
-    /// A call at its place.
-    pub(crate) fn call(call: FlatCall<'a>, place: TracePlace) -> Self {
+    /// A call at its place, or without one if the answer does not name places.
+    pub(crate) fn call(call: FlatCall<'a>, place: Option<TracePlace>) -> Self {
         let frame = call.frame;
         let gas = Quantity(frame.gas);
         let value = Quantity(frame.value.unwrap_or_default());
@@ -186,8 +207,7 @@ impl<'a> ParityTraceObject<'a> {
         };
         Self {
             action,
-            block_hash: Data(place.block_hash),
-            block_number: place.block_number,
+            place: place.map(PlaceObject::from),
             error: frame.error.as_deref().map(error_word),
             result: if frame.error.is_some() {
                 ParityResult::Failed
@@ -196,29 +216,129 @@ impl<'a> ParityTraceObject<'a> {
             },
             subtraces: call.subtraces,
             trace_address: call.address,
-            transaction_hash: place.transaction.map(|(hash, _)| Data(hash)),
-            transaction_position: place.transaction.map(|(_, index)| index),
             kind,
         }
     }
 
     /// The reward of a block, or of an uncle.
-    pub(crate) const fn reward(author: Address, is_uncle: bool, value: U256, place: TracePlace) -> Self {
+    pub(crate) fn reward(author: Address, is_uncle: bool, value: U256, place: TracePlace) -> Self {
         Self {
             action: ActionObject::Reward {
                 author: Data(author),
                 reward_type: if is_uncle { "uncle" } else { "block" },
                 value: Quantity(value),
             },
-            block_hash: Data(place.block_hash),
-            block_number: place.block_number,
+            place: Some(place.into()),
             error: None,
             result: ParityResult::Nothing,
             subtraces: 0,
             trace_address: Vec::new(),
-            transaction_hash: None,
-            transaction_position: None,
             kind: "reward",
+        }
+    }
+}
+
+/// What a transaction or a call gives when it is run again, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReplayObject<'a> {
+    output: Data<&'a [u8]>,
+    state_diff: Option<StateDiffObject<'a>>,
+    trace: Vec<ParityTraceObject<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transaction_hash: Option<Data<B256>>,
+    /// Always null: clients expect the member.
+    vm_trace: (),
+}
+
+impl Described for ReplayObject<'_> {
+    const TYPE: WireType = WireType::Named("ParityReplay");
+}
+
+impl<'a> ReplayObject<'a> {
+    /// The run whose own call is `top`. Its calls are listed if `with_calls` is set, and its
+    /// changes if there are any; `hash` is shown where an answer has many transactions.
+    pub(crate) fn new(
+        top: &'a CallFrame,
+        with_calls: bool,
+        changes: Option<&'a StateDiff>,
+        hash: Option<B256>,
+    ) -> Self {
+        // A system transaction that was not executed has no calls.
+        let calls = if with_calls && !top.kind.is_empty() {
+            FlatCall::list(top)
+        } else {
+            Vec::new()
+        };
+        Self {
+            output: Data(&top.output),
+            state_diff: changes.map(StateDiffObject),
+            trace: calls
+                .into_iter()
+                .map(|call| ParityTraceObject::call(call, None))
+                .collect(),
+            transaction_hash: hash.map(Data),
+            vm_trace: (),
+        }
+    }
+}
+
+/// The changed accounts, by address.
+#[derive(Debug)]
+struct StateDiffObject<'a>(&'a StateDiff);
+
+impl Serialize for StateDiffObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let accounts = self.0.iter();
+        serializer
+            .collect_map(accounts.map(|(address, diff)| (Data::<Address>(*address), AccountDiffObject(diff))))
+    }
+}
+
+struct AccountDiffObject<'a>(&'a AccountDiff);
+
+impl Serialize for AccountDiffObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let AccountDiff {
+            balance,
+            tx_nonce,
+            code,
+            storage,
+        } = self.0;
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("balance", &ValueDiffObject(balance.map(|value| Quantity(*value))))?;
+        map.serialize_entry("code", &ValueDiffObject(code.map(Data)))?;
+        map.serialize_entry("nonce", &ValueDiffObject(tx_nonce.map(|value| Quantity(*value))))?;
+        map.serialize_entry("storage", &SlotDiffs(storage))?;
+        map.end()
+    }
+}
+
+struct SlotDiffs<'a>(&'a BTreeMap<U256, ValueDiff<U256>>);
+
+impl Serialize for SlotDiffs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let word = |value: &U256| Data(B256::from(*value));
+        let slots = self.0.iter();
+        serializer.collect_map(slots.map(|(slot, diff)| (word(slot), ValueDiffObject(diff.map(word)))))
+    }
+}
+
+/// A value that did not change is `"="`. Otherwise the key says what happened.
+struct ValueDiffObject<T>(ValueDiff<T>);
+
+impl<T: Serialize> Serialize for ValueDiffObject<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Change<'a, T> {
+            from: &'a T,
+            to: &'a T,
+        }
+        match &self.0 {
+            ValueDiff::Same => serializer.serialize_str("="),
+            ValueDiff::Added(value) => serializer.collect_map([("+", value)]),
+            ValueDiff::Removed(value) => serializer.collect_map([("-", value)]),
+            ValueDiff::Changed { from, to } => serializer.collect_map([("*", Change { from, to })]),
         }
     }
 }

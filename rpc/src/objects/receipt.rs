@@ -59,10 +59,11 @@ impl<'a> ReceiptObject<'a> {
             ReceiptOutcome::Root(root) => (Some(root), None),
             ReceiptOutcome::Status(success) => (None, Some(success)),
         };
-        // A creation that failed has no contract.
-        let created = transaction.to.is_none() && status != Some(false);
         let transaction_hash = shown_hash(transaction, name_style);
         let is_ethereum = name_style == NameStyle::Ethereum;
+        // A creation that failed has no contract. Ethereum's clients are told the address that the
+        // contract would have, as geth does.
+        let created = transaction.to.is_none() && (is_ethereum || status != Some(false));
         Some(Self {
             transaction_hash: Data(transaction_hash),
             transaction_index: Quantity(place.index),

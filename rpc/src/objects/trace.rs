@@ -64,6 +64,8 @@ impl<'a> From<&'a Trace> for TraceObject<'a> {
                 struct_logs: StepList(&steps.steps),
             },
             Trace::Calls(top) => Self::Calls(CallTraceObject(top)),
+            // No method with these objects asks for changes.
+            Trace::Replay(replay) => Self::Calls(CallTraceObject(&replay.calls)),
             Trace::Prestate(PrestateTrace::Before(accounts)) => Self::Before(PrestateAccounts(accounts)),
             Trace::Prestate(PrestateTrace::Changes { before, after }) => Self::Changes {
                 pre: PrestateAccounts(before),

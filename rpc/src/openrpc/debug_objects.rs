@@ -77,6 +77,36 @@ pub(super) const DEBUG_OBJECTS: &[(&str, ObjectMembers)] = &[
         ],
     ),
     (
+        "ParityCall",
+        &[
+            ("action", "Object"),
+            ("error?", "String"),
+            ("result?", "Object|null"),
+            ("subtraces", "Number"),
+            ("traceAddress", "Number[]"),
+            ("type", "String"),
+        ],
+    ),
+    (
+        "ParityReplay",
+        &[
+            ("output", "DATA"),
+            ("stateDiff", "AccountDiff{}|null"),
+            ("trace", "ParityCall[]"),
+            ("transactionHash?", "DATA32"),
+            ("vmTrace", "null"),
+        ],
+    ),
+    (
+        "AccountDiff",
+        &[
+            ("balance", "String|Object"),
+            ("code", "String|Object"),
+            ("nonce", "String|Object"),
+            ("storage", "Object"),
+        ],
+    ),
+    (
         "TraceFilter",
         &[
             ("fromBlock?", "BLOCKREF"),

@@ -71,6 +71,16 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
                 "oneOf": [schema("DATA32"), schema("DATA32[]"), schema("null")],
             }),
         ),
+        (
+            "TypedCall",
+            json!({
+                "description": "An array of a call, and of what to return beside its output: trace, stateDiff.",
+                "type": "array",
+                "items": {"oneOf": [schema("CallRequest"), schema("String[]")]},
+                "minItems": 2,
+                "maxItems": 2,
+            }),
+        ),
         ("Boolean", json!({"type": "boolean"})),
         ("String", json!({"type": "string"})),
         (

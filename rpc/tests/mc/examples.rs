@@ -244,6 +244,15 @@ impl ExampleNode {
             | "anvil_stopImpersonatingAccount"
             | "ots_getContractCreator" => json!([contract]),
             "trace_filter" => json!([{"fromBlock": "0x1", "toAddress": [contract], "count": 2}]),
+            "trace_get" => json!([self.call, []]),
+            "trace_replayBlockTransactions" => json!(["0x1", ["trace", "stateDiff"]]),
+            "trace_replayTransaction" => json!([self.call, ["trace", "stateDiff"]]),
+            "trace_call" => json!([{"to": contract, "data": word(7)}, ["trace", "stateDiff"], "latest"]),
+            "trace_callMany" => {
+                let (write, read) = (json!({"to": contract, "data": word(7)}), json!({"to": contract}));
+                json!([[[write, ["stateDiff"]], [read, ["trace"]]], "latest"])
+            }
+            "trace_rawTransaction" => json!([self.raw_transaction(), ["stateDiff"]]),
             "ots_getBlockTransactions" => json!(["0x3", 0, 2]),
             "ots_searchTransactionsBefore" | "ots_searchTransactionsAfter" => json!([contract, 0, 1]),
             "ots_getTransactionBySenderAndNonce" => json!([account(0), "0x2"]),

@@ -136,8 +136,13 @@ impl Net {
             notify_scs_always_exists: false,
             ..ChainSpec::dev()
         };
+        Self::of_spec(spec, in_memory())
+    }
+
+    /// A node whose store has this chain, without a service for application chains.
+    pub(crate) fn of_spec(spec: ChainSpec, store: Store) -> Self {
         let limits = (Limits::default(), FilterLimits::default());
-        Self::start_of(spec, in_memory(), |_| (), methods::all(), limits, None)
+        Self::start_of(spec, store, |_| (), methods::all(), limits, None)
     }
 
     fn start_as(

@@ -14,6 +14,7 @@ mod examples;
 mod facts;
 mod filters;
 mod full_disk;
+mod geth;
 mod harness;
 #[path = "../shared/http_client.rs"]
 mod http_client;
@@ -27,6 +28,7 @@ mod prepare;
 mod ranges;
 #[path = "../shared/reference.rs"]
 mod reference;
+mod replays;
 #[path = "../shared/schema.rs"]
 mod schema;
 mod sending;

@@ -256,9 +256,9 @@ impl View {
         outcome.map(Some)
     }
 
-    /// Finds a gas limit with which a call succeeds, within `limit`. The result exceeds the
-    /// smallest such limit by at most 1/64 of itself. It is at most the request's gas or, without
-    /// one, the block's gas limit.
+    /// Finds a gas limit with which a call succeeds, within `limit`. The result is what the call
+    /// uses, or exceeds the smallest sufficient limit by at most 1/64 of itself. It is at most the
+    /// request's gas or, without one, the block's gas limit.
     ///
     /// # Errors
     /// [`EvmCallError::Reverted`] or [`EvmCallError::AlwaysFails`] when the call does not succeed

@@ -184,6 +184,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         self.reads
     }
 
+    /// Whether touched empty accounts are removed (EIP-161).
+    pub(crate) const fn removes_empty(&self) -> bool {
+        self.remove_empty
+    }
+
     /// Sets whether touched empty accounts are removed (EIP-161). The default is `true`.
     pub const fn set_remove_empty(&mut self, remove: bool) {
         self.remove_empty = remove;

@@ -114,9 +114,9 @@ impl<'b> CallTracer<'b> {
         }
     }
 
-    /// The transaction's own call.
-    pub(super) fn into_top(self) -> CallFrame {
-        self.top
+    /// The transaction's own call, and the bounds.
+    pub(super) fn finish(self) -> (CallFrame, &'b mut TraceBounds) {
+        (self.top, self.bounds)
     }
 
     fn begin(&mut self, frame: CallFrame) {

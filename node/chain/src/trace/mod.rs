@@ -2,9 +2,9 @@
 //!
 //! The block's earlier transactions run first, on the state of its parent. Then the requested one
 //! runs with an inspector: [`StepTrace`] has every step of the interpreter, [`CallFrame`] the tree
-//! of calls, [`PrestateTrace`] the accounts that were read or changed. Calls that are no
-//! transactions are traced in the same way. Time and size of a trace are limited. The texts of
-//! traces in JSON are made elsewhere.
+//! of calls, [`PrestateTrace`] the accounts that were read or changed, [`ReplayTrace`] the calls
+//! and what was changed. Calls that are no transactions are traced in the same way. Time and size
+//! of a trace are limited. The texts of traces in JSON are made elsewhere.
 
 mod bounds;
 mod calls;
@@ -13,6 +13,7 @@ mod prestate;
 mod recorder;
 mod replay;
 mod selectors;
+mod state_diff;
 mod steps;
 mod storage;
 
@@ -20,19 +21,23 @@ pub use calls::{CallFrame, CallLog, CallOptions};
 pub use flat::{FlatCall, error_word};
 pub use prestate::{AccountValues, PrestateTrace};
 pub use selectors::SelectorCounts;
+pub use state_diff::{AccountDiff, StateDiff, ValueDiff};
 pub use steps::{StepOptions, StepTrace, TraceStep};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
 
 use std::time::Duration;
 
-use primitives::B256;
-use store::StoreError;
+use primitives::{B256, Header};
+use revm::DatabaseCommit;
+use revm::state::EvmState;
+use store::{Snapshot, StoreError};
 
 use crate::call::{CallRequest, EvmCallError, StateAt};
 use crate::evm::builtin_contracts;
 use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
-use crate::state::{StateError, StateNotKept};
+use crate::spec::Rule;
+use crate::state::{BlockState, StateError, StateNotKept};
 use crate::view::{StoredBlock, View};
 use crate::work::{WorkLimit, WorkStop};
 use bounds::TraceBounds;
@@ -56,6 +61,11 @@ pub enum Tracer {
         /// Only what was changed, with the new values.
         changes: bool,
     },
+    /// The calls, with [`CallOptions::own_gas`], and what the transaction changed.
+    Replay {
+        /// Whether to list what was changed.
+        changes: bool,
+    },
     /// How often each function was called.
     Selectors,
     /// Nothing: the transaction is only run.
@@ -69,6 +79,10 @@ impl Tracer {
             Self::Steps(_) => Trace::Steps(StepTrace::default()),
             Self::Calls(_) => Trace::Calls(CallFrame::default()),
             Self::Prestate { changes } => Trace::Prestate(PrestateTrace::empty(*changes)),
+            Self::Replay { changes } => Trace::Replay(ReplayTrace {
+                calls: CallFrame::default(),
+                changes: changes.then(StateDiff::new),
+            }),
             Self::Selectors => Trace::Selectors(SelectorCounts::new()),
             Self::Nothing => Trace::Nothing,
         }
@@ -106,10 +120,21 @@ pub enum Trace {
     Calls(CallFrame),
     /// The accounts that it read or changed.
     Prestate(PrestateTrace),
+    /// Its calls, and what it changed.
+    Replay(ReplayTrace),
     /// How often it called each function.
     Selectors(SelectorCounts),
     /// Nothing was recorded.
     Nothing,
+}
+
+/// The calls of a transaction, and what it changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayTrace {
+    /// The transaction's own call. Its kind is empty if the transaction was not executed.
+    pub calls: CallFrame,
+    /// What was changed, if this was asked for.
+    pub changes: Option<StateDiff>,
 }
 
 /// Why a trace cannot be made.
@@ -227,18 +252,58 @@ impl View {
     ) -> Result<Trace, TraceError> {
         let mut bounds = TraceBounds::new(trace.limit.clone(), trace.bytes_max);
         let (header, mut state) = self.open_call(at, request)?;
+        let traced = self.trace_on((&header, &mut state), request, &trace.tracer, &mut bounds)?;
+        Ok(traced.0)
+    }
+
+    /// Traces calls one after another on one state, so that each sees the changes of those before
+    /// it. What the first call replaces in the state and in the block holds for all of them.
+    ///
+    /// # Errors
+    /// As [`View::trace_call`], for the first call that cannot be traced. The limits are for all of
+    /// them together.
+    pub fn trace_calls(
+        &self,
+        at: StateAt<'_>,
+        calls: &[(CallRequest, Tracer)],
+        (limit, bytes_max): (WorkLimit, usize),
+    ) -> Result<Vec<Trace>, TraceError> {
+        let Some((first, _)) = calls.first() else {
+            return Ok(Vec::new());
+        };
+        let mut bounds = TraceBounds::new(limit, bytes_max);
+        let (header, mut state) = self.open_call(at, first)?;
+        let mut traces = Vec::with_capacity(calls.len());
+        for (request, tracer) in calls {
+            let (trace, changes) = self.trace_on((&header, &mut state), request, tracer, &mut bounds)?;
+            state.commit(changes);
+            traces.push(trace);
+        }
+        Ok(traces)
+    }
+
+    /// Traces a call, and returns its changes, which are not committed.
+    fn trace_on(
+        &self,
+        (header, state): (&Header, &mut BlockState<'_, Snapshot>),
+        request: &CallRequest,
+        tracer: &Tracer,
+        bounds: &mut TraceBounds,
+    ) -> Result<(Trace, EvmState), TraceError> {
+        bounds.check()?;
         let builtin = builtin_contracts(self.spec(), header.number);
+        state.set_remove_empty(self.spec().rules_at(header.number).has(Rule::Eip161));
         let refunds = self.spec().failed_calls_refund_gas;
-        let mut recorder = Recorder::new(&trace.tracer, refunds, &builtin, &mut bounds);
+        let mut recorder = Recorder::new(tracer, refunds, &builtin, bounds);
         let gas = request.gas_of_call();
-        let outcome = self.run_call(&header, &mut state, request, gas, &mut recorder)?;
+        let outcome = self.run_call(header, state, request, gas, &mut recorder)?;
         let facts = RunFacts {
             gas,
             is_metered: true,
         };
-        let trace = recorder.trace(&trace.tracer, facts, &outcome, &mut state)?;
+        let trace = recorder.trace(tracer, facts, &outcome, state)?;
         bounds.check()?;
-        Ok(trace)
+        Ok((trace, outcome.changes))
     }
 }
 

@@ -128,7 +128,8 @@ pub(super) fn collect(
     })
 }
 
-fn code_of(state: &mut BlockState<'_, Snapshot>, info: &AccountInfo) -> Result<Bytes, StateError> {
+/// The code of an account; empty if it has none.
+pub(super) fn code_of(state: &mut BlockState<'_, Snapshot>, info: &AccountInfo) -> Result<Bytes, StateError> {
     if info.code_hash == EMPTY_CODE_HASH {
         return Ok(Bytes::new());
     }

@@ -12,11 +12,11 @@ use revm::primitives::U256;
 use store::Snapshot;
 
 use super::bounds::TraceBounds;
-use super::calls::{CallFrame, CallTracer};
+use super::calls::{CallFrame, CallOptions, CallTracer};
 use super::prestate;
 use super::selectors::SelectorTracer;
 use super::steps::{StepTrace, StepTracer};
-use super::{Trace, Tracer};
+use super::{ReplayTrace, Trace, Tracer, state_diff};
 use crate::evm::handler::EvmOutcome;
 use crate::evm::precompiles::ChainPrecompiles;
 use crate::state::{BlockState, StateError};
@@ -50,6 +50,13 @@ impl<'b> Recorder<'b> {
         match tracer {
             Tracer::Steps(options) => Self::Steps(StepTracer::new(*options, bounds)),
             Tracer::Calls(options) => Self::Calls(CallTracer::new(*options, refunds, builtin, bounds)),
+            Tracer::Replay { .. } => {
+                let options = CallOptions {
+                    own_gas: true,
+                    ..CallOptions::default()
+                };
+                Self::Calls(CallTracer::new(options, refunds, builtin, bounds))
+            }
             Tracer::Selectors => Self::Selectors(SelectorTracer::new(builtin, bounds)),
             Tracer::Prestate { .. } | Tracer::Nothing => Self::Bounds(bounds),
         }
@@ -67,7 +74,10 @@ impl<'b> Recorder<'b> {
                 };
                 (Trace::Steps(trace), None)
             }
-            Self::Calls(tracer) => (Trace::Calls(tracer.into_top()), None),
+            Self::Calls(tracer) => {
+                let (top, bounds) = tracer.finish();
+                (Trace::Calls(top), Some(bounds))
+            }
             Self::Selectors(tracer) => (Trace::Selectors(tracer.into_counts()), None),
             Self::Bounds(bounds) => (Trace::Nothing, Some(bounds)),
         }
@@ -95,6 +105,13 @@ impl<'b> Recorder<'b> {
                 gas_used,
                 ..top
             }),
+            ((Trace::Calls(calls), Some(bounds)), Tracer::Replay { changes }) => {
+                let collect = || state_diff::collect(state, &outcome.changes, bounds);
+                Trace::Replay(ReplayTrace {
+                    calls,
+                    changes: changes.then(collect).transpose()?,
+                })
+            }
             ((_, Some(bounds)), Tracer::Prestate { changes }) => {
                 let created = match result {
                     revm::context::result::ExecutionResult::Success {

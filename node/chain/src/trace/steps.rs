@@ -7,7 +7,7 @@ use revm::bytecode::opcode::{self, OpCode};
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::{InputsTr, Jumps, LoopControl, MemoryTr};
-use revm::interpreter::{InstructionResult, Interpreter, InterpreterAction};
+use revm::interpreter::{FrameInput, InstructionResult, Interpreter, InterpreterAction};
 
 use super::bounds::TraceBounds;
 use super::calls::failure_text;
@@ -54,7 +54,8 @@ pub struct TraceStep {
     pub opcode: u8,
     /// The remaining gas of the call.
     pub gas: u64,
-    /// The gas that the step used, the gas passed to a call included.
+    /// The gas that the step used. The gas passed to a call is included, the gas passed to a
+    /// creation is not, as in geth. If the step failed for want of gas, what it used of the rest.
     pub gas_cost: u64,
     /// The call depth; 1 in the transaction's own call.
     pub depth: usize,
@@ -180,14 +181,20 @@ impl<C> Inspector<C, EthInterpreter> for StepTracer<'_> {
 
     fn step_end(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
         let Some(access) = self.open.take() else { return };
-        let failure = match interpreter.bytecode.action() {
-            Some(InterpreterAction::Return(result)) => failure_text(result.result),
-            _ => None,
+        let (failure, created_with) = match interpreter.bytecode.action() {
+            // REVERT ends the call, but the step itself succeeds.
+            Some(InterpreterAction::Return(result)) if result.result == InstructionResult::Revert => {
+                (None, 0)
+            }
+            Some(InterpreterAction::Return(result)) => (failure_text(result.result), 0),
+            Some(InterpreterAction::NewFrame(FrameInput::Create(inputs))) => (None, inputs.gas_limit()),
+            _ => (None, 0),
         };
         let Some(step) = self.steps.last_mut() else { return };
-        step.gas_cost = step.gas.saturating_sub(interpreter.gas.remaining());
-        // REVERT ends the call, but the step itself succeeds.
-        step.error = failure.filter(|_| step.opcode != opcode::REVERT);
+        step.gas_cost = step
+            .gas
+            .saturating_sub(interpreter.gas.remaining() + created_with);
+        step.error = failure;
         let contract = interpreter.input.target_address();
         match (access, interpreter.stack.data().last()) {
             (StorageAccess::Read(slot), Some(value)) if step.error.is_none() => {

@@ -36,7 +36,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         )
         .summary(
             "Returns an amount of gas that is enough for a call. It is at most 1/64 above the \
-             lowest such amount. The default block is the pending block. The overrides replace values of \
+             lowest such amount, or what the call uses if that is more. The default block is the pending block. The overrides replace values of \
              accounts and of the block.",
         ),
     ]
@@ -68,7 +68,8 @@ fn call(
 }
 
 /// `mc_estimateGas`: an amount of gas with which the call succeeds. It is the lowest such amount or
-/// little more. By default the call runs in the pending block.
+/// little more, but not less than the call uses: its inner calls may fail with less. By default the
+/// call runs in the pending block.
 fn estimate_gas(
     node: &Node,
     (call, at, state, block): (CallObject, Option<BlockRef>, StateOverrides, BlockOverrides),

@@ -1,4 +1,8 @@
 //! The `trace` module: calls of transactions and rewards of blocks in the form of Parity.
+//!
+//! What is run again with its changes is in `replay.rs`.
+
+mod replay;
 
 use chain::View;
 use chain::rules::payment::BlockPayment;
@@ -24,7 +28,7 @@ const FILTER_BLOCKS_MAX: u64 = 10_000;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
-    vec![
+    let mut rows = vec![
         Method::heavy("trace_block", ["block"], trace_block)
             .summary("Returns all calls of a block's transactions as a flat list, and the rewards of the block."),
         Method::heavy("trace_transaction", ["hash"], trace_transaction)
@@ -32,7 +36,12 @@ pub fn methods() -> Vec<Method<Node>> {
         Method::heavy("trace_filter", ["filter"], trace_filter).summary(
             "Returns the calls from and to some accounts in a range of at most 10,000 blocks, as a flat list.",
         ),
-    ]
+        Method::heavy("trace_get", ["hash", "traceAddress"], trace_get).summary(
+            "Returns the call of a transaction that has this place in the tree of its calls. The              transaction's own call has an empty one.",
+        ),
+    ];
+    rows.extend(replay::methods());
+    rows
 }
 
 /// Traces as JSON; null if there is no such block or transaction.
@@ -121,7 +130,7 @@ fn write_block(
         for call in FlatCall::list(&top) {
             let (from, to) = call.ends();
             if selection.takes(Some(from), to) {
-                out.push(&ParityTraceObject::call(call, place(block, Some(index))))?;
+                out.push(&ParityTraceObject::call(call, Some(place(block, Some(index)))))?;
             }
         }
     }
@@ -173,10 +182,33 @@ fn trace_transaction(node: &Node, (hash,): (B256,)) -> RpcResult<TraceList> {
         && !top.kind.is_empty()
     {
         for call in FlatCall::list(&top) {
-            out.push(&ParityTraceObject::call(call, place(&block, Some(index))))?;
+            out.push(&ParityTraceObject::call(call, Some(place(&block, Some(index)))))?;
         }
     }
     Ok(JsonOf::trust(Json::from_text(out.finish()?)))
+}
+
+/// `trace_get`: null if the transaction has no such call.
+fn trace_get(
+    node: &Node,
+    (hash, address): (B256, Vec<Count>),
+) -> RpcResult<JsonOf<Option<ParityTraceObject<'static>>>> {
+    let view = node.view()?;
+    let Some((block, index)) = view.transaction(&hash).map_err(failure)? else {
+        return JsonOf::write(&None::<ParityTraceObject<'_>>);
+    };
+    let trace = view.trace_transaction(&block, index, &request(node));
+    let trace = trace.map_err(trace_error)?;
+    let calls = match &trace {
+        Trace::Calls(top) if !top.kind.is_empty() => FlatCall::list(top),
+        _ => Vec::new(),
+    };
+    let is_asked_for = |call: &FlatCall<'_>| {
+        let indices = call.address.iter().map(|index| *index as u64);
+        indices.eq(address.iter().map(|index| index.0))
+    };
+    let call = calls.into_iter().find(is_asked_for);
+    JsonOf::write(&call.map(|call| ParityTraceObject::call(call, Some(place(&block, Some(index))))))
 }
 
 /// The object of `trace_filter`.
