@@ -233,7 +233,7 @@ impl Tokens {
         }
         match Credentials::parse(header)? {
             Credentials::Bearer(token) => {
-                table
+                tokens
                     .find_bearer(token)
                     .or_else(|unknown| match jwt::is_jwt(token) {
                         true => find_jwt(&tokens.entries, token, now_secs()),
@@ -241,7 +241,7 @@ impl Tokens {
                     })
             }
             Credentials::Basic { name, password } => {
-                table
+                tokens
                     .find_bearer(&password)
                     .and_then(|entry| match entry.rule.name == *name {
                         true => Ok(entry),

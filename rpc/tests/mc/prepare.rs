@@ -70,6 +70,34 @@ fn filled_and_not_signed() {
 }
 
 #[test]
+fn gas_is_estimated_under_ethereums_names() {
+    let net = Net::start();
+    let transfer = json!({"from": account(0), "to": account(5), "value": "0x5"});
+    for method in ["eth_signTransaction", "eth_fillTransaction"] {
+        let prepared = net.ok(method, json!([transfer]));
+        assert_eq!(prepared["tx"]["gas"], "0x3e8", "{method}");
+    }
+    let hash = net.ok("eth_sendTransaction", json!([transfer]));
+    assert_eq!(net.ok("eth_getTransactionByHash", json!([hash]))["gas"], "0x3e8");
+    // What is named stays. What would fail is not sent, and a locked account is named first.
+    let named = json!({"from": account(0), "to": account(5), "gas": "0xc350"});
+    let prepared = net.ok("eth_fillTransaction", json!([named]));
+    assert_eq!(prepared["tx"]["gas"], "0xc350");
+    let failing = json!([{"from": account(0), "data": "0x60006000fd"}]);
+    for method in [
+        "eth_sendTransaction",
+        "eth_signTransaction",
+        "eth_fillTransaction",
+    ] {
+        net.check_error(method, failing.clone(), -32000, "evm: execution reverted");
+    }
+    let locked = json!([{"from": account(2), "to": account(5)}]);
+    let message = "authentication needed: password or unlock";
+    net.check_error("eth_signTransaction", locked, -32000, message);
+    assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x1");
+}
+
+#[test]
 fn sent_again() {
     let net = Net::start();
     let request = json!({"from": account(0), "to": account(5), "value": "0x5", "nonce": "0x0"});

@@ -1,5 +1,6 @@
 //! The accounts of this node, signing, sending (docs/interface.md, 4.4; docs/interface.md, 4.5).
 
+use chain::call::{CallOverrides, CallRequest};
 use chain::chain::SubmitError;
 use chain::developer::impersonate;
 use chain::pool::PoolError;
@@ -9,6 +10,7 @@ use primitives::{
     Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
 };
 
+use super::calls::estimate;
 use super::price::gas_price;
 use super::request::TransactionRequest;
 use super::state::next_nonce;
@@ -18,7 +20,7 @@ use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::table::Method;
-use crate::types::Data;
+use crate::types::{BlockRef, Data};
 
 /// The gas limit of a transaction for which the caller names none.
 const GAS_DEFAULT: u64 = 90_000;
@@ -57,12 +59,17 @@ pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<
     Data(key.sign(&signed_message_digest(message)).to_rsv())
 }
 
-/// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool.
-fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>> {
-    if let Some(developer) = &node.developer
-        && developer.impersonates(&request.from)
-        && !node.accounts.contains(&request.from)
-    {
+/// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool. Under its
+/// Ethereum name the gas is estimated if there is none, as other nodes do.
+fn send(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<Data<B256>> {
+    let is_own = node.accounts.contains(&request.from);
+    let developer = node.developer.as_ref();
+    let is_impersonated = !is_own && developer.is_some_and(|developer| developer.impersonates(&request.from));
+    let request = match is_own || is_impersonated {
+        true => with_gas(node, request, name_style)?,
+        false => request,
+    };
+    if is_impersonated {
         return send_impersonated(node, request);
     }
     // The key is copied. So signing does not fail if the account is locked after a nonce was
@@ -148,6 +155,36 @@ pub(super) fn complete(
         ..Default::default()
     };
     Ok((unsigned, form))
+}
+
+/// The request with an estimate of its gas if it has none, under Ethereum's names. Under the
+/// method's own name the default follows later, and so does it for a transaction for application
+/// chains, which is not executed here.
+///
+/// # Errors
+/// Those of `mc_estimateGas`: the transaction would fail, or the estimate takes too long.
+pub(super) fn with_gas(
+    node: &Node,
+    mut request: TransactionRequest,
+    name_style: NameStyle,
+) -> RpcResult<TransactionRequest> {
+    if request.gas.is_none() && request.sharding_flag == 0 && name_style == NameStyle::Ethereum {
+        check_chain(node, request.chain_id)?;
+        form(node, request.access_list.is_some())?;
+        let call = CallRequest {
+            from: Some(request.from),
+            to: request.to,
+            gas: None,
+            gas_max: Some(node.settings.call_gas_max),
+            gas_price: U256::ZERO,
+            value: request.value,
+            input: request.input.clone(),
+            access_list: request.access_list.clone().unwrap_or_default(),
+            overrides: CallOverrides::default(),
+        };
+        request.gas = Some(estimate(node, BlockRef::Pending, &call)?);
+    }
+    Ok(request)
 }
 
 /// Refuses a request that names another chain than the node's.

@@ -75,12 +75,15 @@ fn estimate_gas(
     (call, at, state, block): (CallObject, Option<BlockRef>, StateOverrides, BlockOverrides),
 ) -> RpcResult<Quantity> {
     let request = call_request(node, call, state, block)?;
+    estimate(node, at.unwrap_or(BlockRef::Pending), &request).map(Quantity)
+}
+
+/// The gas for a call at `at`.
+pub(super) fn estimate(node: &Node, at: BlockRef, request: &CallRequest) -> RpcResult<u64> {
     let view = node.view()?;
-    let at = at.unwrap_or(BlockRef::Pending);
     at_state(node, &view, at, |place| {
-        view.estimate_gas(place, &request, work_limit(node.settings.call_timeout))
+        view.estimate_gas(place, request, work_limit(node.settings.call_timeout))
     })
-    .map(Quantity)
 }
 
 /// The call with what it replaces, within the operator's bounds. Refuses a call of another chain.

@@ -4,7 +4,7 @@
 use primitives::{B256, SecretKey, Transaction, U256};
 use serde::Serialize;
 
-use super::accounts::{account_error, complete, gas_price_of, submit_own};
+use super::accounts::{account_error, complete, gas_price_of, submit_own, with_gas};
 use super::request::TransactionRequest;
 use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult};
@@ -61,6 +61,7 @@ fn show(
 fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(account_error)?;
+    let request = with_gas(node, request, name_style)?;
     let price = gas_price_of(node, &request)?;
     let (unsigned, form) = complete(node, request.clone(), price)?;
     let signed = unsigned.sign(&key, node.chain.chain_id(), form);
@@ -69,6 +70,7 @@ fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
 
 /// `mc_fillTransaction`: needs no key.
 fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
+    let request = with_gas(node, request, name_style)?;
     let price = gas_price_of(node, &request)?;
     let (unsigned, form) = complete(node, request.clone(), price)?;
     let chain_id = node.chain.chain_id();

@@ -1,5 +1,5 @@
-//! Public clients against a real node: chain3, ethers, viem, web3, web3.py, cast, and an independent
-//! miner.
+//! Public clients against a real node: chain3, ethers, viem, web3, web3.py, cast, an independent
+//! miner; and the calls of indexers.
 //!
 //! A script uses a client and returns what it got. The test compares this with what the node
 //! returns to our own calls.
@@ -9,6 +9,7 @@ mod cast;
 mod chain3;
 mod ethers;
 mod frameworks;
+mod indexers;
 mod outside_miner;
 mod scs_service;
 mod viem;
