@@ -37,7 +37,8 @@ pub fn methods() -> Vec<Method<Node>> {
             "Returns the calls from and to some accounts in a range of at most 10,000 blocks, as a flat list.",
         ),
         Method::heavy("trace_get", ["hash", "traceAddress"], trace_get).summary(
-            "Returns the call of a transaction that has this place in the tree of its calls. The              transaction's own call has an empty one.",
+            "Returns the call of a transaction that has this place in the tree of its calls. The \
+             transaction's own call has an empty one.",
         ),
     ];
     rows.extend(replay::methods());
