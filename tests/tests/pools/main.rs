@@ -1,21 +1,21 @@
 //! Pool programs at a node of a network like Mordor: the calls of open-etc-pool-friends and of
 //! Miningcore, as they send them, and a miner that polls `eth_getWork` over Stratum.
 //!
-//! A program of its own whose tests run one after the other, because a block of the lowest
-//! difficulty needs all processors for a while.
+//! A program of its own whose tests run one after the other, because the dataset, which a block of
+//! the lowest difficulty needs, takes all processors for a while.
 //!
 //! Source: docs/etc.md, 5.
 
 #![cfg(unix)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use e2e::http::TestHttpClient;
 use e2e::process::EndSignal;
 use e2e::stratum::RawConnection;
 use e2e::wait::wait_for;
-use e2e::work::{RpcSolution, RpcWork, search, search_within};
+use e2e::work::{RpcWork, prepare_dataset, search, search_in_dataset};
 use e2e::ws::WsClient;
 use e2e::{Launch, MinerProcess, Vnode, data, quantity};
 use serde_json::{Value, json};
@@ -28,10 +28,6 @@ const MINER: &str = "0x00000000000000000000000000000000000000c1";
 const COIN: u128 = 1_000_000_000_000_000_000;
 /// The lowest difficulty of Ethereum's family.
 const DIFFICULTY: u128 = 131_072;
-/// How long a work is searched for. The node takes its solutions for 84 seconds.
-const WORK_TIME: Duration = Duration::from_secs(60);
-/// Works that are searched for. The usual time is one to four minutes, and luck decides.
-const SEARCHES_MAX: usize = 30;
 /// How often a node that mines replaces its work by one with better transactions.
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The difficulty of a share.
@@ -100,18 +96,6 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Searches with two threads for as long as the node takes solutions of the work. The slower thread
-/// ends soon, too.
-fn search_with_two_threads(work: RpcWork) -> Option<RpcSolution> {
-    let (sender, found) = mpsc::channel();
-    for first_nonce in [0, 1 << 63] {
-        let sender = sender.clone();
-        std::thread::spawn(move || sender.send(search_within(&work, first_nonce, WORK_TIME)));
-    }
-    drop(sender);
-    found.into_iter().flatten().next()
-}
-
 /// The calls of open-etc-pool-friends: the number of a request is 0, and parameters that a method
 /// does not have are null.
 struct OpenEtcPool(TestHttpClient);
@@ -158,6 +142,7 @@ impl Miningcore {
 #[test]
 fn the_calls_of_pools_from_work_to_payment() {
     let _turn = turn();
+    prepare_dataset();
     let folder = tempfile::tempdir().expect("a folder");
     let node = node(&folder);
     let address = node.addresses()[0];
@@ -217,13 +202,7 @@ fn the_calls_of_pools_from_work_to_payment() {
         let is_newer = header != empty && both_pending.elapsed() > 2 * RENEW_INTERVAL;
         (is_newer && answers[0][0] == header).then_some(())
     });
-    let mut searches = (0..SEARCHES_MAX).map(|_| search_with_two_threads(node.work_after(None)));
-    let found = searches.find_map(|found| found).expect("a solution");
-    // The search may take longer than the node keeps a connection whose client does not read.
-    (core, open) = (
-        Miningcore(TestHttpClient::new(address)),
-        OpenEtcPool(TestHttpClient::new(address)),
-    );
+    let found = search_in_dataset(&node.work_after(None));
     let mut heads = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
     let subscription = heads.rpc("eth_subscribe", json!(["newHeads"]));
     let solution = json!([found.nonce_data(), found.header_hash, found.mix_hash]);
