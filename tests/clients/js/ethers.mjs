@@ -46,15 +46,16 @@ run(async () => {
     const polling = new JsonRpcProvider(url, undefined, { ...options, polling: true });
     const heard = { filter: [], polling: [] };
     await contract.on('Changed', (by, changed) => heard.filter.push(changed));
-    await contract.connect(polling).on('Changed', (by, changed) => heard.polling.push(changed));
+    const polled = contract.connect(polling);
+    await polled.on('Changed', (by, changed) => heard.polling.push(changed));
     const changed = await (await contract.set(7, { type: 0 })).wait();
     const second = await contract.get();
     assert.equal(await contract.get({ blockTag: changed.blockNumber - 1 }), first, 'the past is as it was');
     await assert.rejects(contract.set.staticCall(0), { code: 'CALL_EXCEPTION' }, 'zero is refused');
     await waitFor('the event by a filter', () => heard.filter[0]);
     await waitFor('the event by polling', () => heard.polling[0]);
-    await contract.removeAllListeners();
-    polling.destroy();
+    // The provider that polls is not destroyed: it may be waiting for an answer, and would fail.
+    for (const each of [contract, polled]) await each.removeAllListeners();
     say(`set 7 in block ${changed.blockNumber}: get() is ${second}, heard of it by a filter and by polling`);
 
     const events = await contract.queryFilter(contract.filters.Changed(wallet.address), block.number, 'latest');
