@@ -16,14 +16,12 @@ pub(crate) fn warn_if_exposed(
     guards: &Guards,
     rpc: &Rpc<Node>,
 ) {
-    let Some(address) = addresses.iter().find(|address| !address.ip().is_loopback()) else {
+    warn_of_plain_tokens(what, addresses, guards);
+    let Some(address) = reachable(addresses) else {
         return;
     };
     let accounts = rpc.context().accounts.accounts();
     let unlocked = accounts.iter().filter(|account| account.unlocked).count();
-    if guards.tls.is_none() && guards.tokens.is_some() {
-        warn_of_plain_tokens(what, *address);
-    }
     if guards.tls.is_none() && modules.contains("personal") {
         tracing::warn!(%address, "{what} serves the module personal to other machines: passwords travel in plain text");
     }
@@ -32,7 +30,17 @@ pub(crate) fn warn_if_exposed(
     }
 }
 
-/// Warns that the server at `address`, which other machines can reach, takes tokens in plain text.
-pub(crate) fn warn_of_plain_tokens(what: &str, address: SocketAddr) {
-    tracing::warn!(%address, "{what} takes tokens from other machines in plain text: --rpc.tls.cert encrypts them");
+/// Warns if other machines can reach a server that takes tokens in plain text.
+pub(crate) fn warn_of_plain_tokens(what: &str, addresses: &[SocketAddr], guards: &Guards) {
+    if let Some(address) = reachable(addresses)
+        && guards.tls.is_none()
+        && guards.tokens.is_some()
+    {
+        tracing::warn!(%address, "{what} takes tokens from other machines in plain text: --rpc.tls.cert encrypts them");
+    }
+}
+
+/// The first address that other machines can reach.
+fn reachable(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
+    addresses.iter().find(|address| !address.ip().is_loopback())
 }

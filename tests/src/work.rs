@@ -28,6 +28,26 @@ pub struct RpcWork {
     pub boundary: B256,
 }
 
+impl RpcWork {
+    /// # Panics
+    /// If the work is not of epoch 0.
+    fn check_epoch(&self) {
+        assert_eq!(self.seed_hash, light_cache().seed_hash(), "work of another epoch");
+    }
+
+    fn is_solved_by(&self, hash: &PowHash) -> bool {
+        meets_boundary(&hash.final_hash, &self.boundary)
+    }
+
+    const fn solution(&self, pow_nonce: u64, hash: &PowHash) -> RpcSolution {
+        RpcSolution {
+            header_hash: self.header_hash,
+            pow_nonce,
+            mix_hash: hash.mix_hash,
+        }
+    }
+}
+
 /// The parameters of `mc_submitWork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcSolution {
@@ -89,19 +109,15 @@ pub fn prepare_dataset() -> FullDataset<'static> {
 /// # Panics
 /// If the work is not of epoch 0.
 pub fn search_in_dataset(work: &RpcWork) -> RpcSolution {
-    assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
+    work.check_epoch();
     let dataset = prepare_dataset();
     let hash = |pow_nonce| (pow_nonce, dataset.hash(&work.header_hash, pow_nonce));
-    let solves = |(_, hash): &(u64, PowHash)| meets_boundary(&hash.final_hash, &work.boundary);
+    let solves = |(_, hash): &(u64, PowHash)| work.is_solved_by(hash);
     let (pow_nonce, hash) = (0..)
         .map(hash)
         .find(solves)
         .expect("there is always another nonce");
-    RpcSolution {
-        header_hash: work.header_hash,
-        pow_nonce,
-        mix_hash: hash.mix_hash,
-    }
+    work.solution(pow_nonce, &hash)
 }
 
 /// Searches from `first_nonce` on for a nonce that solves `work`, for at most `time`.
@@ -127,7 +143,7 @@ struct SearchNonces<'a> {
 
 impl<'a> SearchNonces<'a> {
     fn new(work: &'a RpcWork, next: u64) -> Self {
-        assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
+        work.check_epoch();
         Self { work, next }
     }
 
@@ -139,12 +155,8 @@ impl<'a> SearchNonces<'a> {
         let hashes = light_cache().hash_many(&work.header_hash, nonces);
         let mut pairs = nonces.into_iter().zip(hashes);
         pairs
-            .find(|(_, hash)| meets_boundary(&hash.final_hash, &work.boundary) == solves)
-            .map(|(pow_nonce, hash)| RpcSolution {
-                header_hash: work.header_hash,
-                pow_nonce,
-                mix_hash: hash.mix_hash,
-            })
+            .find(|(_, hash)| work.is_solved_by(hash) == solves)
+            .map(|(pow_nonce, hash)| work.solution(pow_nonce, &hash))
     }
 }
 

@@ -108,7 +108,6 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
     let guards = files.json_rpc(&options.access)?;
     let mut reload = files.listen()?;
     let scheme = if guards.tls.is_some() { "https" } else { "http" };
-    let has_plain_tokens = guards.tls.is_none() && guards.tokens.is_some();
     let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
     let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
     let id = key.address();
@@ -143,15 +142,13 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
             port: options.rpcport,
             cors: options.rpccorsdomain.clone(),
             hosts: options.rpcvhosts.clone(),
-            guards,
+            guards: guards.clone(),
         };
         let server = start_http(&runner, &http, &options.rpcapi).await?;
         for address in server.addresses() {
             text.push_str(&format!("endpoint   {scheme}://{address}\n"));
-            if has_plain_tokens && !address.ip().is_loopback() {
-                warn_of_plain_tokens("HTTP", *address);
-            }
         }
+        warn_of_plain_tokens("HTTP", server.addresses(), &guards);
         Some(server)
     } else {
         text.push_str("endpoint   none (--rpc serves HTTP)\n");

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::mc::{TransactionRequest, send_signed, sign_message};
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult};
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Count, Data, ParamError};
@@ -223,7 +224,7 @@ fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
 /// `personal_sendTransaction`: like `mc_sendTransaction`, but the account is locked and the caller
 /// gives its password.
 fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
-    send_signed(node, request, |from| {
+    send_signed(node, request, NameStyle::Native, |from| {
         with_password(node, from, || {
             node.accounts.key_with_password(from, password.0.as_bytes())
         })

@@ -91,9 +91,11 @@ fn gas_is_estimated_under_ethereums_names() {
     ] {
         net.check_error(method, failing.clone(), -32000, "evm: execution reverted");
     }
-    let locked = json!([{"from": account(2), "to": account(5)}]);
+    let locked = json!([{"from": account(2), "data": "0x60006000fd"}]);
     let message = "authentication needed: password or unlock";
-    net.check_error("eth_signTransaction", locked, -32000, message);
+    for method in ["eth_sendTransaction", "eth_signTransaction"] {
+        net.check_error(method, locked.clone(), -32000, message);
+    }
     assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x1");
 }
 

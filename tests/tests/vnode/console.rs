@@ -77,22 +77,14 @@ fn an_unreachable_node_has_its_own_exit_code() {
     };
     // No node runs on a new data directory.
     refused(&["rpc", "net_version"], "vnode.ipc");
-    refused(
-        &["rpc", "--endpoint", "http://127.0.0.1:1", "net_version"],
-        "127.0.0.1:1",
-    );
-    refused(
-        &["rpc", "--endpoint", "https://127.0.0.1:1", "net_version"],
-        "https://127.0.0.1:1",
-    );
-    refused(
-        &["rpc", "--endpoint", "ftp://localhost", "net_version"],
-        "got ftp, expected http://, https://",
-    );
-    refused(
-        &["rpc", "--endpoint", "https://a:b@localhost", "net_version"],
-        "--token",
-    );
+    for (endpoint, word) in [
+        ("http://127.0.0.1:1", "127.0.0.1:1"),
+        ("https://127.0.0.1:1", "https://127.0.0.1:1"),
+        ("ftp://localhost", "got ftp, expected http://, https://"),
+        ("https://a:b@localhost", "--token"),
+    ] {
+        refused(&["rpc", "--endpoint", endpoint, "net_version"], word);
+    }
     refused(&["rpc"], "METHOD");
 }
 

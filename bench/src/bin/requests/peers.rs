@@ -1,14 +1,15 @@
 //! The servers that are measured: `vnode`, anvil and the bare handler. Each is a process that ends
 //! when its value is dropped.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::Caller;
 use e2e::Vnode;
+use e2e::address::free_address;
 use e2e::work::{RpcWork, search};
 use serde_json::{Value, json};
 
@@ -150,7 +151,7 @@ fn start_guarded(content: &Content, count: usize) -> Result<Variant, String> {
 
 /// A node with metrics, which are read once a second for as long as the program runs.
 fn start_observed(content: &Content) -> Result<Variant, String> {
-    let address = free_address()?;
+    let address = free_address();
     let text = address.to_string();
     let server = fill(
         content,
@@ -172,23 +173,16 @@ fn start_observed(content: &Content) -> Result<Variant, String> {
 }
 
 fn read_metrics(address: SocketAddr) -> Result<(), String> {
-    let mut stream = TcpStream::connect(address).map_err(|error| format!("{address}: {error}"))?;
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    let mut answer = Vec::new();
-    stream
-        .write_all(request.as_bytes())
-        .and_then(|()| stream.read_to_end(&mut answer))
-        .map_err(|error| format!("{address}: {error}"))?;
-    if answer.starts_with(b"HTTP/1.1 200") {
-        return Ok(());
+    let answer = e2e::http::get(address, "/metrics").map_err(|error| format!("{address}: {error}"))?;
+    match answer.status {
+        200 => Ok(()),
+        status => Err(format!("{address}: got status {status}, expected 200")),
     }
-    let head = String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned();
-    Err(format!("{address}: got {head:?}, expected HTTP/1.1 200"))
 }
 
 /// A node that makes spans for a collector that is away: what the node itself does for spans.
 fn start_traced(content: &Content) -> Result<Variant, String> {
-    let url = format!("http://{}", free_address()?);
+    let url = format!("http://{}", free_address());
     let options = [TARGET_GAS_LIMIT, &["--otlp", &url]].concat();
     Ok(Variant {
         name: "spans".to_owned(),
@@ -196,13 +190,6 @@ fn start_traced(content: &Content) -> Result<Variant, String> {
         has_token: false,
         _folder: None,
     })
-}
-
-/// An address on which nobody listens.
-fn free_address() -> Result<SocketAddr, String> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| format!("no free port: {error}"))
 }
 
 /// Mines the content.
@@ -252,7 +239,7 @@ fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
 
 /// Starts anvil with the content.
 pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServer, String> {
-    let address = free_address()?;
+    let address = free_address();
     let child = Command::new(path)
         .args([
             "--silent",

@@ -1,6 +1,6 @@
 //! The accounts of this node, signing, sending (docs/interface.md, 4.4; docs/interface.md, 4.5).
 
-use chain::call::{CallOverrides, CallRequest};
+use chain::call::CallRequest;
 use chain::chain::SubmitError;
 use chain::developer::impersonate;
 use chain::pool::PoolError;
@@ -62,19 +62,15 @@ pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<
 /// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool. Under its
 /// Ethereum name the gas is estimated if there is none, as other nodes do.
 fn send(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<Data<B256>> {
-    let is_own = node.accounts.contains(&request.from);
-    let developer = node.developer.as_ref();
-    let is_impersonated = !is_own && developer.is_some_and(|developer| developer.impersonates(&request.from));
-    let request = match is_own || is_impersonated {
-        true => with_gas(node, request, name_style)?,
-        false => request,
-    };
-    if is_impersonated {
-        return send_impersonated(node, request);
+    if let Some(developer) = &node.developer
+        && developer.impersonates(&request.from)
+        && !node.accounts.contains(&request.from)
+    {
+        return send_impersonated(node, request, name_style);
     }
     // The key is copied. So signing does not fail if the account is locked after a nonce was
     // chosen, and no nonce is left unused. The copy is wiped when it is dropped.
-    send_signed(node, request, |from| {
+    send_signed(node, request, name_style, |from| {
         node.accounts
             .with_key(from, SecretKey::clone)
             .map_err(account_error)
@@ -83,7 +79,11 @@ fn send(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
 
 /// Completes a transaction of an account without a key, and puts it into the pool. Only the
 /// development network has such transactions.
-fn send_impersonated(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
+fn send_impersonated(
+    node: &Node,
+    request: TransactionRequest,
+    name_style: NameStyle,
+) -> RpcResult<Data<B256>> {
     match sending_route(node, &request)? {
         SendingRoute::Pool => {}
         SendingRoute::Service(_) => {
@@ -92,6 +92,7 @@ fn send_impersonated(node: &Node, request: TransactionRequest) -> RpcResult<Data
             ));
         }
     }
+    let request = with_gas(node, request, name_style)?;
     let (sender, price) = (request.from, gas_price_of(node, &request)?);
     let _nonce_lock = node.sending.lock();
     let (unsigned, form) = complete(node, request, price)?;
@@ -100,14 +101,16 @@ fn send_impersonated(node: &Node, request: TransactionRequest) -> RpcResult<Data
 }
 
 /// Completes a transaction, signs it with the key that `key` returns for the sender, and puts it
-/// into the pool. The key is looked up before a nonce is chosen.
+/// into the pool. The key is looked up before gas is estimated and a nonce is chosen.
 pub(in crate::methods) fn send_signed(
     node: &Node,
     request: TransactionRequest,
+    name_style: NameStyle,
     key: impl FnOnce(&Address) -> RpcResult<SecretKey>,
 ) -> RpcResult<Data<B256>> {
     let route = sending_route(node, &request)?;
     let key = key(&request.from)?;
+    let request = with_gas(node, request, name_style)?;
     let price = gas_price_of(node, &request)?;
     let _nonce_lock = node.sending.lock();
     let (unsigned, form) = complete(node, request, price)?;
@@ -174,13 +177,11 @@ pub(super) fn with_gas(
         let call = CallRequest {
             from: Some(request.from),
             to: request.to,
-            gas: None,
             gas_max: Some(node.settings.call_gas_max),
-            gas_price: U256::ZERO,
             value: request.value,
             input: request.input.clone(),
             access_list: request.access_list.clone().unwrap_or_default(),
-            overrides: CallOverrides::default(),
+            ..CallRequest::default()
         };
         request.gas = Some(estimate(node, BlockRef::Pending, &call)?);
     }
