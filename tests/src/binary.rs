@@ -1,12 +1,16 @@
-//! Builds the binaries `vnode`, `scs` and `miner` once per test process and returns their paths.
+//! Finds the binaries `vnode`, `scs` and `miner`.
 //!
-//! Profile and target directory are those of the running test, which its own path shows, so nothing
-//! is built twice. The environment variables `VNODE_BIN`, `SCS_BIN` and `MINER_BIN` name existing
-//! binaries instead.
+//! `cargo test --workspace` has built them before a test runs. `cargo` is started only if a binary
+//! is missing or older than the sources, for example because a single package is tested. It then
+//! builds with the features of the whole workspace, in the profile and the target directory of the
+//! running test. So nothing is built twice. The environment variables `VNODE_BIN`, `SCS_BIN` and
+//! `MINER_BIN` name existing binaries instead.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 /// How the names of the variables begin that `cargo` sets for a test.
 const OWN_VARIABLES: [&str; 5] = [
@@ -16,6 +20,11 @@ const OWN_VARIABLES: [&str; 5] = [
     "CARGO_CRATE_",
     "CARGO_PRIMARY_",
 ];
+
+/// Files and folders that the binaries are built from.
+const SOURCES: [&str; 6] = ["Cargo.toml", "Cargo.lock", "miner", "node", "rpc", "shaders"];
+/// Folders beside them whose files are in no binary.
+const NO_SOURCES: [&str; 3] = ["tests", "benches", "examples"];
 
 /// The root of the workspace.
 pub fn workspace() -> &'static Path {
@@ -67,37 +76,70 @@ pub fn cargo(subcommand: &str) -> Command {
     command
 }
 
-/// Path of the binary `vnode`. The first call in a process builds it.
+/// Path of the binary `vnode`.
 pub fn vnode_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("node", "vnode", "VNODE_BIN"))
+    PATH.get_or_init(|| find("vnode", "VNODE_BIN"))
 }
 
-/// Path of the binary `scs`. The first call in a process builds it.
+/// Path of the binary `scs`.
 pub fn scs_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("node", "scs", "SCS_BIN"))
+    PATH.get_or_init(|| find("scs", "SCS_BIN"))
 }
 
-/// Path of the binary `miner`. The first call in a process builds it.
+/// Path of the binary `miner`.
 pub fn miner_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("miner", "miner", "MINER_BIN"))
+    PATH.get_or_init(|| find("miner", "MINER_BIN"))
 }
 
-/// Builds the binary `name`, unless the environment variable `variable` names an existing one.
-fn build(package: &str, name: &str, variable: &str) -> PathBuf {
+/// Returns the binary `name`, or the existing one that the environment variable `variable` names.
+fn find(name: &str, variable: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return path.into();
     }
-    let output = cargo("build").args(["-p", package, "--bin", name]).output();
+    let path = profile_directory().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if modified(&path).is_some_and(|built| newest_source() <= built) {
+        return path;
+    }
+    let output = cargo("build").args(["--workspace", "--bin", name]).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
     assert!(
         output.status.success(),
         "{name} does not build:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let path = profile_directory().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     assert!(path.is_file(), "cargo did not build {}", path.display());
     path
+}
+
+/// The time at which a file was written; `None` if there is no such file.
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// The time of the newest file that the binaries are built from.
+fn newest_source() -> SystemTime {
+    static NEWEST: OnceLock<SystemTime> = OnceLock::new();
+    *NEWEST.get_or_init(|| {
+        let sources = SOURCES.iter().map(|name| workspace().join(name));
+        sources
+            .map(|path| newest(&path))
+            .max()
+            .expect("there are sources")
+    })
+}
+
+/// The time of the newest file in `path`, which is a file or a folder.
+fn newest(path: &Path) -> SystemTime {
+    let Ok(entries) = fs::read_dir(path) else {
+        return modified(path).unwrap_or(SystemTime::UNIX_EPOCH);
+    };
+    let entries = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let sources = entries.filter(|entry| !NO_SOURCES.iter().any(|name| entry.ends_with(name)));
+    sources
+        .map(|entry| newest(&entry))
+        .max()
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -1,0 +1,41 @@
+//! What `cargo run`, `cargo test --workspace` and the tests' own `cargo build` build has the same
+//! features, so nothing is compiled twice.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::sources::expect_none;
+
+/// The packages that `cargo` would build with `options`, each with its features.
+fn built(options: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .args(["tree", "--locked", "--offline", "--prefix", "none"])
+        .args(["--format", "{p} [{f}]"])
+        .args(options)
+        .output()
+        .expect("cargo runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo tree {options:?}: {stderr}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    lines.map(|line| line.replace(" (proc-macro)", "")).collect()
+}
+
+#[test]
+fn programs_and_tests_share_the_features_of_their_dependencies() {
+    let tests = built(&["--workspace", "--edges", "normal,build,dev"]);
+    assert!(tests.len() > 300, "only {} packages were found", tests.len());
+    let mut faults = Vec::new();
+    for selection in [["--package", "node"].as_slice(), &["--workspace"]] {
+        let options = [selection, &["--edges", "normal,build"]].concat();
+        let others = built(&options);
+        let different = others.difference(&tests);
+        faults.extend(different.map(|line| format!("{}: {line}", selection.join(" "))));
+    }
+    expect_none(
+        &faults,
+        "let [workspace.dependencies] turn on what a dependency of the tests turns on",
+    );
+}
