@@ -15,7 +15,7 @@ use network::discovery::{
     PacketEndpoint,
 };
 use network::entropy::Entropy;
-use network::messages::{ETH_VERSIONS, MC_VERSIONS, PeerMessage, WireFamily, WireProtocol};
+use network::messages::{ETH_VERSIONS, MC_VERSIONS, PackedBlock, PeerMessage, WireFamily, WireProtocol};
 use network::moment::Moment;
 use network::rlpx::{HandshakeForm, Hello, RlpxEvent, RlpxSession, RlpxSettings};
 use primitives::rlp::RlpItem;
@@ -320,6 +320,13 @@ pub(crate) fn peer_message(bytes: &[u8]) {
     let code = u64::from(*code);
     if let Ok(message) = PeerMessage::decode(protocol, code, payload) {
         assert_eq!(message.encode(protocol), (code, payload.to_vec()));
+        // The body of a new block is decoded later.
+        if let PeerMessage::NewBlock(block, _) = &message {
+            let _ = (block.uncles_hash(), block.encoded_transactions());
+            if let Ok(whole) = block.unpack(protocol.family().tx_rules()) {
+                assert_eq!(PackedBlock::pack(&whole), **block);
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! All seeds are fixed, so that every run has the same accounts. Knows the package `chain`; what is
 //! measured and how, the programs know.
 
+pub mod attacks;
 pub mod network_node;
 
 use chain::ChainSpec;
@@ -20,7 +21,7 @@ use store::{BlockReads, Store};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The error of a benchmark, a text for its user.
-pub type Failure = Box<dyn std::error::Error>;
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Number of accounts that send transactions.
 pub const SENDERS: u64 = 2000;
@@ -68,6 +69,9 @@ pub fn chain_spec(gas_limit: u64) -> Result<ChainSpec, Failure> {
 /// # Errors
 /// If the store fails, or if a transaction is not valid or fails.
 pub fn next_block(spec: &ChainSpec, store: &Store, transactions: Vec<Transaction>) -> Result<Block, Failure> {
+    let DifficultyRule::Constant(difficulty) = spec.difficulty else {
+        return Err("the difficulty of the chain is not constant".into());
+    };
     let view = store.snapshot()?;
     let (number, hash) = view.head()?.ok_or("no head")?;
     let parent = view.header(number, &hash)?.ok_or("no header")?.header;
@@ -75,7 +79,7 @@ pub fn next_block(spec: &ChainSpec, store: &Store, transactions: Vec<Transaction
         parent_hash: hash,
         uncles_hash: EMPTY_UNCLES_HASH,
         beneficiary: Address::repeat_byte(0xbe),
-        difficulty: U256::from(2),
+        difficulty: U256::from(difficulty),
         number: number + 1,
         gas_limit: parent.gas_limit,
         timestamp: parent.timestamp + 13,

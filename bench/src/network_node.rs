@@ -9,8 +9,10 @@ use chain::chain::ChainConfig;
 use chain::import::{ForkLimits, StateRetention};
 use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
+use chain::spec::ChainFamily;
 use chain::{Chain, ChainSpec};
 use network::NodeContact;
+use network::dial::INBOUND_HANDSHAKES_MAX;
 use network::entropy::Entropy;
 use network::messages::WireFamily;
 use network::nat::NatOption;
@@ -52,9 +54,13 @@ pub async fn start_network(
     let settings = NetworkSettings {
         key: Entropy::from_system()?.secret_key(),
         client: "bench".to_owned(),
-        family: WireFamily::Eth,
+        family: match chain.spec().family {
+            ChainFamily::Ethereum => WireFamily::Eth,
+            ChainFamily::Moac => WireFamily::Mc,
+        },
         network_id: chain.spec().network_id,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        discovery_port: None,
         has_discovery: false,
         boot_nodes: Vec::new(),
         dns_lists: Vec::new(),
@@ -62,8 +68,9 @@ pub async fn start_network(
         nat: NatOption::None,
         ranges: None,
         peers_max: PEERS_MAX,
+        pending_max: INBOUND_HANDSHAKES_MAX,
         folder: folder.to_owned(),
-        static_nodes: peers,
+        static_nodes: peers.into_iter().map(Into::into).collect(),
         trusted_nodes: Vec::new(),
         has_progress_lines: false,
     };

@@ -385,6 +385,26 @@ mod tests {
     }
 
     #[test]
+    fn nested_files_need_little_stack() {
+        crate::system::on_small_stack(|| {
+            for depth in [60, 100, 100_000] {
+                let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                let tables = format!("{}1{}", "{a=".repeat(depth), "}".repeat(depth));
+                for value in [nested, tables] {
+                    assert!(
+                        read_text(&format!("unknown = {value}")).is_err(),
+                        "{depth} levels"
+                    );
+                    assert!(read_text(&format!("token = {value}")).is_err(), "{depth} levels");
+                }
+                let key = vec!["a"; depth].join(".");
+                assert!(read_text(&format!("{key} = 1")).is_err(), "{depth} levels");
+                assert!(read_text(&format!("[{key}]")).is_err(), "{depth} levels");
+            }
+        });
+    }
+
+    #[test]
     fn a_whole_file() {
         let digest = hex::encode(TokenDigest::of("another token").0);
         let key = "ab".repeat(32);

@@ -2,9 +2,19 @@
 
 use serde_json::{Value, json};
 
+use crate::options::NodeIdentity;
+
 /// Name, version, platform and toolchain, separated by slashes.
 pub fn client_version() -> String {
     version_of("vnode")
+}
+
+/// The same with the operator's own name for the node after the first part, as geth does.
+pub(crate) fn client_version_of(identity: Option<&NodeIdentity>) -> String {
+    match identity {
+        Some(identity) => version_of(&format!("vnode/{identity}")),
+        None => client_version(),
+    }
 }
 
 /// The same for the program `name`.

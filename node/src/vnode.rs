@@ -48,7 +48,7 @@ use crate::service_manager::{self, ServiceNotice};
 use crate::span_export;
 use crate::sync_row;
 use crate::system;
-use crate::version::client_version;
+use crate::version::{client_version, client_version_of};
 use crate::vnodeconfig::VnodeConfig;
 
 /// Time between two logs of the hashrate while mining.
@@ -211,10 +211,7 @@ fn run_node(options: &VnodeOptions, demo: Option<DemoOptions>) -> Result<(), Sta
     options.check()?;
     let screen = logging::start(options.verbosity, &options.log)?;
     system::raise_open_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(system("cannot start the network threads"))?;
+    let runtime = system::network_threads().map_err(system("cannot start the network threads"))?;
     let result = runtime.block_on(serve(options, demo, &screen));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -298,11 +295,12 @@ async fn serve(options: &VnodeOptions, demo: Option<DemoOptions>, screen: &Scree
     };
     let network = peers::start(&options.peers, parts).await?;
     scs::connect(network.handle(), &chain, scs.as_ref());
+    let client = client_version_of(options.peers.identity.as_ref());
     let facts = VnodeFacts {
         version: if options.dev_anvil {
-            format!("anvil/{}", client_version())
+            format!("anvil/{client}")
         } else {
-            client_version()
+            client
         },
         network_id: spec.network_id,
         network: network.handle().clone(),

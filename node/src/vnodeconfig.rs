@@ -107,6 +107,27 @@ mod tests {
     }
 
     #[test]
+    fn nested_files_need_little_stack() {
+        crate::system::on_small_stack(|| {
+            for depth in [100, 126, 100_000] {
+                let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                for name in [
+                    "SCSService",
+                    "vnodeservicecfg",
+                    "ForceSubnetP2P",
+                    "VnodeBeneficialAddress",
+                ] {
+                    assert!(parse(&format!(r#"{{"{name}":{nested}}}"#)).is_err(), "{name}");
+                }
+                assert!(
+                    parse(&format!(r#"{{"unknown":{nested}}}"#)).is_ok(),
+                    "{depth} levels"
+                );
+            }
+        });
+    }
+
+    #[test]
     fn keys_have_any_case_and_the_address_two_names() {
         let text = r#"{"SCSService": true, "showToPublic": true, "vnodeservicecfg": ":1",
             "VnodeBeneficialAddress": "0x71bef1a57901d4c73de7683edb830f0b9914311a", "VNODEIP": "1.2.3.4",

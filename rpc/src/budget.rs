@@ -27,6 +27,8 @@ pub(crate) struct MessageBudget {
     /// When the work must be finished.
     pub(crate) deadline: Instant,
     memory: ClientMemory,
+    /// A text of at most this many bytes is not counted.
+    free_len: usize,
     /// Bytes left for results.
     len_left: AtomicUsize,
     len_max: usize,
@@ -44,9 +46,15 @@ thread_local! {
 impl MessageBudget {
     /// The budget of a message that comes now, with its memory in `memory`.
     pub(crate) fn new(limits: &Limits, memory: ClientMemory) -> Arc<Self> {
+        Self::with_free_len(limits, memory, FREE_LEN)
+    }
+
+    /// As [`Self::new`], and texts of at most `free_len` bytes are not counted.
+    pub(crate) fn with_free_len(limits: &Limits, memory: ClientMemory, free_len: usize) -> Arc<Self> {
         Arc::new(Self {
             deadline: Instant::now() + limits.request_timeout,
             memory,
+            free_len,
             len_left: AtomicUsize::new(limits.response_len_max),
             len_max: limits.response_len_max,
             cancelled: CancelFlag::default(),
@@ -127,6 +135,7 @@ impl MessageBudget {
                 self.too_long("")
             }
             TextError::NoMemory => RpcError::no_memory(),
+            TextError::Cancelled => abandoned(),
         }
     }
 
@@ -166,7 +175,9 @@ fn current() -> Option<Arc<MessageBudget>> {
 /// A writer for the result of the call that this thread runs. Outside of calls nothing is counted.
 pub(crate) fn result_writer() -> TextWriter {
     CURRENT.with_borrow(|current| match current {
-        Some(budget) => TextWriter::new(Some(budget.memory.clone()), budget.len_left.load(Relaxed)),
+        Some(budget) => TextWriter::new(Some(budget.memory.clone()), budget.len_left.load(Relaxed))
+            .free_up_to(budget.free_len)
+            .cancelled_by(&budget.cancelled),
         None => TextWriter::new(None, usize::MAX),
     })
 }
@@ -183,12 +194,18 @@ pub(crate) fn result_error(error: TextError) -> RpcError {
 /// released when the call ends.
 ///
 /// # Errors
-/// −32000 if too little is left.
+/// −32000 if too little is left, or nobody waits for the answer any more.
 pub(crate) fn reserve_values(len: usize) -> RpcResult<()> {
     match current() {
+        Some(budget) if budget.cancelled.is_cancelled() => Err(abandoned()),
         Some(budget) if !WorkMemory::reserve(&*budget, len) => Err(RpcError::no_memory()),
         _ => Ok(()),
     }
+}
+
+/// Ends a call whose client has left, or whose time is over. Nobody reads this error.
+fn abandoned() -> RpcError {
+    RpcError::refused("not finished: nobody waits for the answer")
 }
 
 /// The limit of long work for the call that this thread runs: at most `timeout`, and until nobody
@@ -282,5 +299,16 @@ mod tests {
         assert!(limit.check().is_ok());
         drop(budget.cancel_on_drop());
         assert!(limit.check().is_err());
+        // Work that asks for no limit ends at its next piece of text, or of memory.
+        let (_, budget) = self::budget(1 << 20, 1 << 20);
+        budget.run(|| {
+            let mut writer = result_writer();
+            reserve_values(1).expect("memory");
+            writer.push(b"begun").expect("room");
+            budget.cancel();
+            assert_eq!(writer.push(&[b'x'; 100_000]), Err(TextError::Cancelled));
+            assert_eq!(reserve_values(1).unwrap_err(), abandoned());
+            assert_eq!(result_error(TextError::Cancelled), abandoned());
+        });
     }
 }

@@ -95,6 +95,10 @@ pub trait ScsServiceControl: Send + Sync {
 pub struct Peer {
     /// Its public key.
     pub id: B512,
+    /// Where it was dialled. A node that has dialled by itself: where its connection comes from.
+    pub enode: Enode,
+    /// The text of its node record, if it is known.
+    pub record: Option<String>,
     /// The client name that it has announced.
     pub name: String,
     /// The protocols that it supports, as name and version.
@@ -117,6 +121,31 @@ pub struct Peer {
     pub head: B256,
     /// The total difficulty with it.
     pub total_difficulty: U256,
+    /// What was measured.
+    pub measures: PeerMeasures,
+}
+
+/// What was measured of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerMeasures {
+    /// Its place among the connections, by which the metrics name it.
+    pub slot: usize,
+    /// When it came, in seconds since 1970.
+    pub since: u64,
+    /// Messages that it has sent.
+    pub messages_in: u64,
+    /// Messages that it was sent.
+    pub messages_out: u64,
+    /// The bytes that it has sent, after decompression.
+    pub bytes_in: u64,
+    /// The bytes that it was sent, before compression.
+    pub bytes_out: u64,
+    /// The usual time from a request to its answer. `None` before the first answer.
+    pub round_trip: Option<Duration>,
+    /// Requests that it did not answer in time.
+    pub late_answers: u64,
+    /// What it did wrong without losing its place.
+    pub faults: u64,
 }
 
 /// A network of an application chain that this node is part of, or will be part of.
@@ -136,6 +165,15 @@ pub struct Subnet {
 pub trait NetworkControl: Send + Sync {
     /// The URL under which other nodes reach this node.
     fn enode(&self) -> Enode;
+
+    /// The text of this node's record (EIP-778). `None` if it does not listen.
+    fn record(&self) -> Option<String>;
+
+    /// Reads how a user names a node: by its enode URL or by the text of its record.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    fn read_node(&self, text: &str) -> Result<Enode, String>;
 
     /// The address that the node listens on. `None` if it does not listen.
     fn listen_address(&self) -> Option<String>;

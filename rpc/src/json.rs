@@ -127,6 +127,37 @@ impl<T: Described + ?Sized> MethodResult for JsonOf<T> {
     }
 }
 
+/// A result that its method writes part by part, because a value of it would nest too deeply.
+#[derive(Debug)]
+pub(crate) struct JsonParts(TextWriter);
+
+impl JsonParts {
+    pub(crate) fn new() -> Self {
+        Self(result_writer())
+    }
+
+    /// Appends a part of the text.
+    ///
+    /// # Errors
+    /// −32000 if it does not fit.
+    pub(crate) fn text(&mut self, json: impl AsRef<[u8]>) -> RpcResult<()> {
+        self.0.push(json.as_ref()).map_err(result_error)
+    }
+
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// As [`Json::write`].
+    pub(crate) fn value(&mut self, value: &(impl Serialize + ?Sized)) -> RpcResult<()> {
+        write_to(&mut self.0, value)
+    }
+
+    /// The whole text.
+    pub(crate) fn finish(self) -> Json {
+        Json(self.0.finish())
+    }
+}
+
 /// An array of JSON values that is written one value at a time.
 #[derive(Debug)]
 pub(crate) struct JsonArray {

@@ -49,7 +49,7 @@ mod wrong_passwords;
 
 pub use control::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    ScsServiceControl, Subnet,
+    PeerMeasures, ScsServiceControl, Subnet,
 };
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};

@@ -107,8 +107,8 @@ pub struct Limits {
     /// The most subscriptions of one connection.
     pub subscriptions_max: usize,
     /// The most bytes in memory of all requests that are being read or answered, and of all
-    /// responses that are being made or sent, over all connections. An eighth of it is left for the
-    /// local socket.
+    /// responses and notifications that are being made or sent, over all connections. An eighth of
+    /// it is left for the local socket.
     pub traffic_len_max: usize,
     /// The time that running requests have to finish when a server stops.
     pub stop_grace: Duration,

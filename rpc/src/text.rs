@@ -2,12 +2,14 @@
 //!
 //! A long text is never in one allocation: it grows piece by piece, and each piece is released as
 //! soon as it was sent. A [`TextWriter`] reserves memory before it allocates, and stops when there
-//! is none or when the text becomes too long. Small texts are one short allocation.
+//! is none, when the text becomes too long, and when nobody waits for it any more. Small texts are
+//! one short allocation.
 
 use std::collections::VecDeque;
 use std::{fmt, io};
 
 use bytes::Bytes;
+use chain::work::CancelFlag;
 
 use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation};
 
@@ -19,7 +21,7 @@ const PIECE_STEPS: [usize; 5] = [128, FREE_LEN, 4 * 1024, 16 * 1024, PIECE_LEN];
 /// because the pieces around it may be short.
 const PIECE_OVERHEAD: usize = 256;
 /// A text of at most this many bytes is copied when it is appended. A longer one is moved.
-const COPY_LEN_MAX: usize = 16 * 1024;
+pub(crate) const COPY_LEN_MAX: usize = 16 * 1024;
 
 /// A finished text.
 #[derive(Default)]
@@ -51,6 +53,8 @@ pub(crate) enum TextError {
     TooLong,
     /// Too little memory is left for it.
     NoMemory,
+    /// Nobody waits for it any more.
+    Cancelled,
 }
 
 impl From<TextError> for io::Error {
@@ -58,6 +62,7 @@ impl From<TextError> for io::Error {
         match error {
             TextError::TooLong => io::ErrorKind::FileTooLarge.into(),
             TextError::NoMemory => io::ErrorKind::OutOfMemory.into(),
+            TextError::Cancelled => io::ErrorKind::ConnectionAborted.into(),
         }
     }
 }
@@ -143,7 +148,7 @@ impl Eq for Text {}
 fn sealed(mut bytes: Vec<u8>, mut reservation: MemoryReservation) -> Bytes {
     if bytes.len() < bytes.capacity() / 2 {
         bytes.shrink_to_fit();
-        reservation.shrink(counted(bytes.capacity()) + PIECE_OVERHEAD);
+        reservation.shrink(counted(bytes.capacity(), FREE_LEN) + PIECE_OVERHEAD);
     }
     Bytes::from_owner(TextPiece {
         bytes,
@@ -151,9 +156,9 @@ fn sealed(mut bytes: Vec<u8>, mut reservation: MemoryReservation) -> Bytes {
     })
 }
 
-/// The bytes that are reserved for a piece of this capacity.
-const fn counted(capacity: usize) -> usize {
-    if capacity > FREE_LEN { capacity } else { 0 }
+/// The bytes that are reserved for a piece of this capacity, if `free_len` bytes are free.
+const fn counted(capacity: usize, free_len: usize) -> usize {
+    if capacity > free_len { capacity } else { 0 }
 }
 
 /// Writes a text.
@@ -163,6 +168,10 @@ pub(crate) struct TextWriter {
     /// Where the memory comes from. `None`: it is not counted.
     memory: Option<ClientMemory>,
     len_max: usize,
+    /// A piece of at most this capacity is not counted.
+    free_len: usize,
+    /// Set when nobody waits for the text any more.
+    cancelled: CancelFlag,
     error: Option<TextError>,
 }
 
@@ -173,8 +182,22 @@ impl TextWriter {
             text: Text::default(),
             memory,
             len_max,
+            free_len: FREE_LEN,
+            cancelled: CancelFlag::default(),
             error: None,
         }
+    }
+
+    /// The same text, which ends when `flag` is set.
+    pub(crate) fn cancelled_by(mut self, flag: &CancelFlag) -> Self {
+        self.cancelled = flag.clone();
+        self
+    }
+
+    /// The same text, which is not counted as long as it takes at most `free_len` bytes.
+    pub(crate) const fn free_up_to(mut self, free_len: usize) -> Self {
+        self.free_len = free_len;
+        self
     }
 
     /// Bytes written so far.
@@ -238,6 +261,9 @@ impl TextWriter {
         if needed <= last.capacity() {
             return Ok(());
         }
+        if self.cancelled.is_cancelled() {
+            return self.fail(TextError::Cancelled);
+        }
         if needed > PIECE_LEN {
             self.text.seal();
         }
@@ -249,6 +275,7 @@ impl TextWriter {
         let step = steps.filter(|step| !is_long || *step == PIECE_LEN);
         let capacity = step.filter(|step| *step >= needed).min().unwrap_or(PIECE_LEN);
         if let Some(memory) = &self.memory {
+            let counted = |capacity| counted(capacity, self.free_len);
             let more = counted(capacity).saturating_sub(counted(last.capacity()));
             if !memory.reserve(&mut self.text.reservation, more) {
                 return self.fail(TextError::NoMemory);

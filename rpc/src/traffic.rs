@@ -18,11 +18,13 @@
 //! | the answer to a message, a batch too | [`crate::text`]: long results are moved, not copied | this room |
 //! | an answer that waits to be sent | its pieces; each is released when it was sent | this room |
 //! | an answer while it is compressed | `server/gzip.rs`, piece by piece; plain pieces are released meanwhile | this room |
-//! | a WebSocket frame or a line on the local socket | the piece that it is made from, plus one copy of 64 KiB | 64 KiB × connections |
-//! | notifications that wait to be sent | `server/duplex` | this room; 1 MiB and a block × pulls that run |
+//! | a WebSocket frame or a line on the local socket | the piece that it is made from, plus one copy of 64 KiB; short messages and control frames that wait beside it | 81 KiB × connections |
+//! | headers of HTTP answers | not at all: hyper reads no request before the last answer is sent | 1 KiB × connections |
+//! | notifications that are made or wait to be sent | [`crate::dispatch::Dispatcher::pull`], before they are made | this room; one result of up to 16 KiB × connections |
+//! | the logs of a new block | not at all: all followers share them | `CACHE_LEN_MAX` and a block (`feeds/logs.rs`) |
 //! | `rpc.discover`, `rpc_modules` | not at all: all answers share one text | once |
 //! | the values of a trace | `chain::work::WorkMemory`, in steps of 1 MiB | this room |
-//! | the accounts and slots of `debug_dumpBlock`, the transactions of `txpool_content` | [`crate::budget::reserve_values`] | this room |
+//! | the accounts and slots of `debug_dumpBlock`, the transactions of `txpool_content`, the nodes of `mc_getProof`, the typed data of `mc_signTypedData` | [`crate::budget::reserve_values`] | this room |
 //! | the logs of a block that is searched | not at all | a block × calls that run |
 //! | an error | as a result; that memory is missing can always be said, in a short text | this room; 1 KiB × requests of a batch × messages |
 //! | texts of less than [`FREE_LEN`] | not at all | 1 KiB × messages that are answered |

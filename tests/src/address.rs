@@ -2,6 +2,16 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+/// Whether this machine has IPv6, at least its loopback address. A test that needs it and does not
+/// find it says so.
+pub fn has_ipv6() -> bool {
+    let is_there = TcpListener::bind("[::1]:0").is_ok();
+    if !is_there {
+        eprintln!("skipped: this machine has no IPv6");
+    }
+    is_there
+}
+
 /// An address of this machine where nobody listens.
 ///
 /// # Panics

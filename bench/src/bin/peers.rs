@@ -2,22 +2,21 @@
 //!
 //! A witness, which is a good peer, asks for a header again and again meanwhile. It must stay
 //! connected. The node must be one of the development network, and run on this machine:
-//! `vnode --dev --port 30399 --maxpeers 120`.
+//! `vnode --dev --port 30399 --maxpeers 120`. With `--attack` the program starts nodes itself, and
+//! runs attacks of peers on them.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bench::Failure;
+use bench::attacks::{
+    Attack, AttackSources, AttackTarget, BLOCK_0, PlayedNode, ProcessUse, run_all, watch_as_peer,
+};
 use clap::{Parser, ValueEnum};
 use network::NodeContact;
 use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
 use network::entropy::Entropy;
-use network::messages::{
-    AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage, PeerStatus, WireFamily, WireProtocol,
-};
-use network::rlpx::{PeerConnection, RlpxSettings};
-use network::sockets::dial;
+use network::messages::{AnnouncedBlock, PeerMessage, WireFamily};
 use primitives::{Address, B256, Enode, Header, TxForm, U256, UnsignedTransaction};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
@@ -26,19 +25,12 @@ use tokio::time::{sleep, timeout};
 
 /// The id of the development network.
 const NETWORK_ID: u64 = 100;
-/// How often the witness asks.
-const WITNESS_INTERVAL: Duration = Duration::from_millis(50);
+/// Where the peers are.
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Attackers that run side by side.
 const ATTACKERS: usize = 8;
 /// Length of the large messages: more than the node takes, as much as a frame takes.
 const LARGE_BYTES: usize = 13 << 20;
-/// Asks for block 0.
-const BLOCK_0: HeadersRequest = HeadersRequest {
-    start: HeadersStart::Number(0),
-    amount: 1,
-    skip: 0,
-    reverse: false,
-};
 /// Announcements in a message.
 const ANNOUNCED: u64 = 1000;
 /// Transactions that each attacker has, and how many of them are in a message.
@@ -74,13 +66,25 @@ enum Conduct {
 #[derive(Debug, Parser)]
 struct Options {
     /// The enode URL of the node.
-    node: String,
+    #[arg(required_unless_present = "attacks")]
+    node: Option<String>,
     /// The id of its process.
-    #[arg(long)]
-    pid: u32,
+    #[arg(long, required_unless_present = "attacks")]
+    pid: Option<u32>,
     /// What the peers do.
-    #[arg(long, value_enum)]
-    conduct: Conduct,
+    #[arg(long, value_enum, required_unless_present = "attacks")]
+    conduct: Option<Conduct>,
+    /// Run these attacks on nodes that are started for them, separated by commas; `all` of peers
+    #[arg(
+        long = "attack",
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with_all = ["node", "pid", "conduct"],
+    )]
+    attacks: Vec<String>,
+    /// How long each attack runs [default: 3 to 15 seconds]
+    #[arg(long, value_name = "S", requires = "attacks")]
+    attack_seconds: Option<u64>,
     /// Connections that are held by good or silent peers.
     #[arg(long, default_value_t = 100)]
     count: usize,
@@ -127,142 +131,6 @@ fn unsealed_headers(genesis: &Header) -> Vec<Header> {
     headers
 }
 
-/// What a process uses.
-#[derive(Clone, Copy, Debug)]
-struct ProcessUse {
-    memory_kib: u64,
-    peak_kib: u64,
-    descriptors: usize,
-    processor: Duration,
-}
-
-impl ProcessUse {
-    fn read(pid: u32) -> Result<Self, Failure> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let kib = |name: &str| -> Result<u64, Failure> {
-            let line = status
-                .lines()
-                .find(|line| line.starts_with(name))
-                .ok_or("no such line")?;
-            Ok(line.split_whitespace().nth(1).ok_or("no figure")?.parse()?)
-        };
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name of the program may have spaces.
-        let (_, fields) = stat.rsplit_once(')').ok_or("no such file")?;
-        let fields: Vec<_> = fields.split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-        Ok(Self {
-            memory_kib: kib("VmRSS")?,
-            peak_kib: kib("VmHWM")?,
-            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
-            processor: Duration::from_millis(ticks * 10),
-        })
-    }
-
-    fn print(&self, when: &str) {
-        println!(
-            "  {when:<8} {:>7.1} MiB, peak {:>7.1} MiB, {:>4} descriptors, processor {:>6.2} s",
-            self.memory_kib as f64 / 1024.0,
-            self.peak_kib as f64 / 1024.0,
-            self.descriptors,
-            self.processor.as_secs_f64()
-        );
-    }
-}
-
-/// A peer that the benchmark plays.
-struct PlayedNode {
-    connection: PeerConnection<TcpStream>,
-    protocol: WireProtocol,
-}
-
-impl PlayedNode {
-    async fn dial(contact: &NodeContact, entropy: &mut Entropy) -> Result<Self, Failure> {
-        let settings = RlpxSettings {
-            version: 5,
-            client: "bench".to_owned(),
-            capabilities: WireFamily::Mc.offers(),
-            port: 0,
-            message_bytes_max: LARGE_BYTES,
-        };
-        let (key, own) = (entropy.secret_key(), entropy.fork());
-        let connection = dial(contact, key, settings, own).await?;
-        let protocol = WireFamily::Mc.protocol(63).ok_or("no mc/63")?;
-        Ok(Self { connection, protocol })
-    }
-
-    fn send(&mut self, message: &PeerMessage) -> Result<(), Failure> {
-        let (code, rlp) = message.encode(self.protocol);
-        Ok(self.connection.send(0, code, &rlp)?)
-    }
-
-    async fn next(&mut self) -> Result<PeerMessage, Failure> {
-        let message = self.connection.next().await?;
-        PeerMessage::decode(self.protocol, message.code, &message.payload)
-            .map_err(|error| error.to_string().into())
-    }
-
-    /// Says of itself what the node says of itself, changed by `change`.
-    async fn greet(&mut self, change: impl Fn(&mut PeerStatus)) -> Result<(), Failure> {
-        let PeerMessage::Status(mut status) = self.next().await? else {
-            return Err("the first message is no Status".into());
-        };
-        change(&mut status);
-        self.send(&PeerMessage::Status(status))
-    }
-
-    /// The header of block 0.
-    async fn genesis(&mut self) -> Result<Header, Failure> {
-        self.send(&PeerMessage::GetBlockHeaders(1, BLOCK_0))?;
-        loop {
-            if let PeerMessage::BlockHeaders(_, headers) = self.next().await? {
-                return headers.into_iter().next().ok_or_else(|| "no block 0".into());
-            }
-        }
-    }
-
-    /// Claims a chain of these headers, and answers with them until the node ends the connection.
-    async fn lie(&mut self, headers: &[Header]) -> Result<(), Failure> {
-        let head = headers.first().ok_or("no headers")?.hash();
-        self.greet(|status| {
-            status.head = head;
-            status.total_difficulty = status.total_difficulty.saturating_add(U256::from(1u64 << 40));
-        })
-        .await?;
-        loop {
-            if let PeerMessage::GetBlockHeaders(id, _) = self.next().await? {
-                self.send(&PeerMessage::BlockHeaders(id, headers.to_vec()))?;
-            }
-        }
-    }
-
-    /// A peer that the node has accepted.
-    async fn join(contact: &NodeContact, entropy: &mut Entropy) -> Result<Self, Failure> {
-        let mut peer = Self::dial(contact, entropy).await?;
-        peer.greet(|_| {}).await?;
-        Ok(peer)
-    }
-}
-
-/// Asks for block 0 until `end`. Returns the times of the answers.
-async fn witness(mut peer: PlayedNode, end: Instant) -> Result<Vec<Duration>, String> {
-    let mut times = Vec::new();
-    while Instant::now() < end {
-        let begun = Instant::now();
-        peer.send(&PeerMessage::GetBlockHeaders(1, BLOCK_0))
-            .map_err(|error| error.to_string())?;
-        loop {
-            let message = peer.next().await.map_err(|error| error.to_string())?;
-            if matches!(message, PeerMessage::BlockHeaders(..)) {
-                break;
-            }
-        }
-        times.push(begun.elapsed());
-        sleep(WITNESS_INTERVAL).await;
-    }
-    Ok(times)
-}
-
 /// Does what `conduct` says until `end`. Returns how often.
 async fn attack(
     conduct: Conduct,
@@ -286,16 +154,18 @@ async fn attack(
                     let mut stream = TcpStream::connect(contact.tcp_address()).await?;
                     stream.write_all(&bytes).await?;
                 }
-                Conduct::Handshakes => drop(PlayedNode::dial(&contact, &mut entropy).await?),
+                Conduct::Handshakes => {
+                    drop(PlayedNode::dial(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?)
+                }
                 Conduct::Frames => {
-                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    let mut peer = PlayedNode::join(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
                     let mut bytes = vec![0; LARGE_BYTES];
                     entropy.fill(&mut bytes);
                     peer.connection.send(0, 2, &bytes)?;
                     while peer.next().await.is_ok() {}
                 }
                 Conduct::Announcements => {
-                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    let mut peer = PlayedNode::join(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
                     loop {
                         let hash = |_| AnnouncedBlock {
                             hash: B256::from(entropy.bytes::<32>()),
@@ -314,7 +184,7 @@ async fn attack(
                     }
                 }
                 Conduct::Transactions => {
-                    let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                    let mut peer = PlayedNode::join(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
                     for pack in &unpaid {
                         peer.send(pack)?;
                         while peer.connection.backlog() > 0 {
@@ -326,7 +196,7 @@ async fn attack(
                     }
                 }
                 Conduct::Headers => {
-                    let mut peer = PlayedNode::dial(&contact, &mut entropy).await?;
+                    let mut peer = PlayedNode::dial(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
                     // The node ends the connection.
                     let _ = peer.lie(&unsealed).await;
                 }
@@ -391,32 +261,50 @@ async fn flood_discovery(
 
 fn main() -> Result<(), Failure> {
     let options = Options::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(options))
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    if !options.attacks.is_empty() {
+        let attacks = Attack::named(&options.attacks, Attack::is_of_peers)?;
+        return run_all(&attacks, options.attack_seconds.map(Duration::from_secs));
+    }
+    runtime()?.block_on(run(options))
 }
 
 async fn run(options: Options) -> Result<(), Failure> {
-    let enode: Enode = options.node.parse()?;
+    let (node, pid) = options.node.zip(options.pid).ok_or("no node")?;
+    let conduct = options.conduct.ok_or("no conduct")?;
+    let enode: Enode = node.parse()?;
     let contact = NodeContact::from_enode(&enode).ok_or("expected an address in the enode URL")?;
     let mut entropy = Entropy::from_system()?;
-    let mut good = PlayedNode::join(&contact, &mut entropy).await?;
-    let genesis = good.genesis().await?;
-    println!("{:?}", options.conduct);
-    let before = ProcessUse::read(options.pid)?;
+    let genesis = {
+        let mut good = PlayedNode::join(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
+        good.header(BLOCK_0).await?
+    };
+    println!("{conduct:?}");
+    let before = ProcessUse::read(pid)?;
     before.print("before");
     let begun = Instant::now();
     let end = begun + Duration::from_secs(options.seconds);
-    let watching = tokio::spawn(witness(good, end));
-    match options.conduct {
+    let watched = AttackTarget {
+        rpc: contact.tcp_address(),
+        ws: None,
+        stratum: None,
+        contact,
+        family: WireFamily::Mc,
+        network_id: NETWORK_ID,
+        pid,
+        sources: AttackSources::LOCAL,
+    };
+    let watching = tokio::spawn(watch_as_peer(watched, entropy.fork(), end));
+    match conduct {
         Conduct::Good | Conduct::Silent => {
             let mut held = JoinSet::new();
             let mut silent = Vec::new();
             for _ in 0..options.count {
-                if options.conduct == Conduct::Silent {
+                if conduct == Conduct::Silent {
                     silent.extend(TcpStream::connect(contact.tcp_address()).await);
                     continue;
                 }
-                let mut peer = PlayedNode::join(&contact, &mut entropy).await?;
+                let mut peer = PlayedNode::join(&contact, WireFamily::Mc, LOCAL, &mut entropy).await?;
                 held.spawn(async move { while peer.next().await.is_ok() {} });
             }
             println!(
@@ -426,7 +314,7 @@ async fn run(options: Options) -> Result<(), Failure> {
             );
             // The node closes silent connections after five seconds.
             sleep(Duration::from_secs(2)).await;
-            ProcessUse::read(options.pid)?.print("during");
+            ProcessUse::read(pid)?.print("during");
             tokio::time::sleep_until(end.into()).await;
             drop(silent);
             let ended = std::iter::from_fn(|| held.try_join_next()).count();
@@ -442,21 +330,20 @@ async fn run(options: Options) -> Result<(), Failure> {
                 attackers.spawn(attack(conduct, contact, genesis.clone(), entropy.fork(), end));
             }
             sleep(Duration::from_secs(options.seconds / 2)).await;
-            ProcessUse::read(options.pid)?.print("during");
+            ProcessUse::read(pid)?.print("during");
             let counts = attackers.join_all().await;
             println!("  {} times", counts.iter().sum::<u64>());
         }
     }
-    let mut times = watching.await??;
-    let after = ProcessUse::read(options.pid)?;
+    let seen = watching.await?;
+    let after = ProcessUse::read(pid)?;
     after.print("after");
-    times.sort_unstable();
-    let (middle, last) = (times[times.len() / 2], times[times.len() - 1]);
     println!(
-        "  the witness had {} answers: median {:.1} ms, longest {:.1} ms",
-        times.len(),
-        middle.as_secs_f64() * 1e3,
-        last.as_secs_f64() * 1e3
+        "  the witness had {} answers: median {:.1} ms, longest {:.1} ms; {} did not come",
+        seen.times.len(),
+        seen.median().as_secs_f64() * 1e3,
+        seen.longest().as_secs_f64() * 1e3,
+        seen.lost
     );
     let used = after.processor.saturating_sub(before.processor);
     println!(
@@ -465,6 +352,6 @@ async fn run(options: Options) -> Result<(), Failure> {
         options.seconds
     );
     sleep(Duration::from_secs(8)).await;
-    ProcessUse::read(options.pid)?.print("later");
+    ProcessUse::read(pid)?.print("later");
     Ok(())
 }

@@ -154,6 +154,26 @@ fn read_response(method: &str, body: &[u8]) -> Result<Value, ClientError> {
 mod tests {
     use super::*;
 
+    /// Answers of a node are read on a thread with an eighth of the usual stack. 127 levels are the
+    /// most that `serde_json` follows.
+    #[test]
+    fn nested_answers_need_little_stack() {
+        let read_all = || {
+            for depth in [100, 124, 200, 1_000_000] {
+                let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                let result = read_response("m", format!(r#"{{"result":{nested}}}"#).as_bytes());
+                assert_eq!(result.is_ok(), depth < 127, "{depth} levels");
+                assert!(read_response("m", format!(r#"{{"error":{nested}}}"#).as_bytes()).is_err());
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        thread
+            .spawn(read_all)
+            .expect("a thread")
+            .join()
+            .expect("no panic");
+    }
+
     #[test]
     fn answers_are_results_or_errors() {
         let read = |body: &str| read_response("m", body.as_bytes());

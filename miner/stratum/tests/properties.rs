@@ -112,6 +112,41 @@ fn any_message() -> impl Strategy<Value = Value> {
         })
 }
 
+/// Nested lines are read by both sides on a thread with an eighth of the usual stack. A line is at
+/// most [`LINE_LEN_MAX`] long. 127 levels are the most that `serde_json` follows.
+#[test]
+fn nested_lines_need_little_stack() {
+    let lists = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let objects = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+    let read_all = move || {
+        for depth in [20, 126, 127, 128, LINE_LEN_MAX / 8] {
+            for nested in [lists(depth - 2), objects(depth - 2), lists(LINE_LEN_MAX / 2)] {
+                for line in [
+                    format!(r#"{{"id":{nested}}}"#),
+                    format!(r#"{{"id":1,"method":"mining.subscribe","params":{nested}}}"#),
+                    format!(r#"{{"id":1,"method":"mining.submit","params":["u",{nested}]}}"#),
+                    format!(r#"{{"id":1,"method":"mining.notify","params":{nested}}}"#),
+                    format!(r#"{{"id":1,"result":{nested}}}"#),
+                    format!(r#"{{"id":1,"error":{nested}}}"#),
+                    nested.clone(),
+                ] {
+                    let _ = pool().receive(line.as_bytes());
+                    for dialect in Dialect::ALL {
+                        let mut session = ClientSession::new(dialect, login(), Schedule::Ethash);
+                        let _ = session.receive(line.as_bytes());
+                    }
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(256 * 1024);
+    thread
+        .spawn(read_all)
+        .expect("a thread")
+        .join()
+        .expect("no panic");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 

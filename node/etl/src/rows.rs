@@ -7,7 +7,9 @@ use std::time::Duration;
 use chain::View;
 use chain::rules::order::ExecutionOrder;
 use chain::rules::payment::BlockPayment;
-use chain::trace::{CallFrame, CallOptions, FlatCall, TraceError, TraceRequest, Tracer, error_word};
+use chain::trace::{
+    CallFrame, CallOptions, FlatCall, FlatCalls, TraceError, TraceRequest, Tracer, error_word,
+};
 use chain::view::StoredBlock;
 use chain::work::{CancelFlag, WorkLimit};
 use parquet::data_type::ByteArray;
@@ -269,7 +271,7 @@ impl BlockCells {
         for (index, top) in trees {
             // The places of calls that failed. A call inside has failed with them.
             let mut failed: Vec<Vec<usize>> = Vec::new();
-            for call in FlatCall::list(top) {
+            for call in FlatCalls::of(top) {
                 failed.retain(|outer| call.address.starts_with(outer));
                 let succeeded = failed.is_empty() && call.frame.error.is_none();
                 if call.frame.error.is_some() {

@@ -22,7 +22,8 @@ use crate::raw_rlp::RawRlp;
 
 /// The most bytes of a record.
 pub const RECORD_BYTES_MAX: usize = 300;
-const PREFIX: &str = "enr:";
+/// The begin of the text of a record.
+pub(crate) const RECORD_PREFIX: &str = "enr:";
 const SCHEME: &[u8] = b"v4";
 
 /// Why bytes or a text are not a node record.
@@ -121,15 +122,20 @@ impl NodeRecord {
         };
         put("id", alloy_rlp::encode(SCHEME));
         put("secp256k1", alloy_rlp::encode(&compressed[..]));
-        let is_v6 = matches!(claims.ip, Some(IpAddr::V6(_)));
         match claims.ip {
             Some(IpAddr::V4(ip)) => put("ip", alloy_rlp::encode(&ip.octets()[..])),
             Some(IpAddr::V6(ip)) => put("ip6", alloy_rlp::encode(&ip.octets()[..])),
             None => {}
         }
+        // The first two keys hold for both kinds of addresses. Some programs read only them, and
+        // others only the last two.
+        let is_v6 = matches!(claims.ip, Some(IpAddr::V6(_)));
         let ports = [("tcp", "tcp6", claims.tcp), ("udp", "udp6", claims.udp)];
-        for (v4, v6, port) in ports.into_iter().filter(|(_, _, port)| *port != 0) {
-            put(if is_v6 { v6 } else { v4 }, alloy_rlp::encode(port));
+        for (both, v6, port) in ports.into_iter().filter(|(_, _, port)| *port != 0) {
+            put(both, alloy_rlp::encode(port));
+            if is_v6 {
+                put(v6, alloy_rlp::encode(port));
+            }
         }
         if let Some(fork_id) = claims.fork_id {
             let fork_id = encode_fields_to_vec(&[&fork_id.hash.0, &fork_id.next]);
@@ -267,7 +273,7 @@ impl NodeRecord {
 
 impl fmt::Display for NodeRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(self.encode()))
+        write!(f, "{RECORD_PREFIX}{}", URL_SAFE_NO_PAD.encode(self.encode()))
     }
 }
 
@@ -276,7 +282,7 @@ impl FromStr for NodeRecord {
 
     fn from_str(text: &str) -> Result<Self, NodeRecordError> {
         let form = || NodeRecordError::Text(text.chars().take(RECORD_BYTES_MAX).collect());
-        let digits = text.strip_prefix(PREFIX).ok_or_else(form)?;
+        let digits = text.strip_prefix(RECORD_PREFIX).ok_or_else(form)?;
         if digits.len() > RECORD_BYTES_MAX * 4 / 3 + 2 {
             return Err(form());
         }
@@ -324,6 +330,27 @@ mod tests {
         assert_eq!(contact.udp_address().to_string(), "127.0.0.1:30303");
         // Signatures are deterministic, so ours is the published one.
         assert_eq!(NodeRecord::sign(&example_key(), 1, &loopback()), record);
+    }
+
+    #[test]
+    fn ports_stand_where_readers_look_for_them() {
+        let keys = |ip: &str| -> Vec<String> {
+            let claims = NodeClaims {
+                ip: Some(ip.parse().expect("an address")),
+                tcp: 30303,
+                ..loopback()
+            };
+            let record = NodeRecord::sign(&example_key(), 1, &claims);
+            assert!(record.encode().len() <= RECORD_BYTES_MAX);
+            let keys = record.pairs.keys();
+            keys.map(|key| String::from_utf8_lossy(key).into_owned())
+                .collect()
+        };
+        assert_eq!(keys("127.0.0.1"), ["id", "ip", "secp256k1", "tcp", "udp"]);
+        assert_eq!(
+            keys("::1"),
+            ["id", "ip6", "secp256k1", "tcp", "tcp6", "udp", "udp6"]
+        );
     }
 
     proptest! {

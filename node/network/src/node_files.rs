@@ -9,9 +9,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use primitives::{Enode, EnodeError};
+use primitives::Enode;
 
+use crate::address::Neighbourhood;
 use crate::contact::NodeContact;
+use crate::node_text::{NodeTextError, read_node};
 
 /// File with the seen nodes, in the data directory.
 pub const SEEN_NODES_FILE: &str = "nodes";
@@ -21,6 +23,8 @@ pub const STATIC_NODES_FILE: &str = "static-nodes.json";
 pub const TRUSTED_NODES_FILE: &str = "trusted-nodes.json";
 /// Nodes in the file of the seen ones.
 pub const SEEN_NODES_MAX: usize = 1024;
+/// Those of one neighbourhood.
+pub const SEEN_NEIGHBOURS_MAX: usize = 10;
 /// Nodes in a list of the user.
 pub const LISTED_NODES_MAX: usize = 1024;
 /// How long a node that is not seen again is remembered.
@@ -57,15 +61,15 @@ pub enum NodeFileError {
         /// What is wrong.
         cause: String,
     },
-    /// An entry is not an enode URL.
+    /// An entry is neither an enode URL nor the text of a node record.
     #[error("{}: entry {index}: {cause}", path.display())]
-    Enode {
+    Node {
         /// The file.
         path: PathBuf,
         /// Number of the entry, from 0.
         index: usize,
         /// What is wrong.
-        cause: EnodeError,
+        cause: NodeTextError,
     },
     /// The list is too long.
     #[error("{}: got {got} nodes, expected at most {LISTED_NODES_MAX}", path.display())]
@@ -120,7 +124,8 @@ fn replace(path: &Path, text: &str) -> Result<(), NodeFileError> {
     })
 }
 
-/// Reads a JSON list of enode URLs. A file that does not exist is an empty list.
+/// Reads a JSON list of enode URLs and of texts of node records. A file that does not exist is an
+/// empty list.
 ///
 /// # Errors
 /// [`NodeFileError`] if the file has another form.
@@ -139,7 +144,7 @@ pub fn read_enodes(path: &Path) -> Result<Vec<Enode>, NodeFileError> {
         });
     }
     let parse = |(index, url): (usize, &String)| {
-        url.parse().map_err(|cause| NodeFileError::Enode {
+        read_node(url).map_err(|cause| NodeFileError::Node {
             path: path.to_owned(),
             index,
             cause,
@@ -173,7 +178,7 @@ pub fn write_enodes(path: &Path, nodes: &[Enode]) -> Result<(), NodeFileError> {
 pub struct SeenNode {
     /// Where it was.
     pub contact: NodeContact,
-    /// When it last proved its address, in seconds since 1970.
+    /// When it was last known to be there, in seconds since 1970.
     pub seen: u64,
 }
 
@@ -207,10 +212,13 @@ impl SeenNodes {
         };
         let mut own = Self {
             path,
-            nodes,
+            nodes: Vec::new(),
             is_changed: false,
         };
-        own.nodes.truncate(SEEN_NODES_MAX);
+        // The bounds hold for what the file has, too.
+        for node in nodes {
+            own.put(node);
+        }
         own.forget(now);
         own
     }
@@ -220,18 +228,30 @@ impl SeenNodes {
         self.nodes.iter().rev()
     }
 
-    /// Notes that a node has proven its address. The one that was seen least recently is forgotten
-    /// if there are too many.
+    /// Notes that a node is where `contact` says. If there are too many nodes, or too many of its
+    /// neighbourhood, the one of them that was seen least recently is forgotten.
     pub fn saw(&mut self, contact: NodeContact, now: Duration) {
-        self.nodes.retain(|node| node.contact.id != contact.id);
-        if self.nodes.len() >= SEEN_NODES_MAX {
-            self.nodes.remove(0);
-        }
-        self.nodes.push(SeenNode {
+        self.put(SeenNode {
             contact,
             seen: now.as_secs(),
         });
         self.is_changed = true;
+    }
+
+    fn put(&mut self, node: SeenNode) {
+        let id = node.contact.id;
+        self.nodes.retain(|known| known.contact.id != id);
+        let own = Neighbourhood::of_stranger(node.contact.ip);
+        let is_neighbour = |known: &SeenNode| own == Some(Neighbourhood::of(known.contact.ip));
+        let neighbours = self.nodes.iter().filter(|known| is_neighbour(known)).count();
+        let first = match neighbours >= SEEN_NEIGHBOURS_MAX {
+            true => self.nodes.iter().position(is_neighbour),
+            false => (self.nodes.len() >= SEEN_NODES_MAX).then_some(0),
+        };
+        if let Some(first) = first {
+            self.nodes.remove(first);
+        }
+        self.nodes.push(node);
     }
 
     fn forget(&mut self, now: Duration) {
@@ -278,9 +298,10 @@ mod tests {
     use std::fs;
     use std::net::IpAddr;
 
-    use primitives::B512;
+    use primitives::{B512, SecretKey};
 
     use super::*;
+    use crate::enr::{NodeClaims, NodeRecord};
 
     const NOW: Duration = Duration::from_secs(1_700_000_000);
 
@@ -327,6 +348,37 @@ mod tests {
         assert_eq!(again.latest().count(), SEEN_NODES_MAX);
     }
 
+    /// A node of the one neighbourhood that an attacker has.
+    fn neighbour(number: u16) -> NodeContact {
+        NodeContact {
+            ip: IpAddr::from([60, 0, 0, number as u8]),
+            ..contact(number)
+        }
+    }
+
+    #[test]
+    fn a_neighbourhood_has_a_share_in_the_list_and_in_the_file() {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut nodes = SeenNodes::open(home.path(), NOW);
+        nodes.saw(contact(1), NOW);
+        for number in 2..2000 {
+            nodes.saw(neighbour(number), NOW);
+        }
+        assert_eq!(nodes.latest().count(), 1 + SEEN_NEIGHBOURS_MAX);
+        assert_eq!(
+            nodes.latest().next().map(|node| node.contact),
+            Some(neighbour(1999))
+        );
+        // A file that was written without this bound is read within it.
+        let line = |node: NodeContact| format!("{} {node}\n", NOW.as_secs());
+        let lines: String = (2..1024).map(neighbour).map(line).collect();
+        let text = format!("{SEEN_HEADER}\n{}{lines}", line(contact(1)));
+        fs::write(home.path().join(SEEN_NODES_FILE), text).expect("a write");
+        let read = SeenNodes::open(home.path(), NOW);
+        assert_eq!(read.latest().count(), 1 + SEEN_NEIGHBOURS_MAX);
+        assert!(read.latest().any(|node| node.contact == contact(1)));
+    }
+
     #[test]
     fn a_damaged_file_begins_anew() {
         let home = tempfile::tempdir().expect("a folder");
@@ -358,6 +410,24 @@ mod tests {
         let nodes: Vec<_> = (0..3).map(|number| contact(number).to_enode()).collect();
         write_enodes(&path, &nodes).expect("written");
         assert_eq!(read_enodes(&path).expect("readable"), nodes);
+        // An entry may be the text of a node record.
+        let claims = NodeClaims {
+            ip: Some(IpAddr::from([50, 0, 0, 9])),
+            tcp: 30304,
+            udp: 30303,
+            fork_id: None,
+        };
+        let key = SecretKey::from_bytes(&[9; 32]).expect("a key");
+        let record = NodeRecord::sign(&key, 1, &claims);
+        let texts = [nodes[0].to_string(), record.to_string()];
+        fs::write(&path, serde_json::to_string(&texts).expect("JSON")).expect("a write");
+        let read = read_enodes(&path).expect("readable");
+        assert_eq!(
+            NodeContact::from_enode(&read[1]),
+            record.contact(),
+            "the record's node"
+        );
+        write_enodes(&path, &nodes).expect("written");
         let many = vec![nodes[0].clone(); LISTED_NODES_MAX + 1];
         assert!(write_enodes(&path, &many).is_err());
         assert_eq!(read_enodes(&path).expect("readable"), nodes);
@@ -365,6 +435,7 @@ mod tests {
             ("{}", "expected a JSON list"),
             ("[1]", "expected a JSON list"),
             ("[\"enode://12@a:1\"]", "entry 0: node id"),
+            ("[\"enr:AAAA\"]", "entry 0: node record"),
         ] {
             fs::write(&path, text).expect("a write");
             let error = read_enodes(&path).expect_err(text).to_string();

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::messages::{PeerMessage, RequestId, WireProtocol};
+use crate::messages::{PeerMessage, RequestId, WireProtocol, codes};
 
 /// Requests to one peer at a time.
 pub const REQUESTS_MAX: usize = 64;
@@ -45,6 +45,18 @@ impl AnswerKind {
             PeerMessage::GetReceipts(..) => Some(Self::Receipts),
             PeerMessage::GetPooledTransactions(..) => Some(Self::Transactions),
             PeerMessage::GetNodeData(..) => Some(Self::State),
+            _ => None,
+        }
+    }
+
+    /// What an answer with this code has. `None` if it is the code of no answer.
+    pub const fn of_answer_code(code: u64) -> Option<Self> {
+        match code {
+            codes::BLOCK_HEADERS => Some(Self::Headers),
+            codes::BLOCK_BODIES => Some(Self::Bodies),
+            codes::RECEIPTS => Some(Self::Receipts),
+            codes::POOLED => Some(Self::Transactions),
+            codes::NODE_DATA => Some(Self::State),
             _ => None,
         }
     }
@@ -103,6 +115,11 @@ impl<T> RequestBook<T> {
         }
     }
 
+    /// The usual round trip. `None` before the first answer.
+    pub const fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
     /// How long an answer may take now.
     pub fn timeout(&self) -> Duration {
         self.round_trip.map_or(REQUEST_TIMEOUT_MAX, |usual| {
@@ -128,6 +145,11 @@ impl<T> RequestBook<T> {
             note,
         });
         Ok(id)
+    }
+
+    /// Whether an answer of this kind is waited for.
+    pub fn awaits(&self, kind: AnswerKind) -> bool {
+        self.waiting.iter().any(|request| request.kind == kind)
     }
 
     /// The request that `message` answers. `None` if it answers none.

@@ -1,19 +1,21 @@
 //! Opens connections: dials nodes, and lets others in. The handshakes of connections from outside
 //! run side by side, within the bounds of [`InboundGuard`].
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use primitives::SecretKey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
 use crate::contact::NodeContact;
-use crate::dial::{DIAL_TIMEOUT, InboundGuard};
+use crate::dial::{DIAL_TIMEOUT, InboundGuard, InboundRefusal};
 use crate::entropy::Entropy;
 use crate::moment::SystemClock;
 use crate::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxSettings};
@@ -68,7 +70,7 @@ impl PeerListener {
         let acceptor = InboundAcceptor {
             key,
             settings,
-            guard: Arc::new(Mutex::new(guard)),
+            handshakes: Arc::new(RunningHandshakes::new(guard)),
             entropy,
             peers,
         };
@@ -88,21 +90,87 @@ impl Drop for PeerListener {
     }
 }
 
-struct InboundAcceptor {
-    key: SecretKey,
-    settings: RlpxSettings,
-    guard: Arc<Mutex<InboundGuard>>,
-    entropy: Entropy,
-    peers: mpsc::Sender<InboundPeer>,
+/// The handshakes of connections from outside. Each is a task.
+struct RunningHandshakes(Mutex<HandshakeTasks>);
+
+struct HandshakeTasks {
+    guard: InboundGuard,
+    /// `None` until the task has begun.
+    tasks: HashMap<u64, Option<AbortHandle>>,
 }
 
-/// A handshake that the guard has let in. Dropping it frees its place.
-struct AdmittedHandshake(Arc<Mutex<InboundGuard>>);
+impl RunningHandshakes {
+    fn new(guard: InboundGuard) -> Self {
+        Self(Mutex::new(HandshakeTasks {
+            guard,
+            tasks: HashMap::new(),
+        }))
+    }
+
+    /// Lets a connection from `ip` in and starts the task that `run` makes of its place. A
+    /// handshake that makes way for it ends.
+    fn start<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        ip: IpAddr,
+        now: Duration,
+        run: impl FnOnce(AdmittedHandshake) -> F,
+    ) -> Result<(), InboundRefusal> {
+        let mut state = self.0.lock();
+        let admission = state.guard.admit(ip, now)?;
+        let closed = admission.closed.and_then(|number| state.tasks.remove(&number));
+        state.tasks.insert(admission.number, None);
+        // A runtime that is stopping drops a task at once, and with it the place, which needs the
+        // lock.
+        drop(state);
+        if let Some(task) = closed.flatten() {
+            tracing::trace!(%ip, "a half-open connection makes way for this one");
+            task.abort();
+        }
+        let place = AdmittedHandshake {
+            handshakes: Arc::clone(self),
+            number: admission.number,
+        };
+        let task = tokio::spawn(run(place)).abort_handle();
+        let is_noted = {
+            let mut state = self.0.lock();
+            let noted = state.tasks.get_mut(&admission.number);
+            noted.map(|noted| *noted = Some(task.clone())).is_some()
+        };
+        if !is_noted {
+            // It has ended, or has made way.
+            task.abort();
+        }
+        Ok(())
+    }
+}
+
+/// A connection that the guard has let in. Dropping it frees its place.
+struct AdmittedHandshake {
+    handshakes: Arc<RunningHandshakes>,
+    number: u64,
+}
+
+impl AdmittedHandshake {
+    /// The handshake is good: the connection does not make way any more.
+    fn settle(&self) {
+        self.handshakes.0.lock().guard.settled(self.number);
+    }
+}
 
 impl Drop for AdmittedHandshake {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).ended();
+        let state = &mut *self.handshakes.0.lock();
+        state.guard.ended(self.number);
+        state.tasks.remove(&self.number);
     }
+}
+
+struct InboundAcceptor {
+    key: SecretKey,
+    settings: RlpxSettings,
+    handshakes: Arc<RunningHandshakes>,
+    entropy: Entropy,
+    peers: mpsc::Sender<InboundPeer>,
 }
 
 impl InboundAcceptor {
@@ -117,30 +185,72 @@ impl InboundAcceptor {
                     continue;
                 }
             };
-            let now = clock.now().elapsed;
-            let admitted = self
-                .guard
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .admit(from.ip(), now);
-            if let Err(refusal) = admitted {
-                tracing::trace!(%from, %refusal, "a connection is closed");
-                continue;
-            }
-            let place = AdmittedHandshake(Arc::clone(&self.guard));
             let (key, settings) = (self.key.clone(), self.settings.clone());
             let (entropy, peers) = (self.entropy.fork(), self.peers.clone());
-            tokio::spawn(async move {
+            let run = |place: AdmittedHandshake| async move {
                 let _ = stream.set_nodelay(true);
                 match PeerConnection::accept(stream, key, settings, entropy).await {
                     Ok(connection) => {
+                        place.settle();
                         // The place is free once the reader has taken the peer.
                         let _ = peers.send((connection, from)).await;
                     }
                     Err(error) => tracing::debug!(%from, %error, "a handshake failed"),
                 }
                 drop(place);
-            });
+            };
+            let started = self.handshakes.start(from.ip(), clock.now().elapsed, run);
+            if let Err(refusal) = started {
+                tracing::trace!(%from, %refusal, "a connection is closed");
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::mpsc as channel;
+
+    use tokio::runtime::{Builder, Handle};
+
+    use super::*;
+
+    /// Lets a connection in when it is dropped, which is when its runtime stops.
+    struct LateConnection(Arc<RunningHandshakes>, Handle);
+
+    impl Drop for LateConnection {
+        fn drop(&mut self) {
+            let _context = self.1.enter();
+            let run = |place: AdmittedHandshake| async move {
+                pending::<()>().await;
+                drop(place);
+            };
+            let started = self.0.start([127, 0, 0, 1].into(), Duration::ZERO, run);
+            assert_eq!(started, Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_stops_frees_the_place_of_a_connection() {
+        let handshakes = Arc::new(RunningHandshakes::new(InboundGuard::new(None, 4)));
+        let late = Arc::clone(&handshakes);
+        let (done, ended) = channel::channel();
+        std::thread::spawn(move || {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(1)
+                .build()
+                .expect("a runtime");
+            let connection = LateConnection(late, runtime.handle().clone());
+            runtime.spawn(async move {
+                pending::<()>().await;
+                drop(connection);
+            });
+            drop(runtime);
+            done.send(()).expect("the test waits");
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        assert_eq!(ended, Ok(()), "it waits for a lock that it holds");
+        assert!(handshakes.0.lock().tasks.is_empty());
     }
 }

@@ -209,6 +209,9 @@ impl NodeConnection {
                     None => return Ok(None),
                     Some(Message::Text(text)) => return Ok(Some(text.into())),
                     Some(Message::Binary(bytes)) => return Ok(Some(bytes)),
+                    // The answer to a ping is queued. It is sent before more is read, so that the
+                    // answers for a node that does not read them do not pile up.
+                    Some(Message::Ping(_)) => socket.flush().await.map_err(Box::new)?,
                     Some(_) => {}
                 }
             },
@@ -230,4 +233,39 @@ async fn connect_local(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     Ok(Box::new(
         tokio::net::windows::named_pipe::ClientOptions::new().open(name)?,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    /// More than all buffers between the two hold.
+    const FLOOD_LEN: usize = 1 << 20;
+
+    #[tokio::test]
+    async fn a_node_that_does_not_read_the_answers_to_its_pings_is_not_read() {
+        let (near, mut far) = tokio::io::duplex(4096);
+        let near: Box<dyn ByteStream> = Box::new(near);
+        let socket = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        let mut node = NodeConnection::Ws(Box::new(socket));
+        let mut sent = 0;
+        let flood = async {
+            let ping = [&[0x89, 125][..], &[b'x'; 125]].concat();
+            while sent < FLOOD_LEN {
+                far.write_all(&ping).await.expect("the console is there");
+                sent += ping.len();
+            }
+        };
+        let exchange = async {
+            tokio::select! {
+                () = flood => {}
+                received = node.receive() => panic!("got {received:?}, expected no message"),
+            }
+        };
+        let ended = timeout(Duration::from_secs(2), exchange).await;
+        assert!(ended.is_err(), "the console has read {FLOOD_LEN} bytes");
+    }
 }

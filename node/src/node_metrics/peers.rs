@@ -1,18 +1,27 @@
 //! Metrics of peers: how many, what they carry, why they left, how far the synchronization is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use network::peers::ENDED_BY_OTHER;
 use network::rlpx::RlpxDisconnect;
-use network::service::NetworkHandle;
+use network::service::{NetworkHandle, PeerReport};
 use network::sync::SyncStage;
 
 use super::Collector;
 
+/// Peers with figures of their own. A peer is named by its place among the connections, because
+/// ids are chosen by strangers, and each new one would be kept for ever. Those in later places have
+/// no figures here; `admin_peers` has them.
+const SLOTS_MAX: usize = 64;
+
 /// Reads the state of the network.
 pub(crate) fn peer_collector(network: NetworkHandle) -> Collector {
     describe();
+    describe_slots();
+    let slots = AtomicUsize::new(0);
     Box::new(move || {
-        collect_peers(&network);
+        collect_peers(&network, &slots);
         collect_counters(&network);
         collect_sync(&network);
     })
@@ -46,7 +55,15 @@ fn describe() {
         "vnode_peer_bad_messages_total",
         "Messages that could not be decoded."
     );
+    describe_counter!(
+        "vnode_peer_left_out_messages_total",
+        "Messages that were left out: unasked, more than the peer's share, or no memory for them."
+    );
     describe_counter!("vnode_peer_dials_total", "Nodes that were dialled, by result.");
+    describe_counter!(
+        "vnode_peer_foreign_nodes_total",
+        "Nodes that were not dialled, because their records say that they are of another network."
+    );
     describe_counter!("vnode_peer_requests_total", "Requests of peers.");
     describe_counter!(
         "vnode_peer_late_answers_total",
@@ -94,8 +111,72 @@ fn describe() {
     );
 }
 
-fn collect_peers(network: &NetworkHandle) {
+fn describe_slots() {
+    describe_gauge!(
+        "vnode_peer_slot_since_seconds",
+        "When the peer in this place came, in seconds since 1970; 0 if the place is free."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_inbound",
+        "1 if the peer in this place has dialled by itself."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_bytes",
+        "Bytes of messages without compression since the peer came, by direction."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_round_trip_seconds",
+        "Usual time from a request to the peer's answer; 0 before the first answer."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_late_answers",
+        "Requests that the peer did not answer in time."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_faults",
+        "What the peer did wrong without losing its place."
+    );
+    describe_gauge!(
+        "vnode_peer_slot_difficulty",
+        "Total difficulty of the peer's head, as it says."
+    );
+}
+
+/// The figures of each peer. `slots` is how many places have had a peer so far.
+fn collect_slots(peers: &[PeerReport], slots: &AtomicUsize) {
+    let highest = peers.iter().map(|peer| peer.slot + 1).max().unwrap_or(0);
+    let highest = highest.min(SLOTS_MAX);
+    let before = slots.fetch_max(highest, Ordering::Relaxed);
+    for slot in 0..before.max(highest) {
+        let peer = peers.iter().find(|peer| peer.slot == slot);
+        let set = |name: &'static str, value: fn(&PeerReport) -> f64| {
+            gauge!(name, "slot" => slot.to_string()).set(peer.map_or(0.0, value));
+        };
+        set("vnode_peer_slot_since_seconds", |peer| peer.since as f64);
+        set("vnode_peer_slot_inbound", |peer| {
+            f64::from(u8::from(peer.is_inbound))
+        });
+        set("vnode_peer_slot_round_trip_seconds", |peer| {
+            peer.figures.round_trip.unwrap_or_default().as_secs_f64()
+        });
+        set("vnode_peer_slot_late_answers", |peer| {
+            peer.figures.late_answers as f64
+        });
+        set("vnode_peer_slot_faults", |peer| peer.figures.faults as f64);
+        set("vnode_peer_slot_difficulty", |peer| {
+            peer.head.map_or(0.0, |(_, difficulty)| f64::from(difficulty))
+        });
+        let traffic = peer.map(|peer| peer.traffic).unwrap_or_default();
+        for (direction, bytes) in [("in", traffic.bytes_in), ("out", traffic.bytes_out)] {
+            let labels = [("slot", slot.to_string()), ("direction", direction.to_owned())];
+            gauge!("vnode_peer_slot_bytes", &labels).set(bytes as f64);
+        }
+    }
+}
+
+fn collect_peers(network: &NetworkHandle, slots: &AtomicUsize) {
     let peers = network.peers();
+    collect_slots(&peers, slots);
     let inbound = peers.iter().filter(|peer| peer.is_inbound).count();
     gauge!("vnode_peers", "direction" => "inbound").set(inbound as f64);
     gauge!("vnode_peers", "direction" => "outbound").set((peers.len() - inbound) as f64);
@@ -135,9 +216,11 @@ fn collect_counters(network: &NetworkHandle) {
         counter!("vnode_peer_bytes_total", "direction" => direction).absolute(bytes);
     }
     counter!("vnode_peer_bad_messages_total").absolute(traffic.bad_messages);
+    counter!("vnode_peer_left_out_messages_total").absolute(traffic.messages_left_out);
     let good = traffic.dials.saturating_sub(traffic.failed_dials);
     counter!("vnode_peer_dials_total", "result" => "good").absolute(good);
     counter!("vnode_peer_dials_total", "result" => "failed").absolute(traffic.failed_dials);
+    counter!("vnode_peer_foreign_nodes_total").absolute(traffic.foreign_nodes);
 }
 
 fn collect_sync(network: &NetworkHandle) {

@@ -239,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn nested_files_need_little_stack() {
+        crate::system::on_small_stack(|| {
+            for depth in [60, 100, 30_000] {
+                let lists = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+                let tables = format!("{}1{}", "{a=".repeat(depth), "}".repeat(depth));
+                assert!(read(&format!("rpcapi = {lists}")).is_err(), "{depth} levels");
+                let _ = read(&format!("rpc = {tables}"));
+                let key = vec!["a"; depth].join(".");
+                let _ = read(&format!("{key} = 1"));
+                let _ = read(&format!("[{key}]"));
+            }
+        });
+    }
+
+    #[test]
     fn keys_are_names_of_options() {
         let text = "rpc = true\nmine = false\nrpcport = 0\n\"rpc.gascap\" = 7\nrpcapi = [\"mc\", \"net\"]\n\
                     [txpool]\npricelimit = \"5\"\n[log]\njson = true\n";

@@ -34,6 +34,7 @@ pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
 pub use limits::{LimitOptions, Seconds};
 pub use log::LogOptions;
+pub(crate) use peers::NodeIdentity;
 pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
@@ -42,6 +43,7 @@ pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use chain::import::limits::REORG_DEPTH_MAX;
 use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use miner::DeviceChoice;
@@ -103,9 +105,9 @@ pub struct VnodeOptions {
     pub cache: usize,
 
     /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
-    /// branch that leaves the chain further below is refused [default: any]
-    #[arg(long, value_name = "BLOCKS", global = true)]
-    pub maxreorg: Option<u64>,
+    /// branch that leaves the chain further below is refused
+    #[arg(long, value_name = "BLOCKS", global = true, default_value_t = REORG_DEPTH_MAX)]
+    pub maxreorg: u64,
 
     /// Folder of the key files [default: keystore in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
@@ -359,7 +361,7 @@ impl VnodeOptions {
     /// Limits of what is kept beside the canonical chain.
     pub fn fork_limits(&self) -> ForkLimits {
         ForkLimits {
-            reorg_depth_max: self.maxreorg,
+            reorg_depth_max: Some(self.maxreorg),
             ..ForkLimits::default()
         }
     }

@@ -1,18 +1,23 @@
 //! The options of the peer-to-peer network.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use network::address::AddressRanges;
+use network::dial::INBOUND_HANDSHAKES_MAX;
 use network::dns::{DnsEntryError, DnsListUrl, dns_lists};
 use network::nat::NatOption;
-use network::{NodeContact, boot_nodes};
-use primitives::Enode;
+use network::{NodeContact, boot_nodes, read_node};
 
 /// Default of `--port`.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
 /// Default of `--maxpeers`.
 pub(crate) const PEERS_MAX_DEFAULT: usize = 25;
+/// Highest value of `--maxpendpeers`.
+const PENDING_PEERS_MAX: u16 = 1024;
+/// Most characters of `--identity`. The whole client name is part of a Hello of 2048 bytes.
+const IDENTITY_LEN_MAX: usize = 64;
 
 /// The peer-to-peer network.
 #[derive(Clone, Debug, Args)]
@@ -22,9 +27,16 @@ pub struct PeerOptions {
     /// [default: 30333, or another one if it is taken; with --dev a free one on 127.0.0.1]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Nodes that are asked first for other nodes, as enode URLs separated by commas; an empty list
-    /// for none [default: those of the network]
-    #[arg(long, value_name = "ENODES")]
+    /// Address to listen on for peers, TCP and UDP: one of IPv4 or of IPv6; :: for all addresses of
+    /// both [default: 0.0.0.0; with --dev and without --port 127.0.0.1]
+    #[arg(long = "p2p.addr", value_name = "IP")]
+    pub p2p_addr: Option<ListenIp>,
+    /// Port of discovery, UDP; 0 chooses a free one [default: that of --port]
+    #[arg(long = "discovery.port", value_name = "PORT")]
+    pub discovery_port: Option<u16>,
+    /// Nodes that are asked first for other nodes, as enode URLs or texts of node records (enr:…)
+    /// separated by commas; an empty list for none [default: those of the network]
+    #[arg(long, value_name = "NODES")]
     pub bootnodes: Option<BootNodes>,
     /// Published lists of nodes to read by DNS, as enrtree URLs separated by commas; an empty list
     /// for none [default: those of the network]
@@ -43,6 +55,56 @@ pub struct PeerOptions {
     /// Most peers; static and trusted nodes do not count
     #[arg(long, value_name = "N", default_value_t = PEERS_MAX_DEFAULT)]
     pub maxpeers: usize,
+    /// Most handshakes at once: of connections from outside, and of dials, of which there are at
+    /// most 16; 0 for the default
+    #[arg(long, value_name = "N", default_value_t = INBOUND_HANDSHAKES_MAX as u16, value_parser = clap::value_parser!(u16).range(0..=i64::from(PENDING_PEERS_MAX)))]
+    pub maxpendpeers: u16,
+    /// A name of your own for this node, which becomes part of its client name: at most 64
+    /// printable characters of ASCII
+    #[arg(long, value_name = "NAME")]
+    pub identity: Option<NodeIdentity>,
+}
+
+/// The address of `--p2p.addr`. An address of IPv6 may stand in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenIp(pub IpAddr);
+
+impl std::str::FromStr for ListenIp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let ip = match inner {
+            Some(inner) => inner.parse().map(IpAddr::V6).ok(),
+            None => text.parse().ok(),
+        };
+        ip.map(Self)
+            .ok_or_else(|| format!("got {text:?}, expected an IP address, such as 0.0.0.0 or ::"))
+    }
+}
+
+/// The name of `--identity`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdentity(String);
+
+impl std::str::FromStr for NodeIdentity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if text.is_empty() || text.len() > IDENTITY_LEN_MAX || !is_printable {
+            return Err(format!(
+                "got {text:?}, expected 1 to {IDENTITY_LEN_MAX} printable characters of ASCII"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for NodeIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The nodes of `--bootnodes`.
@@ -55,7 +117,7 @@ impl std::str::FromStr for BootNodes {
     fn from_str(text: &str) -> Result<Self, String> {
         let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
         let parse = |url: &str| {
-            let enode: Enode = url.parse().map_err(|error| format!("{url}: {error}"))?;
+            let enode = read_node(url).map_err(|error| format!("{url}: {error}"))?;
             NodeContact::from_enode(&enode)
                 .ok_or_else(|| format!("{url}: host: got {:?}, expected an IP address", enode.host))
         };
@@ -79,11 +141,24 @@ impl std::str::FromStr for DnsLists {
 impl PeerOptions {
     /// The addresses to try to listen on, in this order.
     pub fn listen_addresses(&self, is_dev: bool) -> Vec<SocketAddr> {
-        let any = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+        let at = |default: Ipv4Addr, port| {
+            let ip = self.p2p_addr.map_or(IpAddr::V4(default), |given| given.0);
+            SocketAddr::new(ip, port)
+        };
         match self.port {
-            Some(port) => vec![any(port)],
-            None if is_dev => vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)],
-            None => vec![any(PORT_DEFAULT), any(0)],
+            Some(port) => vec![at(Ipv4Addr::UNSPECIFIED, port)],
+            None if is_dev => vec![at(Ipv4Addr::LOCALHOST, 0)],
+            None => [PORT_DEFAULT, 0]
+                .map(|port| at(Ipv4Addr::UNSPECIFIED, port))
+                .into(),
+        }
+    }
+
+    /// How many handshakes there may be at once.
+    pub fn pending_max(&self) -> usize {
+        match self.maxpendpeers {
+            0 => INBOUND_HANDSHAKES_MAX,
+            most => most.into(),
         }
     }
 

@@ -106,6 +106,15 @@ fn invalid_options_are_refused() {
         &["account", "burn"],
         &["--network", "rope"],
         &["--networkid", "x"],
+        &["--p2p.addr", "localhost"],
+        &["--p2p.addr", "[127.0.0.1]"],
+        &["--discovery.port", "65536"],
+        &["--maxpendpeers", "1025"],
+        &["--identity", ""],
+        &["--identity", "two\nlines"],
+        &["--identity", "größer"],
+        &["--identity", &"x".repeat(65)],
+        &["--bootnodes", "enr:-IS4QHCYrYZbAKWCBRlAy5zzaDZXJBGkcnh4MHcB"],
         &["--discovery.dns", "nodes.example.org"],
         &["--discovery.dns", "enrtree://KEY@nodes.example.org"],
         &["init"],
@@ -206,6 +215,52 @@ fn arguments_of_commands_are_no_options_of_the_log() {
     assert_eq!(options.log.file.as_deref(), Some(std::path::Path::new("log")));
     assert!(
         matches!(options.command, Some(VnodeCommand::Export { file, .. }) if file.as_os_str() == "blocks.rlp")
+    );
+}
+
+#[test]
+fn the_node_listens_where_it_is_told() {
+    let at = |arguments: &[&str], is_dev: bool| -> Vec<String> {
+        let addresses = parse(arguments).unwrap().peers.listen_addresses(is_dev);
+        addresses.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(at(&[], false), ["0.0.0.0:30333", "0.0.0.0:0"]);
+    assert_eq!(at(&[], true), ["127.0.0.1:0"]);
+    assert_eq!(at(&["--port", "7"], true), ["0.0.0.0:7"]);
+    assert_eq!(at(&["--p2p.addr", "::"], false), ["[::]:30333", "[::]:0"]);
+    assert_eq!(at(&["--p2p.addr", "[::1]", "--port", "7"], false), ["[::1]:7"]);
+    assert_eq!(at(&["--p2p.addr", "10.0.0.1"], true), ["10.0.0.1:0"]);
+    let pending = |arguments: &[&str]| parse(arguments).unwrap().peers.pending_max();
+    assert_eq!(pending(&[]), 50);
+    assert_eq!(pending(&["--maxpendpeers", "0"]), 50);
+    assert_eq!(pending(&["--maxpendpeers", "3"]), 3);
+}
+
+#[test]
+fn boot_nodes_have_enodes_or_records() {
+    // The example in EIP-778 has no TCP port, so it is signed again here.
+    let key = primitives::SecretKey::from_bytes(&[7; 32]).unwrap();
+    let claims = network::NodeClaims {
+        ip: Some([10, 0, 0, 1].into()),
+        tcp: 30303,
+        udp: 30301,
+        fork_id: None,
+    };
+    let record = network::NodeRecord::sign(&key, 1, &claims);
+    let contact = record.contact().unwrap();
+    let list = format!("{record}, {contact}");
+    let nodes = parse(&["--bootnodes", &list]).unwrap().peers.boot_nodes(1);
+    assert_eq!(nodes, [contact, contact]);
+}
+
+#[test]
+fn the_identity_is_part_of_the_client_name() {
+    let options = parse(&["--identity", "node 7 of pool~"]).unwrap();
+    let name = crate::version::client_version_of(options.peers.identity.as_ref());
+    assert!(name.starts_with("vnode/node 7 of pool~/v"), "{name}");
+    assert_eq!(
+        crate::version::client_version_of(None),
+        crate::version::client_version()
     );
 }
 

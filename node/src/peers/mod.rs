@@ -13,7 +13,7 @@ use network::service::{NetworkService, NetworkSettings, NetworkStartError};
 use primitives::SecretKey;
 
 use crate::options::PeerOptions;
-use crate::version::client_version;
+use crate::version::client_version_of;
 
 pub use registry::NetworkError;
 pub(crate) use registry::PeerRegistry;
@@ -52,13 +52,14 @@ pub(crate) async fn start(
         let listen = addresses.next().expect("there is at least one address");
         let settings = NetworkSettings {
             key: key.clone(),
-            client: client_version(),
+            client: client_version_of(options.identity.as_ref()),
             family: match spec.family {
                 ChainFamily::Ethereum => WireFamily::Eth,
                 ChainFamily::Moac => WireFamily::Mc,
             },
             network_id: spec.network_id,
             listen,
+            discovery_port: options.discovery_port,
             has_discovery: options.has_discovery(is_dev),
             boot_nodes: options.boot_nodes(spec.network_id),
             dns_lists: options.dns_lists(spec.network_id),
@@ -66,8 +67,9 @@ pub(crate) async fn start(
             nat: options.nat(is_dev),
             ranges: options.netrestrict.clone(),
             peers_max: options.maxpeers,
+            pending_max: options.pending_max(),
             folder: folder.to_owned(),
-            static_nodes: registry.static_contacts(),
+            static_nodes: registry.static_targets(),
             trusted_nodes: registry.trusted_ids(),
             has_progress_lines,
         };

@@ -5,19 +5,20 @@
 //! `trusted-nodes.json` (nodes for which there is always a place).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use network::NodeContact;
+use network::dial::DialTarget;
 use network::node_files::{
     LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
 };
+use network::read_node;
 use network::service::{NetworkHandle, PeerReport, SubnetPlan};
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode, SecretKey};
-use rpc::{NetworkControl, Peer, Subnet};
+use rpc::{NetworkControl, Peer, PeerMeasures, Subnet};
 
 use super::subnets::{self, SUBNETS_FILE, SUBNETS_MAX};
 use crate::vnodeconfig::VnodeConfig;
@@ -91,27 +92,6 @@ impl NodeList {
     }
 }
 
-/// Finds the address of a node whose enode URL may have a name.
-///
-/// # Errors
-/// The reason why there is none.
-pub(crate) fn resolve(node: &Enode) -> Result<NodeContact, String> {
-    if let Some(contact) = NodeContact::from_enode(node) {
-        return Ok(contact);
-    }
-    let found = (node.host.as_str(), node.port).to_socket_addrs();
-    let mut found = found.map_err(|error| format!("host {:?}: {error}", node.host))?;
-    let address = found
-        .next()
-        .ok_or_else(|| format!("host {:?}: got no address, expected one", node.host))?;
-    Ok(NodeContact {
-        id: node.id,
-        ip: address.ip(),
-        udp: node.discovery_port,
-        tcp: node.port,
-    })
-}
-
 impl PeerRegistry {
     /// Reads the lists in the data directory `folder`.
     pub(crate) fn open(key: &SecretKey, config: &VnodeConfig, folder: &Path) -> Result<Self, NetworkError> {
@@ -130,19 +110,10 @@ impl PeerRegistry {
         })
     }
 
-    /// The static nodes. Those whose name has no address are left out, with a warning.
-    pub(crate) fn static_contacts(&self) -> Vec<NodeContact> {
-        let nodes = self.lists.lock().static_nodes.clone();
-        let resolved = nodes
-            .iter()
-            .map(|node| resolve(node).map_err(|error| (node, error)));
-        resolved
-            .filter_map(|resolved| {
-                resolved
-                    .inspect_err(|(node, error)| tracing::warn!(%node, error, "a static node is left out"))
-                    .ok()
-            })
-            .collect()
+    /// The static nodes. Each dial resolves the name of one anew.
+    pub(crate) fn static_targets(&self) -> Vec<DialTarget> {
+        let lists = self.lists.lock();
+        lists.static_nodes.iter().map(DialTarget::from).collect()
     }
 
     /// The ids of the trusted nodes.
@@ -275,6 +246,19 @@ fn shown(report: PeerReport) -> Peer {
     let (head, total_difficulty) = report.head.unwrap_or_default();
     Peer {
         id: report.node,
+        enode: report.contact.to_enode(),
+        record: report.record,
+        measures: PeerMeasures {
+            slot: report.slot,
+            since: report.since,
+            messages_in: report.traffic.messages_in,
+            messages_out: report.traffic.messages_out,
+            bytes_in: report.traffic.bytes_in,
+            bytes_out: report.traffic.bytes_out,
+            round_trip: report.figures.round_trip,
+            late_answers: report.figures.late_answers,
+            faults: report.figures.faults,
+        },
         name: report.client,
         capabilities: report.capabilities,
         local_address: report.local.to_string(),
@@ -297,8 +281,21 @@ impl NetworkControl for PeerRegistry {
             host: self.host(),
             port: running.map_or(0, |running| running.address().port()),
             discovery_port: running.map_or(0, NetworkHandle::discovery_port),
-            query: self.query.clone(),
+            // Only the public network's nodes read the parameters.
+            query: if running.is_none_or(NetworkHandle::has_subnets) {
+                self.query.clone()
+            } else {
+                Vec::new()
+            },
         }
+    }
+
+    fn record(&self) -> Option<String> {
+        self.running().map(|running| running.record().to_string())
+    }
+
+    fn read_node(&self, text: &str) -> Result<Enode, String> {
+        read_node(text).map_err(|error| error.to_string())
     }
 
     fn listen_address(&self) -> Option<String> {
@@ -319,10 +316,12 @@ impl NetworkControl for PeerRegistry {
         if node.id == self.id {
             return Err("the node id is this node's own".to_owned());
         }
-        let contact = resolve(node)?;
+        if node.port == 0 {
+            return Err("TCP port of the node: got 0, expected one that can be dialled".to_owned());
+        }
         self.add_node(NodeList::Static, node)?;
         if let Some(running) = self.running() {
-            running.add_static(contact);
+            running.add_static(node);
         }
         Ok(())
     }
@@ -456,11 +455,26 @@ mod tests {
         first.add_peer(&peer(2)).expect("kept");
         let moved = Enode { port: 1, ..peer(1) };
         first.add_peer(&moved).expect("kept");
+        let closed = Enode { port: 0, ..peer(1) };
+        assert!(first.add_peer(&closed).is_err(), "it could never be dialled");
         let second = registry(home.path(), &config);
         assert_eq!(second.lists.lock().static_nodes, [peer(2), moved]);
         assert_eq!(second.remove_peer(&peer(1)), Ok(true));
         assert_eq!(second.remove_peer(&peer(1)), Ok(false));
         assert!(second.peers().is_empty());
+        // A node whose name does not resolve is kept, too.
+        let named = Enode {
+            host: "node.invalid".to_owned(),
+            ..peer(3)
+        };
+        second.add_peer(&named).expect("kept");
+        let third = registry(home.path(), &config);
+        let targets = third.static_targets();
+        assert_eq!(
+            targets.last().and_then(|target| target.name.as_deref()),
+            Some("node.invalid")
+        );
+        assert_eq!(third.remove_peer(&named), Ok(true));
         assert_eq!(
             registry(home.path(), &config).lists.lock().static_nodes,
             [peer(2)]

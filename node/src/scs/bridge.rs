@@ -1,10 +1,12 @@
 //! Between peers and the servers of application chains: messages of servers (code 31 of `mc`), and
 //! transactions with a sharding flag.
 //!
-//! What comes from peers waits in a bounded queue, because peers must not wait for it. A node
-//! without the service passes transactions on, too, once it has checked their signatures.
+//! What comes from peers waits in a queue, bounded in number and in bytes, because peers must not
+//! wait for it. A node without the service passes transactions on, too, once it has checked their
+//! signatures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chain::Chain;
 use network::messages::ApplicationChainMessage;
@@ -18,31 +20,75 @@ use super::host::direct_call;
 
 /// Messages and transactions of peers that wait. More are dropped.
 const WAITING_MAX: usize = 256;
+/// Bytes of messages and transactions of peers that wait. More are dropped.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 enum FromPeer {
     Message(Box<ScsPushMsg>),
     Transaction(Box<Transaction>),
 }
 
-struct PeerInbox(mpsc::Sender<FromPeer>);
+/// Bytes of what waits, until this is dropped.
+struct WaitingBytes {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for WaitingBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+struct PeerInbox {
+    sender: mpsc::Sender<(FromPeer, WaitingBytes)>,
+    waiting: Arc<AtomicUsize>,
+    /// Without the service nobody takes messages.
+    has_service: bool,
+}
+
+impl PeerInbox {
+    fn new(has_service: bool) -> (Self, mpsc::Receiver<(FromPeer, WaitingBytes)>) {
+        let (sender, inbox) = mpsc::channel(WAITING_MAX);
+        let own = Self {
+            sender,
+            waiting: Arc::default(),
+            has_service,
+        };
+        (own, inbox)
+    }
+
+    /// Drops it if too much waits.
+    fn put(&self, bytes: usize, item: impl FnOnce() -> FromPeer) {
+        let before = self.waiting.fetch_add(bytes, Ordering::AcqRel);
+        let waiting = WaitingBytes {
+            bytes,
+            all: Arc::clone(&self.waiting),
+        };
+        if before + bytes <= WAITING_BYTES_MAX {
+            let _ = self.sender.try_send((item(), waiting));
+        }
+    }
+}
 
 impl ApplicationChains for PeerInbox {
     fn message(&self, message: &ApplicationChainMessage) {
-        // Dropped if too many wait.
-        let _ = self.0.try_send(FromPeer::Message(Box::new(pushed(message))));
+        if self.has_service {
+            self.put(message.length(), || FromPeer::Message(Box::new(pushed(message))));
+        }
     }
 
     fn transaction(&self, transaction: &Transaction) {
-        let _ = self
-            .0
-            .try_send(FromPeer::Transaction(Box::new(transaction.clone())));
+        self.put(transaction.encoded_length(), || {
+            FromPeer::Transaction(Box::new(transaction.clone()))
+        });
     }
 }
 
 /// Connects peers with the service, if there is one.
 pub(crate) fn connect(network: &NetworkHandle, chain: &Chain, service: Option<ScsService>) {
-    let (sender, inbox) = mpsc::channel(WAITING_MAX);
-    network.connect_application_chains(Arc::new(PeerInbox(sender)));
+    let (own, inbox) = PeerInbox::new(service.is_some());
+    network.connect_application_chains(Arc::new(own));
     tokio::spawn(take(network.clone(), chain.clone(), service, inbox));
 }
 
@@ -50,9 +96,9 @@ async fn take(
     network: NetworkHandle,
     chain: Chain,
     service: Option<ScsService>,
-    mut inbox: mpsc::Receiver<FromPeer>,
+    mut inbox: mpsc::Receiver<(FromPeer, WaitingBytes)>,
 ) {
-    while let Some(item) = inbox.recv().await {
+    while let Some((item, _waiting)) = inbox.recv().await {
         match item {
             FromPeer::Message(message) => {
                 let Some(service) = &service else { continue };
@@ -135,6 +181,27 @@ mod tests {
     use scs_service::message::message_hash;
 
     use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let (peers, mut inbox) = PeerInbox::new(true);
+        let large = ApplicationChainMessage {
+            content: vec![7; 4 << 20].into(),
+            ..ApplicationChainMessage::default()
+        };
+        for _ in 0..WAITING_MAX {
+            peers.message(&large);
+        }
+        assert_eq!(inbox.len(), WAITING_BYTES_MAX / large.length());
+        assert_eq!(peers.waiting.load(Ordering::Acquire), WAITING_BYTES_MAX);
+        // What was taken makes room.
+        drop(inbox.try_recv());
+        peers.message(&large);
+        assert_eq!(inbox.len(), WAITING_BYTES_MAX / large.length());
+        let (peers, inbox) = PeerInbox::new(false);
+        peers.message(&large);
+        assert!(inbox.is_empty(), "nobody takes it");
+    }
 
     #[test]
     fn both_sides_know_a_message_by_the_same_hash() {

@@ -84,10 +84,7 @@ pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
     );
     warn_of_unknown_keys(&file, &config.unknown_keys);
     system::raise_open_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(system_error("cannot start the network threads"))?;
+    let runtime = system::network_threads().map_err(system_error("cannot start the network threads"))?;
     let result = runtime.block_on(serve(options, config));
     // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));

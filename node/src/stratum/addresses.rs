@@ -1,15 +1,16 @@
-//! What the server knows about the addresses of miners: their shares of the last minutes, how much
-//! of the server they use, and which ones are banned.
+//! What the server knows about the addresses of miners: their shares of the last minutes, their
+//! wrong passwords, how much of the server they use, and which ones are banned.
 //!
 //! The number of addresses is bounded, and an address about which nothing bad is known is
 //! forgotten with its last connection. Knows no sockets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inbound::{ClientAddress, TokenBucket, TokenRate};
+use inbound::{ClientAddress, GuessLimit, TokenBucket, TokenRate, WrongGuesses};
 use parking_lot::Mutex;
+use rpc::access::TokenDigest;
 
 use super::conduct::{RecentShares, ShareQuality, ShareRecord};
 
@@ -26,6 +27,18 @@ const LINES: TokenRate = TokenRate {
     per_second: 2000.0,
 };
 
+/// How wrong passwords are slowed down.
+const GUESSES: GuessLimit = GuessLimit {
+    free: 8,
+    first_wait: Duration::from_secs(1),
+    wait_max: Duration::from_secs(60),
+    memory: Duration::from_secs(3600),
+};
+/// Wrong passwords of an address before it is banned.
+const BAN_GUESSES_MIN: u32 = 20;
+/// Most wrong passwords of an address that are remembered, 1 KiB. They are those that came last.
+const KNOWN_GUESSES_MAX: usize = 32;
+
 /// The addresses of miners. Clones share their state.
 #[derive(Clone, Debug)]
 pub(super) struct AddressBook {
@@ -39,10 +52,15 @@ pub(super) struct AddressBook {
 #[derive(Debug)]
 struct AddressRecord {
     connections: usize,
+    /// How many of the connections have logged in.
+    logged_in: usize,
     last_seen: Instant,
     shares: ShareRecord,
     checks: TokenBucket,
     lines: TokenBucket,
+    guesses: WrongGuesses,
+    /// Different wrong passwords, the one that came last at the end.
+    known_guesses: VecDeque<TokenDigest>,
     banned_until: Option<Instant>,
 }
 
@@ -52,6 +70,17 @@ pub(super) struct AddressLease {
     address: ClientAddress,
     record: Arc<Mutex<AddressRecord>>,
     book: AddressBook,
+    is_logged_in: bool,
+}
+
+/// What follows from a wrong password, besides the waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GuessPenalty {
+    None,
+    /// The connection ends. Its address is not banned, because others of it have logged in.
+    End,
+    /// The connection ends, and its address is banned for this time.
+    Ban(Duration),
 }
 
 /// A ban that has just begun.
@@ -82,10 +111,13 @@ impl AddressBook {
         let record = records.entry(address).or_insert_with(|| {
             Arc::new(Mutex::new(AddressRecord {
                 connections: 0,
+                logged_in: 0,
                 last_seen: now,
                 shares: ShareRecord::new(now),
                 checks: TokenBucket::new(CHECKS, now),
                 lines: TokenBucket::new(LINES, now),
+                guesses: WrongGuesses::default(),
+                known_guesses: VecDeque::new(),
                 banned_until: None,
             }))
         });
@@ -101,6 +133,7 @@ impl AddressBook {
             address,
             record: Arc::clone(record),
             book: self.clone(),
+            is_logged_in: false,
         })
     }
 
@@ -145,7 +178,12 @@ impl AddressRecord {
 
     /// Whether anything bad is known about the address.
     fn is_worth_keeping(&mut self, now: Instant) -> bool {
-        self.is_banned(now) || self.shares.counts(now).bad > 0
+        self.is_banned(now) || self.shares.counts(now).bad > 0 || self.guesses.count(&GUESSES, now) > 0
+    }
+
+    fn forget_guesses(&mut self) {
+        self.guesses = WrongGuesses::default();
+        self.known_guesses.clear();
     }
 }
 
@@ -176,6 +214,60 @@ impl AddressLease {
         self.record.lock().lines.try_take(now)
     }
 
+    /// How long no password of the address is judged yet. Without bans the address is that of a
+    /// proxy, and its other clients must not wait for one that guesses.
+    pub(super) fn guess_wait(&self, now: Instant) -> Option<Duration> {
+        self.book.ban_time?;
+        self.record.lock().guesses.wait(&GUESSES, now)
+    }
+
+    /// Counts a wrong password. One that is remembered tells nothing new and is not counted, so a
+    /// few rigs with old passwords do not get their neighbours banned.
+    pub(super) fn count_guess(&self, guess: TokenDigest, now: Instant) -> GuessPenalty {
+        let record = &mut *self.record.lock();
+        let known = record.known_guesses.iter().position(|known| *known == guess);
+        if let Some(index) = known {
+            record.known_guesses.remove(index);
+        } else if record.known_guesses.len() >= KNOWN_GUESSES_MAX {
+            record.known_guesses.pop_front();
+        }
+        record.known_guesses.push_back(guess);
+        if known.is_some() {
+            return GuessPenalty::None;
+        }
+        record.guesses.add(&GUESSES, now);
+        if record.guesses.count(&GUESSES, now) < BAN_GUESSES_MIN || record.is_banned(now) {
+            return GuessPenalty::None;
+        }
+        let Some(time) = self.book.ban_time else {
+            return GuessPenalty::None;
+        };
+        if record.logged_in > 0 {
+            return GuessPenalty::End;
+        }
+        record.banned_until = Some(now + time);
+        // After the ban the address begins anew.
+        record.forget_guesses();
+        GuessPenalty::Ban(time)
+    }
+
+    /// Forgets the wrong passwords, because the right one came.
+    pub(super) fn forget_guesses(&self) {
+        self.record.lock().forget_guesses();
+    }
+
+    /// Notes that the connection has logged in.
+    pub(super) fn set_logged_in(&mut self) {
+        if !std::mem::replace(&mut self.is_logged_in, true) {
+            self.record.lock().logged_in += 1;
+        }
+    }
+
+    /// The address.
+    pub(super) const fn address(&self) -> ClientAddress {
+        self.address
+    }
+
     /// Counts a share of the address. Returns the ban if the address is now banned for its shares.
     pub(super) fn count_share(&self, quality: ShareQuality, now: Instant) -> Option<AddressBan> {
         let record = &mut *self.record.lock();
@@ -202,6 +294,7 @@ impl Drop for AddressLease {
         let mut records = self.book.records.lock();
         let mut record = self.record.lock();
         record.connections -= 1;
+        record.logged_in -= usize::from(self.is_logged_in);
         record.last_seen = now;
         if record.connections == 0 && !record.is_worth_keeping(now) {
             records.remove(&self.address);
@@ -285,6 +378,100 @@ mod tests {
         assert!(
             !book.records.lock().contains_key(&address(30_000, 1)),
             "nothing bad is known about it"
+        );
+    }
+
+    #[test]
+    fn passwords_of_an_address_are_slowed_down_and_then_it_is_banned() {
+        let book = AddressBook::new(10, Some(BAN_TIME));
+        let mut now = Instant::now();
+        let guess =
+            |lease: &AddressLease, text: u32, now| lease.count_guess(TokenDigest::of(&text.to_string()), now);
+        for text in 0..BAN_GUESSES_MIN {
+            // Each guess has a connection of its own.
+            let lease = book.enter(address(1, 1), now).expect("not banned yet");
+            let wait = lease.guess_wait(now).unwrap_or_default();
+            let expected = text
+                .checked_sub(GUESSES.free)
+                .map_or(0, |over| (1 << over).min(60));
+            assert_eq!(wait.as_secs(), expected, "guess {text}");
+            now += wait;
+            let expected = if text + 1 == BAN_GUESSES_MIN {
+                GuessPenalty::Ban(BAN_TIME)
+            } else {
+                GuessPenalty::None
+            };
+            assert_eq!(guess(&lease, text, now), expected, "guess {text}");
+        }
+        assert!(book.enter(address(1, 2), now).is_none(), "hosts of one network");
+        let later = now + BAN_TIME;
+        let after = book.enter(address(1, 2), later).expect("the ban is over");
+        assert_eq!(
+            guess(&after, 1000, later),
+            GuessPenalty::None,
+            "the count has begun anew"
+        );
+        assert_eq!(after.guess_wait(later), None);
+        let other = book.enter(address(2, 1), now).expect("others are not banned");
+        assert_eq!(other.guess_wait(now), None);
+        let never = AddressBook::new(10, None);
+        let lease = never.enter(address(1, 1), now).expect("not banned");
+        assert!(
+            (0..100).all(|text| guess(&lease, text, now) == GuessPenalty::None),
+            "bans are off"
+        );
+        assert_eq!(lease.guess_wait(now), None, "it may be the address of a proxy");
+        let guesser = book.enter(address(3, 1), now).expect("not banned");
+        assert!((0..12).all(|text| guess(&guesser, text, now) == GuessPenalty::None));
+        assert_eq!(guesser.guess_wait(now), Some(Duration::from_secs(16)));
+        guesser.forget_guesses();
+        assert_eq!(guesser.guess_wait(now), None);
+    }
+
+    #[test]
+    fn rigs_with_old_passwords_do_not_slow_down_their_neighbours() {
+        let book = AddressBook::new(10, Some(BAN_TIME));
+        let now = Instant::now();
+        let rigs = book.enter(address(1, 1), now).expect("not banned");
+        for attempt in 0..1000 {
+            // Each of them has another password, and none costs more than the first time.
+            let old = TokenDigest::of(&(attempt % (GUESSES.free - 1)).to_string());
+            assert_eq!(rigs.count_guess(old, now), GuessPenalty::None);
+        }
+        let neighbour = book.enter(address(1, 2), now).expect("not banned");
+        assert_eq!(neighbour.guess_wait(now), None);
+    }
+
+    #[test]
+    fn an_address_with_rigs_that_have_logged_in_is_not_banned_for_guesses() {
+        let book = AddressBook::new(10, Some(BAN_TIME));
+        let now = Instant::now();
+        let mut rig = book.enter(address(1, 1), now).expect("not banned");
+        rig.set_logged_in();
+        let guesser = book.enter(address(1, 2), now).expect("not banned");
+        let guess = |text: u32| guesser.count_guess(TokenDigest::of(&text.to_string()), now);
+        for text in 0..100 {
+            let expected = if text + 1 < BAN_GUESSES_MIN {
+                GuessPenalty::None
+            } else {
+                GuessPenalty::End
+            };
+            assert_eq!(guess(text), expected, "guess {text}");
+        }
+        assert_eq!(guesser.guess_wait(now), Some(GUESSES.wait_max));
+        assert!(
+            book.enter(address(1, 3), now).is_some(),
+            "the address is not banned"
+        );
+        assert_eq!(
+            book.records.lock()[&address(1, 1)].lock().known_guesses.len(),
+            KNOWN_GUESSES_MAX
+        );
+        drop(rig);
+        assert_eq!(
+            guess(100),
+            GuessPenalty::Ban(BAN_TIME),
+            "nobody is logged in any more"
         );
     }
 

@@ -20,6 +20,24 @@ pub const CONNECTIONS_MAX: usize = 4096;
 pub const ADDRESS_CONNECTIONS_MAX: usize = 1024;
 /// Default of the seconds for which an address is banned.
 pub const BAN_SECS: u64 = 600;
+/// Fewest characters of a password that is hard to guess. The server warns of a shorter one.
+pub const PASSWORD_LEN_MIN: usize = 12;
+
+/// The warning about a password of `got` characters, if it is easy to guess. Without `bans` its
+/// guesses are not even slowed down.
+pub(super) fn password_warning(got: usize, bans: bool) -> Option<String> {
+    let slowed = if bans {
+        ""
+    } else {
+        ", and with --stratum.bantime 0 guesses are not slowed down"
+    };
+    (got < PASSWORD_LEN_MIN).then(|| {
+        format!(
+            "--stratum.password is easy to guess: got {got} characters, expected at least \
+             {PASSWORD_LEN_MIN}{slowed}"
+        )
+    })
+}
 
 /// Settings of the Stratum server.
 #[derive(Clone, Debug)]
@@ -63,4 +81,18 @@ pub enum StratumError {
     /// The thread that receives work cannot start.
     #[error("cannot start a thread for Stratum: {0}")]
     Thread(io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_password_is_warned_of_more_clearly_without_bans() {
+        let warned = |got, bans| password_warning(got, bans).unwrap_or_default();
+        assert!(warned(PASSWORD_LEN_MIN - 1, true).ends_with("got 11 characters, expected at least 12"));
+        assert!(warned(PASSWORD_LEN_MIN - 1, false).contains("--stratum.bantime 0"));
+        assert_eq!(password_warning(PASSWORD_LEN_MIN, true), None);
+        assert_eq!(password_warning(PASSWORD_LEN_MIN, false), None);
+    }
 }

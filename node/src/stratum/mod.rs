@@ -41,7 +41,8 @@ mod vardiff;
 mod workers;
 
 pub use config::{
-    ADDRESS_CONNECTIONS_MAX, BAN_SECS, CONNECTIONS_MAX, DIFFICULTY, HOST, PORT, StratumConfig, StratumError,
+    ADDRESS_CONNECTIONS_MAX, BAN_SECS, CONNECTIONS_MAX, DIFFICULTY, HOST, PASSWORD_LEN_MIN, PORT,
+    StratumConfig, StratumError,
 };
 
 pub use observer::StratumObserver;
@@ -124,6 +125,12 @@ pub async fn start(
     caches: &LightCaches,
     config: StratumConfig,
 ) -> Result<StratumServer, StratumError> {
+    let password_len = config.password.as_ref().map(|password| password.chars().count());
+    if let Some(warning) =
+        password_len.and_then(|got| config::password_warning(got, config.ban_time.is_some()))
+    {
+        tracing::warn!("{warning}");
+    }
     let requested = format!("{}:{}", config.host, config.port);
     let bind_error = |reason| StratumError::Bind {
         address: requested.clone(),

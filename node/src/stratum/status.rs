@@ -29,7 +29,7 @@ const CUT_OFF: MetricFamily = (
 const BANNED: MetricFamily = (
     "stratum_banned_addresses",
     "gauge",
-    "Addresses that are banned because of bad shares.",
+    "Addresses that are banned because of bad shares or wrong passwords.",
 );
 const BAN_REFUSALS: MetricFamily = (
     "stratum_ban_refusals_total",

@@ -11,6 +11,7 @@
 //! | shares in percent | `share` |
 //! | how often something may happen | `token_bucket` |
 //! | how often each client may do something | `client_rates` |
+//! | how often a secret may be guessed | `guesses` |
 //!
 //! Knows neither sockets nor protocols: a server says who connects and what its connections do.
 
@@ -18,6 +19,7 @@ mod address;
 mod claim;
 mod client;
 mod client_rates;
+mod guesses;
 mod hosts;
 mod places;
 mod quota;
@@ -28,8 +30,15 @@ pub use address::ClientAddress;
 pub use claim::{Claim, Claimant, StatedClaim};
 pub use client::ClientId;
 pub use client_rates::ClientRates;
+pub use guesses::{GuessLimit, WrongGuesses};
 pub use hosts::{BadHost, Hosts};
 pub use places::{Place, PlaceLimits, Places};
 pub use quota::{Quota, QuotaError, QuotaPermit};
 pub use share::percent_of;
 pub use token_bucket::{TokenBucket, TokenRate};
+
+/// Stack of the threads that do the work of strangers: 2 MiB, which is also Rust's default.
+///
+/// A stack overflow ends the process and cannot be caught. So no work for a stranger takes more
+/// stack when the stranger sends more, and the tests do that work on an eighth of this.
+pub const SERVING_STACK_LEN: usize = 2 * 1024 * 1024;

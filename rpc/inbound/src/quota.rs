@@ -104,6 +104,20 @@ impl QuotaPermit {
         Ok(())
     }
 
+    /// Takes more, or gives back, so that the permit holds `amount`.
+    ///
+    /// # Errors
+    /// As [`Self::grow`].
+    pub fn resize(&mut self, amount: usize) -> Result<(), QuotaError> {
+        match amount.checked_sub(self.amount) {
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink(amount);
+                Ok(())
+            }
+        }
+    }
+
     /// Gives all but `amount` back.
     pub fn shrink(&mut self, amount: usize) {
         if amount < self.amount {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inbound::{ClientId, ClientRates};
+use tokio::time::timeout_at;
 
-use super::tokens::TokenEntry;
+use super::tokens::{FoundToken, TokenEntry};
 use crate::error::RpcError;
 use crate::modules::MODULE_RPC;
 
@@ -16,6 +17,8 @@ const ALL_CLIENTS: ClientId = ClientId::Local(0);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grant {
     entry: Option<Arc<TokenEntry>>,
+    /// When the token expires, if it does.
+    expires_at: Option<Instant>,
     meter: Option<CallMeter>,
     /// A call was paid for already.
     prepaid: bool,
@@ -30,11 +33,12 @@ struct CallMeter {
 
 impl Grant {
     /// What `client` may do with a token, if there are any, where `rates` hold for each address.
-    pub(super) fn new(
-        client: ClientId,
-        entry: Option<Arc<TokenEntry>>,
-        rates: Option<&Arc<ClientRates>>,
-    ) -> Self {
+    pub(super) fn new(client: ClientId, token: Option<FoundToken>, rates: Option<&Arc<ClientRates>>) -> Self {
+        let expires_at = token.as_ref().and_then(|token| {
+            let left = Duration::try_from_secs_f64(token.expires_in_secs?).ok()?;
+            Instant::now().checked_add(left)
+        });
+        let entry = token.map(|token| token.entry);
         let own = entry.as_ref().and_then(|entry| {
             let rates = Arc::clone(entry.rates.as_ref()?);
             let payer = if entry.is_anonymous() { client } else { ALL_CLIENTS };
@@ -46,6 +50,7 @@ impl Grant {
         };
         Self {
             entry,
+            expires_at,
             meter: own.or_else(of_address),
             prepaid: false,
         }
@@ -108,12 +113,17 @@ impl Grant {
         })
     }
 
-    /// Waits until the token is withdrawn. Waits for ever if there is none.
-    pub(crate) async fn withdrawn(&self) {
+    /// Waits until the token is withdrawn or expires. Waits for ever if there is none.
+    pub(crate) async fn ended(&self) {
         let Some(entry) = &self.entry else {
             return std::future::pending().await;
         };
         // An error means that the sender is gone, and the sender is in `entry`.
-        let _ = entry.withdrawn.subscribe().wait_for(|withdrawn| *withdrawn).await;
+        let mut watched = entry.withdrawn.subscribe();
+        let withdrawn = watched.wait_for(|withdrawn| *withdrawn);
+        match self.expires_at {
+            Some(end) => drop(timeout_at(end.into(), withdrawn).await),
+            None => drop(withdrawn.await),
+        }
     }
 }

@@ -86,8 +86,8 @@ impl Guards {
             now.unwrap_or_default().as_secs_f64()
         };
         let sent = headers.get_all(AUTHORIZATION).iter();
-        let entry = match tokens.find(sent.map(|header| header.as_bytes()), now_secs) {
-            Ok(entry) => entry,
+        let found = match tokens.find(sent.map(|header| header.as_bytes()), now_secs) {
+            Ok(found) => found,
             Err(refused) => {
                 // Whoever tries tokens pays for it like for calls.
                 let mut guess = Grant::new(client, None, self.rates.as_ref());
@@ -95,7 +95,8 @@ impl Guards {
                 return Err(refused.into());
             }
         };
-        let mut grant = Grant::new(client, Some(Arc::clone(&entry)), self.rates.as_ref());
+        let entry = Arc::clone(&found.entry);
+        let mut grant = Grant::new(client, Some(found), self.rates.as_ref());
         grant.prepay().map_err(|wait| AccessRefusal::Rate { wait })?;
         hold_place(&entry, place).map_err(AccessRefusal::Connections)?;
         Ok(grant)
@@ -223,7 +224,7 @@ mod tests {
         let grant = admit(&guards, Some("first"), 1).expect("a token");
         let tokens = guards.tokens.as_ref().expect("tokens");
         let (withdrawn, ()) = tokio::join!(
-            tokio::time::timeout(Duration::from_secs(20), grant.withdrawn()),
+            tokio::time::timeout(Duration::from_secs(20), grant.ended()),
             async { tokens.replace(Vec::new()) }
         );
         assert!(withdrawn.is_ok());

@@ -2,12 +2,14 @@
 //!
 //! The claims are those of the authentication between Ethereum's clients (execution-apis, engine,
 //! authentication): `iat`, when the token was made, must be near the present. `exp` and `nbf` are
-//! respected if they are there. Other claims are ignored.
+//! respected if they are there. Other claims are ignored. A header with `crit` is refused: it names
+//! extensions that must be understood (RFC 7515, 4.1.11), and none is understood here.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use sha2::Sha256;
 
 /// How far from the present `iat` may be, in seconds.
@@ -22,6 +24,9 @@ pub(crate) enum JwtError {
     /// The token is signed in another way.
     #[error("alg: got another value, expected HS256")]
     Algorithm,
+    /// The header names extensions that must be understood.
+    #[error("crit: got extensions that must be understood, expected none")]
+    Critical,
     /// The signature is not made with this key.
     #[error("the signature of the token is wrong")]
     Signature,
@@ -41,6 +46,14 @@ pub(crate) enum JwtError {
 #[derive(Deserialize)]
 struct JwtHeader<'a> {
     alg: &'a str,
+    /// Whether the header has `crit`, whatever its value is.
+    #[serde(default, rename = "crit", deserialize_with = "is_there")]
+    has_critical: bool,
+}
+
+/// Reads a value of any kind.
+fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 #[derive(Deserialize)]
@@ -55,8 +68,9 @@ pub(super) fn is_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// Checks that `token` is signed with `key`, and made now: `now_secs` after 1970.
-pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<(), JwtError> {
+/// Checks that `token` is signed with `key`, and made now: `now_secs` after 1970. Returns the
+/// seconds from now until the token expires, if it does.
+pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<Option<f64>, JwtError> {
     let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Form)?;
     let (header, claims) = signed.split_once('.').ok_or(JwtError::Form)?;
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Form);
@@ -64,6 +78,9 @@ pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<(), JwtEr
     let header: JwtHeader<'_> = serde_json::from_slice(&header).map_err(|_| JwtError::Form)?;
     if header.alg != "HS256" {
         return Err(JwtError::Algorithm);
+    }
+    if header.has_critical {
+        return Err(JwtError::Critical);
     }
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_| JwtError::Signature)?;
     mac.update(signed.as_bytes());
@@ -86,7 +103,7 @@ pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<(), JwtEr
     if let Some(nbf) = nbf.filter(|nbf| *nbf > now_secs + AGE_SECS_MAX) {
         return Err(time("nbf", nbf, "at most 60 seconds after"));
     }
-    Ok(())
+    Ok(exp.map(|exp| exp - now_secs))
 }
 
 /// A token with these parts, signed with `key`.
@@ -119,7 +136,7 @@ mod tests {
         assert!(is_jwt(&token));
         let got = verify(&token, KEY, NOW).map_err(|error| error.to_string());
         match expected {
-            Ok(()) => assert_eq!(got, Ok(()), "{claims}"),
+            Ok(()) => assert!(got.is_ok(), "{header} {claims}: {got:?}"),
             Err(part) => assert!(
                 got.as_ref().is_err_and(|text| text.contains(part)),
                 "{claims}: {got:?}"
@@ -160,6 +177,19 @@ mod tests {
         check(HEADER, r#"{"exp":1800000000}"#, Err("iat"));
         check(HEADER, r#"{"iat":"1700000000"}"#, Err("iat"));
         check(HEADER, "nonsense", Err("iat"));
+        let left = |claims| verify(&sign(HEADER, claims, KEY), KEY, NOW);
+        assert_eq!(left(r#"{"iat":1700000000}"#), Ok(None));
+        assert_eq!(left(r#"{"iat":1700000000,"exp":1700000007.5}"#), Ok(Some(7.5)));
+    }
+
+    #[test]
+    fn critical_extensions_are_not_understood() {
+        let claims = r#"{"iat":1700000000}"#;
+        for critical in [r#"["b64"]"#, r#"["exp"]"#, "[]", "null", r#""""#] {
+            let header = format!(r#"{{"alg":"HS256","crit":{critical},"b64":true,"exp":1}}"#);
+            check(&header, claims, Err("crit: got"));
+        }
+        check(r#"{"alg":"HS256","b64":true,"kid":"x"}"#, claims, Ok(()));
     }
 
     #[test]

@@ -40,6 +40,13 @@ impl PartialEq for TokenDigest {
 
 impl Eq for TokenDigest {}
 
+/// Shows no secret.
+impl fmt::Debug for TokenDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenDigest (not shown)")
+    }
+}
+
 /// A key that clients sign tokens with.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenKey(pub Zeroizing<Vec<u8>>);
@@ -106,6 +113,23 @@ impl TokenEntry {
     /// Whether the rule is for requests without a token.
     pub(super) fn is_anonymous(&self) -> bool {
         self.rule.secret == TokenSecret::None
+    }
+}
+
+/// The token of a request.
+#[derive(Debug)]
+pub(super) struct FoundToken {
+    pub(super) entry: Arc<TokenEntry>,
+    /// Seconds from now until it expires, if it does.
+    pub(super) expires_in_secs: Option<f64>,
+}
+
+impl FoundToken {
+    fn lasting(entry: &Arc<TokenEntry>) -> Self {
+        Self {
+            entry: Arc::clone(entry),
+            expires_in_secs: None,
+        }
     }
 }
 
@@ -183,9 +207,9 @@ impl TokenList {
         }
     }
 
-    fn find_bearer(&self, token: &str) -> Result<Arc<TokenEntry>, Unauthorized> {
+    fn find_bearer(&self, token: &str) -> Result<FoundToken, Unauthorized> {
         let entry = self.bearers.get(&TokenDigest::of(token).0);
-        entry.cloned().ok_or(Unauthorized::Unknown)
+        entry.map(FoundToken::lasting).ok_or(Unauthorized::Unknown)
     }
 }
 
@@ -222,11 +246,11 @@ impl Tokens {
         &self,
         mut headers: impl Iterator<Item = &'h [u8]>,
         now_secs: impl FnOnce() -> f64,
-    ) -> Result<Arc<TokenEntry>, Unauthorized> {
+    ) -> Result<FoundToken, Unauthorized> {
         let tokens = Arc::clone(&self.0.read());
         let Some(header) = headers.next() else {
             let anonymous = tokens.entries.iter().find(|entry| entry.is_anonymous());
-            return anonymous.cloned().ok_or(Unauthorized::Missing);
+            return anonymous.map(FoundToken::lasting).ok_or(Unauthorized::Missing);
         };
         if headers.next().is_some() {
             return Err(Unauthorized::Several);
@@ -243,8 +267,8 @@ impl Tokens {
             Credentials::Basic { name, password } => {
                 tokens
                     .find_bearer(&password)
-                    .and_then(|entry| match entry.rule.name == *name {
-                        true => Ok(entry),
+                    .and_then(|found| match found.entry.rule.name == *name {
+                        true => Ok(found),
                         false => Err(Unauthorized::Unknown),
                     })
             }
@@ -252,18 +276,19 @@ impl Tokens {
     }
 }
 
-fn find_jwt(
-    entries: &[Arc<TokenEntry>],
-    token: &str,
-    now_secs: f64,
-) -> Result<Arc<TokenEntry>, Unauthorized> {
+fn find_jwt(entries: &[Arc<TokenEntry>], token: &str, now_secs: f64) -> Result<FoundToken, Unauthorized> {
     let mut refused = Unauthorized::Unknown;
     for entry in entries {
         let TokenSecret::Jwt(TokenKey(key)) = &entry.rule.secret else {
             continue;
         };
         match jwt::verify(token, key, now_secs) {
-            Ok(()) => return Ok(Arc::clone(entry)),
+            Ok(expires_in_secs) => {
+                return Ok(FoundToken {
+                    entry: Arc::clone(entry),
+                    expires_in_secs,
+                });
+            }
             Err(JwtError::Signature) => {}
             Err(error) => refused = error.into(),
         }
@@ -300,7 +325,7 @@ pub(super) mod tests {
     #[track_caller]
     fn check(tokens: &Tokens, headers: &[&str], expected: Result<&str, Unauthorized>) {
         let found = tokens.find(headers.iter().map(|header| header.as_bytes()), || NOW);
-        let found = found.map(|entry| entry.rule.name.clone());
+        let found = found.map(|found| found.entry.rule.name.clone());
         assert_eq!(found, expected.map(str::to_owned), "{headers:?}");
     }
 
@@ -362,15 +387,15 @@ pub(super) mod tests {
         ]);
         let find = |token: &str| tokens.find(std::iter::once(token.as_bytes()), || NOW);
         let [one, two, three] =
-            ["Bearer first", "Bearer second", "Bearer third"].map(|token| find(token).expect("known"));
+            ["Bearer first", "Bearer second", "Bearer third"].map(|token| find(token).expect("known").entry);
         tokens.replace(vec![
             rule("two", Some("second"), "net"),
             rule("one", Some("first"), "mc"),
         ]);
         let withdrawn = [&one, &two, &three].map(|entry| *entry.withdrawn.borrow());
         assert_eq!(withdrawn, [false, true, true]);
-        assert!(Arc::ptr_eq(&find("Bearer first").expect("known"), &one));
-        assert!(!Arc::ptr_eq(&find("Bearer second").expect("known"), &two));
+        assert!(Arc::ptr_eq(&find("Bearer first").expect("known").entry, &one));
+        assert!(!Arc::ptr_eq(&find("Bearer second").expect("known").entry, &two));
         assert!(find("Bearer third").is_err());
         assert_eq!(tokens.count(), 2);
     }

@@ -12,6 +12,7 @@ mod run;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use bytes::Bytes;
 use inbound::ClientId;
@@ -31,12 +32,18 @@ use crate::meters::Meters;
 use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
 use crate::params::Params;
-use crate::subscriptions::{Notification, RpcSession, Subscriptions};
+use crate::subscriptions::{
+    ONE_RESULT, PULL_LEN_MAX, PULL_RESERVED, PulledNotifications, RpcSession, Subscriptions,
+};
 use crate::table::{
     CachedHandler, Execution, Method, ReadScope, SessionHandler, SyncHandler, WaitingHandler,
 };
-use crate::text::Text;
-use crate::traffic::TrafficMemory;
+use crate::text::{COPY_LEN_MAX, Text};
+use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation, TrafficMemory};
+
+/// Pulls of subscriptions that run at the same time, for each processor. More would not be quicker,
+/// and each thread that makes notifications keeps memory that was freed elsewhere.
+const PULLS_OF_PROCESSOR: usize = 2;
 
 /// The version that `rpc_modules` returns for each module.
 const MODULE_VERSION: &str = "1.0";
@@ -100,7 +107,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             methods,
             blocking: gate(limits.blocking_calls_max),
             heavy: gate(limits.heavy_calls_max),
-            pulls: Arc::new(Semaphore::new(limits.blocking_calls_max.div_ceil(2))),
+            pulls: Arc::new(Semaphore::new(pulls_max(&limits))),
             description: OnceLock::new(),
             traffic: TrafficMemory::new(limits.traffic_len_max, share),
             limits,
@@ -258,6 +265,16 @@ impl<C> CallPlan<'_, C> {
     }
 }
 
+/// How many pulls of subscriptions run at the same time: some for each processor, and at most half
+/// of the calls that may block.
+fn pulls_max(limits: &Limits) -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    limits
+        .blocking_calls_max
+        .div_ceil(2)
+        .min(PULLS_OF_PROCESSOR * processors)
+}
+
 impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message as the local socket does. Returns `None` if the message has only
     /// notifications, which have no answer.
@@ -315,20 +332,35 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
     }
 
-    /// What the client with these `subscriptions` is to be told now.
+    /// What the client with these `subscriptions` is to be told now, with the `memory` of the
+    /// client that it takes. If too little is left for a pull, it is one result.
     ///
     /// # Errors
     /// Whatever kept their sources from reading the chain.
-    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notification>> {
+    pub(crate) async fn pull(
+        &self,
+        subscriptions: Arc<Subscriptions>,
+        memory: ClientMemory,
+    ) -> RpcResult<(PulledNotifications, MemoryReservation)> {
         // There is no deadline, because no request waits for the notifications.
         let permit = Arc::clone(&self.rpc.pulls)
             .acquire_owned()
             .await
             .map_err(|_| stopping())?;
+        let mut reservation = MemoryReservation::default();
+        let (len_max, free_len) = match memory.reserve(&mut reservation, PULL_RESERVED) {
+            true => (PULL_LEN_MAX, FREE_LEN),
+            // A result of this length is always sent, or subscriptions would end without memory.
+            false => (ONE_RESULT, COPY_LEN_MAX),
+        };
+        let budget = MessageBudget::with_free_len(self.limits(), memory, free_len);
         let pull = move || {
-            let pulled = subscriptions.pull();
+            let pulled = budget.run(|| subscriptions.pull(len_max));
             drop(permit);
-            pulled
+            pulled.map(|pulled| {
+                reservation.shrink(pulled.len);
+                (pulled, reservation)
+            })
         };
         let pulled = tokio::task::spawn_blocking(pull).await;
         pulled.unwrap_or_else(|_| Err(panicked("subscription")))

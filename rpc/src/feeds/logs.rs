@@ -4,6 +4,8 @@
 //! are cached in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs
 //! that a reorganization removed are read like others. The logs of a block hash never change. So a
 //! cached block stays correct even if it is deleted when the head is set back.
+//!
+//! A follower may take the logs of a block part by part. It remembers how many it has passed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
 use crate::objects::{LogObject, TransactionPlace};
 
-/// Most bytes of logs in the cache.
+/// Most bytes of logs in the cache. The last block that was read may have more.
 const CACHE_LEN_MAX: usize = 16 << 20;
 /// Most blocks whose logs are in the cache.
 const CACHE_BLOCKS_MAX: usize = 128;
@@ -105,30 +107,43 @@ impl BlockLogs {
         512 + logs.map(log).sum::<usize>()
     }
 
-    /// Passes each log that matches `filter` to `take`, in the block's order. If `removed` is set
-    /// the logs are marked as removed and come in the opposite order.
+    /// The number of logs in the block.
+    fn count(&self) -> usize {
+        let last = self.transactions.last();
+        last.map_or(0, |transaction| transaction.first + transaction.logs.len())
+    }
+
+    /// The log `index` of the block with its transaction.
+    fn log(&self, index: usize) -> Option<(&TransactionLogs, &Log)> {
+        let after = self
+            .transactions
+            .partition_point(|transaction| transaction.first <= index);
+        let transaction = self.transactions.get(after.checked_sub(1)?)?;
+        let log = transaction.logs.get(index - transaction.first)?;
+        Some((transaction, log))
+    }
+
+    /// Passes each log that matches `filter` to `take`, in the block's order, except for the first
+    /// `passed` logs of the block. If `removed` is set the logs are marked as removed and come in
+    /// the opposite order. Ends before the first log that `take` does not take, and returns how
+    /// many logs are passed then. Returns `None` at the end of the block.
     pub(crate) fn write(
         &self,
         filter: &LogCriteria,
         removed: bool,
         name_style: NameStyle,
-        take: &mut dyn FnMut(&LogObject<'_>) -> RpcResult<()>,
-    ) -> RpcResult<()> {
+        passed: usize,
+        take: &mut dyn FnMut(&LogObject<'_>) -> RpcResult<bool>,
+    ) -> RpcResult<Option<usize>> {
         if !filter.may_match(&self.bloom) {
-            return Ok(());
+            return Ok(None);
         }
-        let logs = self.transactions.iter().flat_map(|transaction| {
-            transaction
-                .logs
-                .iter()
-                .zip(transaction.first..)
-                .map(move |(log, index)| (transaction, log, index))
-        });
-        let mut matching: Vec<_> = logs.filter(|(_, log, _)| filter.matches(log)).collect();
-        if removed {
-            matching.reverse();
-        }
-        for (transaction, log, index) in matching {
+        let count = self.count();
+        for position in passed..count {
+            let index = if removed { count - 1 - position } else { position };
+            let Some((transaction, log)) = self.log(index).filter(|(_, log)| filter.matches(log)) else {
+                continue;
+            };
             let hash = match name_style {
                 NameStyle::Native => transaction.hash,
                 NameStyle::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
@@ -138,15 +153,22 @@ impl BlockLogs {
                 block_number: self.id.number,
                 index: transaction.index,
             };
-            take(&LogObject::new(log, index, hash, place, removed))?;
+            if !take(&LogObject::new(log, index, hash, place, removed))? {
+                return Ok(Some(position));
+            }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
 /// The logs of the last blocks.
 #[derive(Debug, Default)]
-pub(super) struct LogCache(Mutex<LogCacheEntries>);
+pub(super) struct LogCache {
+    entries: Mutex<LogCacheEntries>,
+    /// Held while a block is read, so that many followers of a new block read it once, and not all
+    /// at the same time.
+    reading: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct LogCacheEntries {
@@ -159,27 +181,36 @@ impl LogCache {
     /// The logs of `id`, from the cache if possible. A block that was deleted has none. That result
     /// is not cached, because the block may be imported again.
     pub(super) fn get(&self, view: &View, id: &BlockId) -> RpcResult<Arc<BlockLogs>> {
-        let found =
-            |entries: &LogCacheEntries| entries.blocks.iter().rev().find(|logs| logs.id == *id).cloned();
-        if let Some(logs) = found(&self.0.lock()) {
+        let cached = || {
+            let entries = self.entries.lock();
+            entries.blocks.iter().rev().find(|logs| logs.id == *id).cloned()
+        };
+        if let Some(logs) = cached() {
             return Ok(logs);
         }
-        // The logs are read without the lock. It does no harm if two followers do so at once.
+        let _reading = self.reading.lock();
+        if let Some(logs) = cached() {
+            return Ok(logs);
+        }
         let Some(logs) = BlockLogs::read(view, id)? else {
             return Ok(Arc::new(BlockLogs::empty(id)));
         };
         let logs = Arc::new(logs);
-        let mut entries = self.0.lock();
-        if found(&entries).is_none() {
-            entries.len += logs.len();
-            entries.blocks.push_back(Arc::clone(&logs));
-            while entries.len > CACHE_LEN_MAX || entries.blocks.len() > CACHE_BLOCKS_MAX {
-                let Some(oldest) = entries.blocks.pop_front() else {
-                    break;
-                };
-                entries.len -= oldest.len();
-            }
-        }
+        self.entries.lock().insert(Arc::clone(&logs));
         Ok(logs)
+    }
+}
+
+impl LogCacheEntries {
+    /// Adds a block, and drops the oldest that do not fit beside it.
+    fn insert(&mut self, logs: Arc<BlockLogs>) {
+        self.len += logs.len();
+        self.blocks.push_back(logs);
+        while (self.len > CACHE_LEN_MAX || self.blocks.len() > CACHE_BLOCKS_MAX) && self.blocks.len() > 1 {
+            let Some(oldest) = self.blocks.pop_front() else {
+                break;
+            };
+            self.len -= oldest.len();
+        }
     }
 }

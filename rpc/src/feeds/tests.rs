@@ -145,7 +145,7 @@ impl Random {
 fn followers_reach_the_head_by_journal_and_by_chain() {
     let mut reorganizations = 0;
     for seed in 1..=3 {
-        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let chain = open();
         let events = chain.subscribe();
         let journal = HeadJournal::new();
@@ -285,11 +285,11 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     let count = || {
         let mut count = 0;
         let logs = cache.get(&chain.view().expect("a view"), &id).expect("a read");
-        let written = logs.write(&all, false, NameStyle::Native, &mut |_| {
+        let written = logs.write(&all, false, NameStyle::Native, 0, &mut |_| {
             count += 1;
-            Ok(())
+            Ok(true)
         });
-        written.expect("nothing fails");
+        assert_eq!(written.expect("nothing fails"), None);
         count
     };
     chain.set_head(0).expect("a lower head");
@@ -298,6 +298,64 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     assert_eq!(count(), 1);
     chain.set_head(0).expect("a lower head");
     assert_eq!(count(), 1, "still in the cache");
+}
+
+/// The logs of a block, taken part by part, are those that are taken at once, in both directions.
+#[test]
+fn logs_are_taken_in_parts() {
+    let chain = open();
+    let key = SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[0].1).expect("a key");
+    for tx_nonce in 0..3 {
+        let logging = UnsignedTransaction {
+            tx_nonce,
+            gas_price: U256::from(20_000_000_000_u64),
+            gas: 100_000,
+            // A constructor that logs three times, with 0, 1 and 2 bytes, and creates nothing.
+            input: Bytes::from_static(&[
+                0x60, 0, 0x60, 0, 0xa0, 0x60, 1, 0x60, 0, 0xa0, 0x60, 2, 0x60, 0, 0xa0, 0,
+            ]),
+            ..Default::default()
+        };
+        let logging = logging.sign(&key, chain.spec().chain_id, TxForm::Native);
+        chain.submit_transaction(logging).expect("a good transaction");
+    }
+    extend(&chain, 1);
+    let (id, view) = (head(&chain), chain.view().expect("a view"));
+    let logs = LogCache::default().get(&view, &id).expect("a read");
+    let all = LogCriteria::from_json("{}").expect("criteria");
+    let taken = |removed, part_len: usize| {
+        let (mut taken, mut from, mut parts) = (Vec::new(), Some(0), 0);
+        while let Some(passed) = from {
+            let mut left = part_len;
+            from = logs
+                .write(&all, removed, NameStyle::Native, passed, &mut |log| {
+                    let takes = left > 0;
+                    left = left.saturating_sub(1);
+                    if takes {
+                        taken.push(serde_json::to_string(log).expect("JSON"));
+                    }
+                    Ok(takes)
+                })
+                .expect("nothing fails");
+            parts += 1;
+        }
+        (taken, parts)
+    };
+    for removed in [false, true] {
+        let (whole, parts) = taken(removed, usize::MAX);
+        assert_eq!((whole.len(), parts), (9, 1));
+        assert!(whole[0].contains(if removed {
+            "\"logIndex\":\"0x8\""
+        } else {
+            "\"logIndex\":\"0x0\""
+        }));
+        for part_len in 1..9 {
+            assert_eq!(
+                taken(removed, part_len),
+                (whole.clone(), 9_usize.div_ceil(part_len))
+            );
+        }
+    }
 }
 
 #[test]

@@ -241,8 +241,8 @@ impl Filters {
             let id = change.block();
             if criteria.covers(id.number) {
                 let logs = self.feeds.logs(&view, id)?;
-                logs.write(criteria, change.is_removal(), name_style, &mut |log| {
-                    out.push(log)
+                logs.write(criteria, change.is_removal(), name_style, 0, &mut |log| {
+                    out.push(log).map(|()| true)
                 })?;
             }
         }

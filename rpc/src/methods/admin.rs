@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use primitives::{Address, B256, Enode, hex};
+use chain::genesis::chain_config;
+use chain::spec::ChainFamily;
+use primitives::{Address, B256, B512, Enode, hex, keccak256};
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, PORT_WS, Peer, Subnet};
+use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, PORT_WS, Peer, PeerMeasures, Subnet};
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::NodeFacts;
@@ -17,7 +20,7 @@ use crate::json::JsonOf;
 use crate::modules::Modules;
 use crate::node::Node;
 use crate::table::Method;
-use crate::types::{Count, Data, ParamError, PlainNumber, Quantity};
+use crate::types::{Count, Data, Fraction, ParamError, PlainNumber, Quantity};
 use crate::wire_type::{Described, WireType};
 
 /// The first block of a subnet must be at least this many blocks above the head.
@@ -27,11 +30,11 @@ const SUBNET_LEAD: u64 = 10;
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("admin_addPeer", ["enode"], add_peer)
-            .summary("Adds a static node. This node keeps a connection to each static node."),
+            .summary("Adds a static node, by its enode URL or the text of its node record. This node keeps a connection to each static node."),
         Method::blocking("admin_removePeer", ["enode"], remove_peer)
             .summary("Removes a static node. Returns false if the node is not a static node."),
         Method::blocking("admin_addTrustedPeer", ["enode"], add_trusted_peer)
-            .summary("Adds a trusted node. There is a place for it even if there are enough peers."),
+            .summary("Adds a trusted node, by its enode URL or the text of its node record. There is a place for it even if there are enough peers."),
         Method::blocking("admin_removeTrustedPeer", ["enode"], remove_trusted_peer)
             .summary("Removes a trusted node. Returns false if the node is not a trusted node."),
         Method::inline("admin_datadir", [], data_directory)
@@ -58,17 +61,23 @@ pub fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// An enode URL.
-struct EnodeParam(Enode);
+/// An enode URL, or the text of a node record.
+struct NodeText(String);
 
-impl FromParam for EnodeParam {
+impl FromParam for NodeText {
     const TYPE: WireType = <String as FromParam>::TYPE;
 
     fn from_json(json: &str) -> Result<Self, ParamError> {
-        let text = string(json, "an enode URL")?;
-        let node = text.parse::<Enode>();
-        node.map(Self)
-            .map_err(|error| ParamError::Rule(error.to_string()))
+        let text = string(json, "an enode URL or the text of a node record")?;
+        Ok(Self(text.into_owned()))
+    }
+}
+
+impl NodeText {
+    /// The node. The network reads the text, because records are signed.
+    fn read(&self, node: &Node) -> RpcResult<Enode> {
+        let read = node.network()?.read_node(&self.0);
+        read.map_err(|reason| RpcError::invalid_argument(0, reason))
     }
 }
 
@@ -78,36 +87,41 @@ fn data_directory(node: &Node) -> RpcResult<String> {
 }
 
 /// `admin_addPeer`.
-fn add_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+fn add_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
+    let peer = peer.read(node)?;
     node.network()?.add_peer(&peer).map_err(RpcError::refused)?;
     Ok(true)
 }
 
 /// `admin_removePeer`.
-fn remove_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+fn remove_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
+    let peer = peer.read(node)?;
     node.network()?.remove_peer(&peer).map_err(RpcError::refused)
 }
 
 /// `admin_addTrustedPeer`.
-fn add_trusted_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+fn add_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
+    let peer = peer.read(node)?;
     let added = node.network()?.add_trusted_peer(&peer);
     added.map_err(RpcError::refused)?;
     Ok(true)
 }
 
 /// `admin_removeTrustedPeer`.
-fn remove_trusted_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<bool> {
+fn remove_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
+    let peer = peer.read(node)?;
     let removed = node.network()?.remove_trusted_peer(&peer);
     removed.map_err(RpcError::refused)
 }
 
-/// The answer of `admin_nodeInfo` (docs/interface.md, 2.13).
+/// The answer of `admin_nodeInfo` (docs/interface.md, 2.13). Its members are also those of geth.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeInfo<'a> {
     id: String,
     name: &'a str,
     enode: String,
+    enr: String,
     ip: String,
     ports: PortsInfo,
     listen_addr: String,
@@ -124,17 +138,32 @@ struct PortsInfo {
     listener: u16,
 }
 
+/// What the node says of its chain, by the name of the protocol that the family speaks.
 #[derive(Serialize)]
-struct ProtocolsInfo {
-    mc: McProtocolInfo,
+#[serde(rename_all = "lowercase")]
+enum ProtocolsInfo {
+    Mc(ProtocolInfo),
+    Eth(ProtocolInfo),
 }
 
 #[derive(Serialize)]
-struct McProtocolInfo {
+struct ProtocolInfo {
     network: u64,
     difficulty: PlainNumber,
     genesis: Data<B256>,
+    /// The rules, in Ethereum's family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
     head: Data<B256>,
+}
+
+/// A node's id as its family shows it: the public key, or the hash of it in Ethereum's family, as
+/// geth does from 1.9 on.
+fn shown_id(node: &Node, id: &B512) -> String {
+    match node.chain.spec().family {
+        ChainFamily::Moac => hex::encode(id),
+        ChainFamily::Ethereum => hex::encode(keccak256(id)),
+    }
 }
 
 /// `admin_nodeInfo`.
@@ -143,8 +172,17 @@ fn node_info(node: &Node) -> RpcResult<JsonOf<NodeInfo<'static>>> {
     let enode = network.enode();
     let view = node.view()?;
     let genesis = view.canonical_hash(0).map_err(failure)?.unwrap_or_default();
+    let spec = node.chain.spec();
+    let is_ethereum = spec.family == ChainFamily::Ethereum;
+    let protocol = ProtocolInfo {
+        network: node.network_id(),
+        difficulty: PlainNumber(view.head().total_difficulty),
+        genesis: Data(genesis),
+        config: is_ethereum.then(|| chain_config(spec)),
+        head: Data(view.head_hash()),
+    };
     JsonOf::write(&NodeInfo {
-        id: hex::encode(enode.id),
+        id: shown_id(node, &enode.id),
         name: node.client_version(),
         ip: enode.host.trim_matches(['[', ']']).to_owned(),
         ports: PortsInfo {
@@ -152,26 +190,28 @@ fn node_info(node: &Node) -> RpcResult<JsonOf<NodeInfo<'static>>> {
             listener: enode.port,
         },
         enode: enode.to_string(),
+        enr: network.record().unwrap_or_default(),
         listen_addr: network.listen_address().unwrap_or_default(),
-        protocols: ProtocolsInfo {
-            mc: McProtocolInfo {
-                network: node.network_id(),
-                difficulty: PlainNumber(view.head().total_difficulty),
-                genesis: Data(genesis),
-                head: Data(view.head_hash()),
-            },
+        protocols: if is_ethereum {
+            ProtocolsInfo::Eth(protocol)
+        } else {
+            ProtocolsInfo::Mc(protocol)
         },
     })
 }
 
-/// A peer as JSON.
+/// A peer as JSON: the members of geth, and `figures`.
 #[derive(Serialize)]
 struct PeerObject {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enr: Option<String>,
+    enode: String,
     id: String,
     name: String,
     caps: Vec<String>,
     network: PeerAddresses,
     protocols: BTreeMap<String, PeerProtocol>,
+    figures: PeerFiguresObject,
 }
 
 impl Described for PeerObject {
@@ -196,10 +236,45 @@ struct PeerProtocol {
     head: Data<B256>,
 }
 
-impl From<Peer> for PeerObject {
-    fn from(peer: Peer) -> Self {
+/// What was measured of a peer, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PeerFiguresObject {
+    slot: usize,
+    since: u64,
+    messages_in: u64,
+    messages_out: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    /// In seconds.
+    round_trip: Option<Fraction>,
+    late_answers: u64,
+    faults: u64,
+}
+
+impl From<PeerMeasures> for PeerFiguresObject {
+    fn from(measures: PeerMeasures) -> Self {
         Self {
-            id: hex::encode(peer.id),
+            slot: measures.slot,
+            since: measures.since,
+            messages_in: measures.messages_in,
+            messages_out: measures.messages_out,
+            bytes_in: measures.bytes_in,
+            bytes_out: measures.bytes_out,
+            round_trip: measures.round_trip.map(|time| Fraction(time.as_secs_f64())),
+            late_answers: measures.late_answers,
+            faults: measures.faults,
+        }
+    }
+}
+
+impl PeerObject {
+    fn new(node: &Node, peer: Peer) -> Self {
+        Self {
+            enr: peer.record,
+            enode: peer.enode.to_string(),
+            id: shown_id(node, &peer.id),
+            figures: peer.measures.into(),
             name: peer.name,
             caps: peer.capabilities,
             network: PeerAddresses {
@@ -224,7 +299,10 @@ impl From<Peer> for PeerObject {
 /// `admin_peers`.
 fn peers(node: &Node) -> RpcResult<Vec<PeerObject>> {
     let peers = node.network()?.peers();
-    Ok(peers.into_iter().map(PeerObject::from).collect())
+    Ok(peers
+        .into_iter()
+        .map(|peer| PeerObject::new(node, peer))
+        .collect())
 }
 
 fn listener(node: &Node) -> RpcResult<&dyn ListenerControl> {

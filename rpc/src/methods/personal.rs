@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
+use inbound::ClientId;
 use keystore::{AccountError, AccountStatus, UnlockError};
 use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
 use serde::Serialize;
@@ -164,6 +165,7 @@ fn import_raw_key(node: &Node, (key, password): (Secret, Secret)) -> RpcResult<D
 fn unlock_account(
     node: &Node,
     (address, password, seconds): (Address, Secret, Option<Count>),
+    client: ClientId,
 ) -> RpcResult<bool> {
     let time = match seconds.map_or(UNLOCK_SECONDS_DEFAULT, |seconds| seconds.0) {
         0 => None,
@@ -171,7 +173,7 @@ fn unlock_account(
         _ => return Err(RpcError::refused("unlock duration too large")),
     };
     refuse_if_exposed(node)?;
-    with_password(node, &address, || {
+    with_password(node, client, &address, || {
         node.accounts
             .unlock_with_password(&address, password.0.as_bytes(), time)
     })?;
@@ -192,24 +194,24 @@ fn refuse_if_exposed(node: &Node) -> RpcResult<()> {
 }
 
 /// Tries a password of an account, and remembers wrong ones. After some of them the account takes
-/// none for a while.
+/// none from this client for a while.
 fn with_password<T>(
     node: &Node,
+    client: ClientId,
     address: &Address,
     attempt: impl FnOnce() -> Result<T, UnlockError>,
 ) -> RpcResult<T> {
-    if let Some(wait) = node.wrong_passwords.wait(address, Instant::now()) {
-        return Err(RpcError::refused(format!(
+    let begun = node.wrong_passwords.begin(client, address, Instant::now());
+    let begun = begun.map_err(|wait| {
+        RpcError::refused(format!(
             "too many wrong passwords for this account: try again in {} s",
             wait.as_secs() + 1
-        )));
-    }
+        ))
+    })?;
     let result = attempt();
     match &result {
-        Ok(_) => node.wrong_passwords.right(address),
-        Err(UnlockError::Account(AccountError::WrongPassword)) => {
-            node.wrong_passwords.wrong(*address, Instant::now());
-        }
+        Ok(_) => begun.right(),
+        Err(UnlockError::Account(AccountError::WrongPassword)) => begun.wrong(Instant::now()),
         Err(_) => {}
     }
     result.map_err(refused)
@@ -223,17 +225,25 @@ fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
 
 /// `personal_sendTransaction`: like `mc_sendTransaction`, but the account is locked and the caller
 /// gives its password.
-fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
+fn send_transaction(
+    node: &Node,
+    (request, password): (TransactionRequest, Secret),
+    client: ClientId,
+) -> RpcResult<Data<B256>> {
     send_signed(node, request, NameStyle::Native, |from| {
-        with_password(node, from, || {
+        with_password(node, client, from, || {
             node.accounts.key_with_password(from, password.0.as_bytes())
         })
     })
 }
 
 /// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password.
-fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> RpcResult<Data<[u8; 65]>> {
-    let key = with_password(node, &address, || {
+fn sign(
+    node: &Node,
+    (message, address, password): (Data, Address, Secret),
+    client: ClientId,
+) -> RpcResult<Data<[u8; 65]>> {
+    let key = with_password(node, client, &address, || {
         node.accounts.key_with_password(&address, password.0.as_bytes())
     })?;
     Ok(sign_message(&key, &message.0))

@@ -17,6 +17,6 @@ pub use log::LogObject;
 pub(crate) use parity::{ParityTraceObject, ReplayObject, TracePlace};
 pub use receipt::ReceiptObject;
 pub use trace::TraceObject;
-pub(crate) use trace::TransactionTrace;
+pub(crate) use trace::{BlockTraces, write_block_traces, write_trace};
 pub(crate) use transaction::shown_hash;
 pub use transaction::{TransactionObject, TransactionPlace};

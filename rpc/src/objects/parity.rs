@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chain::trace::{AccountDiff, CallFrame, FlatCall, StateDiff, ValueDiff, error_word};
+use chain::trace::{AccountDiff, CallFrame, FlatCall, FlatCalls, StateDiff, ValueDiff, error_word};
 use primitives::{Address, B256, U256};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -244,7 +244,7 @@ impl<'a> ParityTraceObject<'a> {
 pub(crate) struct ReplayObject<'a> {
     output: Data<&'a [u8]>,
     state_diff: Option<StateDiffObject<'a>>,
-    trace: Vec<ParityTraceObject<'a>>,
+    trace: ParityTraceList<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     transaction_hash: Option<Data<B256>>,
     /// Always null: clients expect the member.
@@ -265,21 +265,25 @@ impl<'a> ReplayObject<'a> {
         hash: Option<B256>,
     ) -> Self {
         // A system transaction that was not executed has no calls.
-        let calls = if with_calls && !top.kind.is_empty() {
-            FlatCall::list(top)
-        } else {
-            Vec::new()
-        };
+        let has_calls = with_calls && !top.kind.is_empty();
         Self {
             output: Data(&top.output),
             state_diff: changes.map(StateDiffObject),
-            trace: calls
-                .into_iter()
-                .map(|call| ParityTraceObject::call(call, None))
-                .collect(),
+            trace: ParityTraceList(has_calls.then(|| FlatCalls::of(top))),
             transaction_hash: hash.map(Data),
             vm_trace: (),
         }
+    }
+}
+
+/// The calls of a run, which are written one by one.
+#[derive(Debug)]
+struct ParityTraceList<'a>(Option<FlatCalls<'a>>);
+
+impl Serialize for ParityTraceList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let calls = self.0.clone().into_iter().flatten();
+        serializer.collect_seq(calls.map(|call| ParityTraceObject::call(call, None)))
     }
 }
 

@@ -1,5 +1,8 @@
 //! Traces as JSON, in the forms that clients of `debug_traceTransaction` expect. Words of stack,
 //! memory and storage are 64 hex digits without a prefix.
+//!
+//! A stranger decides how deep calls are. So calls are written by a loop ([`write_trace`]), and not
+//! by recursion as other values are.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +11,12 @@ use primitives::{Address, B256, U256, hex};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::error::RpcResult;
+use crate::json::JsonParts;
 use crate::types::{Data, Quantity};
 use crate::wire_type::{Described, WireType};
 
-/// A trace as JSON.
+/// A trace as JSON, if it is not one of calls.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum TraceObject<'a> {
@@ -27,8 +32,6 @@ pub enum TraceObject<'a> {
         /// The steps.
         struct_logs: StepList<'a>,
     },
-    /// The calls.
-    Calls(CallTraceObject<'a>),
     /// The accounts that were read or changed, as they were before.
     Before(PrestateAccounts<'a>),
     /// The accounts that were changed.
@@ -44,6 +47,91 @@ pub enum TraceObject<'a> {
     Nothing {},
 }
 
+/// Appends `trace` to `out`.
+///
+/// # Errors
+/// If it does not fit.
+pub(crate) fn write_trace(out: &mut JsonParts, trace: &Trace) -> RpcResult<()> {
+    match trace {
+        Trace::Calls(top) => write_calls(out, top),
+        // No method with these objects asks for changes.
+        Trace::Replay(replay) => write_calls(out, &replay.calls),
+        Trace::Steps(steps) => out.value(&TraceObject::Steps {
+            gas: steps.gas,
+            failed: steps.failed,
+            return_value: hex::encode(&steps.return_value),
+            struct_logs: StepList(&steps.steps),
+        }),
+        Trace::Prestate(PrestateTrace::Before(accounts)) => {
+            out.value(&TraceObject::Before(PrestateAccounts(accounts)))
+        }
+        Trace::Prestate(PrestateTrace::Changes { before, after }) => out.value(&TraceObject::Changes {
+            pre: PrestateAccounts(before),
+            post: PrestateAccounts(after),
+        }),
+        Trace::Selectors(counts) => out.value(&TraceObject::Selectors(SelectorList(counts))),
+        Trace::Nothing => out.value(&TraceObject::Nothing {}),
+    }
+}
+
+/// Appends the call `top` with the calls that it made.
+fn write_calls(out: &mut JsonParts, top: &CallFrame) -> RpcResult<()> {
+    write_call(out, top)?;
+    // The calls that are begun, with their inner calls that are not written yet.
+    let mut open = vec![(top, top.calls.iter())];
+    while let Some((call, inner)) = open.last_mut() {
+        match inner.next() {
+            Some(next) => {
+                let is_first = inner.len() + 1 == call.calls.len();
+                out.text(if is_first { r#","calls":["# } else { "," })?;
+                write_call(out, next)?;
+                open.push((next, next.calls.iter()));
+            }
+            None => {
+                if !call.calls.is_empty() {
+                    out.text("]")?;
+                }
+                if !call.logs.is_empty() {
+                    out.text(r#","logs":"#)?;
+                    out.value(&CallLogList(&call.logs))?;
+                }
+                out.text("}")?;
+                open.pop();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends a call without its inner calls and logs, and without the end of the object.
+fn write_call(out: &mut JsonParts, call: &CallFrame) -> RpcResult<()> {
+    out.text(r#"{"type":"#)?;
+    out.value(call.kind)?;
+    member(out, "from", &Data::<Address>(call.from))?;
+    if let Some(to) = call.to {
+        member(out, "to", &Data::<Address>(to))?;
+    }
+    if let Some(value) = call.value {
+        member(out, "value", &Quantity(value))?;
+    }
+    member(out, "gas", &Quantity(call.gas))?;
+    member(out, "gasUsed", &Quantity(call.gas_used))?;
+    member(out, "input", &Data(&call.input))?;
+    if !call.output.is_empty() {
+        member(out, "output", &Data(&call.output))?;
+    }
+    if let Some(error) = &call.error {
+        member(out, "error", error)?;
+    }
+    Ok(())
+}
+
+/// Appends a member of an object that has members already.
+fn member(out: &mut JsonParts, name: &str, value: &impl Serialize) -> RpcResult<()> {
+    out.text(format!(r#","{name}":"#))?;
+    out.value(value)
+}
+
 impl Described for TraceObject<'_> {
     const TYPE: WireType = WireType::OneOf(&[
         WireType::Named("StepTrace"),
@@ -52,29 +140,6 @@ impl Described for TraceObject<'_> {
         WireType::Named("PrestateChanges"),
         WireType::Map(&WireType::Named("Number")),
     ]);
-}
-
-impl<'a> From<&'a Trace> for TraceObject<'a> {
-    fn from(trace: &'a Trace) -> Self {
-        match trace {
-            Trace::Steps(steps) => Self::Steps {
-                gas: steps.gas,
-                failed: steps.failed,
-                return_value: hex::encode(&steps.return_value),
-                struct_logs: StepList(&steps.steps),
-            },
-            Trace::Calls(top) => Self::Calls(CallTraceObject(top)),
-            // No method with these objects asks for changes.
-            Trace::Replay(replay) => Self::Calls(CallTraceObject(&replay.calls)),
-            Trace::Prestate(PrestateTrace::Before(accounts)) => Self::Before(PrestateAccounts(accounts)),
-            Trace::Prestate(PrestateTrace::Changes { before, after }) => Self::Changes {
-                pre: PrestateAccounts(before),
-                post: PrestateAccounts(after),
-            },
-            Trace::Selectors(counts) => Self::Selectors(SelectorList(counts)),
-            Trace::Nothing => Self::Nothing {},
-        }
-    }
 }
 
 /// The steps of a trace. They are written one by one.
@@ -150,49 +215,6 @@ impl Serialize for HexSlots<'_> {
         serializer.collect_map(
             entries.map(|(slot, value)| (HexWord(slot.to_be_bytes()), HexWord(value.to_be_bytes()))),
         )
-    }
-}
-
-/// A call with the calls that it made.
-#[derive(Clone, Debug)]
-pub struct CallTraceObject<'a>(&'a CallFrame);
-
-impl Serialize for CallTraceObject<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let call = self.0;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("type", call.kind)?;
-        map.serialize_entry("from", &Data::<Address>(call.from))?;
-        if let Some(to) = call.to {
-            map.serialize_entry("to", &Data::<Address>(to))?;
-        }
-        if let Some(value) = call.value {
-            map.serialize_entry("value", &Quantity(value))?;
-        }
-        map.serialize_entry("gas", &Quantity(call.gas))?;
-        map.serialize_entry("gasUsed", &Quantity(call.gas_used))?;
-        map.serialize_entry("input", &Data(&call.input))?;
-        if !call.output.is_empty() {
-            map.serialize_entry("output", &Data(&call.output))?;
-        }
-        if let Some(error) = &call.error {
-            map.serialize_entry("error", error)?;
-        }
-        if !call.calls.is_empty() {
-            map.serialize_entry("calls", &CallTraceList(&call.calls))?;
-        }
-        if !call.logs.is_empty() {
-            map.serialize_entry("logs", &CallLogList(&call.logs))?;
-        }
-        map.end()
-    }
-}
-
-struct CallTraceList<'a>(&'a [CallFrame]);
-
-impl Serialize for CallTraceList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(CallTraceObject))
     }
 }
 
@@ -274,14 +296,89 @@ impl Serialize for SelectorList<'_> {
     }
 }
 
-/// A transaction of a traced block with its trace.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct TransactionTrace<'a> {
-    pub(crate) tx_hash: Data<B256>,
-    pub(crate) result: TraceObject<'a>,
+/// The traces of the transactions of a block.
+pub(crate) struct BlockTraces;
+
+impl Described for BlockTraces {
+    const TYPE: WireType = WireType::Array(&WireType::Named("TransactionTrace"));
 }
 
-impl Described for TransactionTrace<'_> {
-    const TYPE: WireType = WireType::Named("TransactionTrace");
+/// Appends the traces of a block's transactions to `out`.
+///
+/// # Errors
+/// If they do not fit.
+pub(crate) fn write_block_traces<'t>(
+    out: &mut JsonParts,
+    traces: impl Iterator<Item = (B256, &'t Trace)>,
+) -> RpcResult<()> {
+    out.text("[")?;
+    for (index, (hash, trace)) in traces.enumerate() {
+        out.text(if index == 0 {
+            r#"{"txHash":"#
+        } else {
+            r#",{"txHash":"#
+        })?;
+        out.value(&Data(hash))?;
+        out.text(r#","result":"#)?;
+        write_trace(out, trace)?;
+        out.text("}")?;
+    }
+    out.text("]")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deep_calls_need_little_stack() {
+        let write = || {
+            let top = (0..5000).fold(CallFrame::default(), |inner, _| CallFrame {
+                calls: vec![inner].into(),
+                ..CallFrame::default()
+            });
+            let mut out = JsonParts::new();
+            write_trace(&mut out, &Trace::Calls(top)).expect("memory");
+            let text = String::from_utf8(out.finish().into_text().to_vec()).expect("text");
+            assert!(text.ends_with(&"]}".repeat(5000)), "{} bytes", text.len());
+        };
+        let thread = std::thread::Builder::new().stack_size(inbound::SERVING_STACK_LEN / 8);
+        thread.spawn(write).expect("a thread").join().expect("no panic");
+    }
+
+    #[test]
+    fn calls_are_written_with_their_calls_and_logs() {
+        let call = |kind, calls: Vec<CallFrame>| CallFrame {
+            kind,
+            calls: calls.into(),
+            ..CallFrame::default()
+        };
+        let mut inner = call("CREATE", vec![call("SELFDESTRUCT", Vec::new())]);
+        inner.logs = vec![CallLog {
+            log: primitives::Log::default(),
+            position: 1,
+        }];
+        inner.error = Some("a \"reason\"".to_owned());
+        let top = call("CALL", vec![call("STATICCALL", Vec::new()), inner]);
+        let zero = Data::<Address>(Address::ZERO);
+        let object =
+            |kind: &str| json!({"type": kind, "from": zero, "gas": "0x0", "gasUsed": "0x0", "input": "0x"});
+        let mut expected = object("CALL");
+        expected["calls"] = json!([object("STATICCALL"), object("CREATE")]);
+        let inner = &mut expected["calls"][1];
+        inner["error"] = json!("a \"reason\"");
+        inner["calls"] = json!([object("SELFDESTRUCT")]);
+        inner["logs"] = json!([{"address": zero, "topics": [], "data": "0x", "position": "0x1"}]);
+        let mut out = JsonParts::new();
+        let trace = Trace::Calls(top);
+        write_block_traces(&mut out, [(B256::ZERO, &trace); 2].into_iter()).expect("memory");
+        let text = out.finish().into_text().to_vec();
+        let one = json!({"txHash": Data(B256::ZERO), "result": expected});
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&text).expect("JSON"),
+            json!([one, one])
+        );
+    }
 }

@@ -238,6 +238,7 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
             ("id", "String"),
             ("name", "String"),
             ("enode", "String"),
+            ("enr", "String"),
             ("ip", "String"),
             ("ports", "Ports"),
             ("listenAddr", "String"),
@@ -245,7 +246,7 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
         ],
     ),
     ("Ports", &[("discovery", "Number"), ("listener", "Number")]),
-    ("Protocols", &[("mc", "Protocol")]),
+    ("Protocols", &[("mc?", "Protocol"), ("eth?", "EthProtocol")]),
     (
         "Protocol",
         &[
@@ -256,13 +257,40 @@ const OBJECTS: &[(&str, ObjectMembers)] = &[
         ],
     ),
     (
+        "EthProtocol",
+        &[
+            ("network", "Number"),
+            ("difficulty", "Number"),
+            ("genesis", "DATA32"),
+            ("config", "Object"),
+            ("head", "DATA32"),
+        ],
+    ),
+    (
         "Peer",
         &[
+            ("enr?", "String"),
+            ("enode", "String"),
             ("id", "String"),
             ("name", "String"),
             ("caps", "String[]"),
             ("network", "PeerAddresses"),
             ("protocols", "PeerProtocols"),
+            ("figures", "PeerFigures"),
+        ],
+    ),
+    (
+        "PeerFigures",
+        &[
+            ("slot", "Number"),
+            ("since", "Number"),
+            ("messagesIn", "Number"),
+            ("messagesOut", "Number"),
+            ("bytesIn", "Number"),
+            ("bytesOut", "Number"),
+            ("roundTrip", "Fraction|null"),
+            ("lateAnswers", "Number"),
+            ("faults", "Number"),
         ],
     ),
     (

@@ -1,7 +1,9 @@
 //! Memory for messages that are still being read: how much of it is reserved, and a stream that
 //! reserves it for what it reads.
 //!
-//! Does not know where a message ends: whoever reads the stream says so.
+//! Does not know where a message ends: whoever reads the stream says so. What lies around a message
+//! counts, too: headers of its frames, or space between values. So a client that sends nothing else
+//! is cut off, and holds no memory that others need.
 
 use std::io;
 use std::pin::Pin;
@@ -13,6 +15,9 @@ use crate::traffic::{ClientMemory, MemoryReservation};
 
 /// Memory is reserved in pieces of this many bytes. The first piece is free.
 const PIECE_LEN: usize = 64 * 1024;
+/// A message may take so many times its greatest length on the wire. The rest is for the headers
+/// of its frames.
+const WIRE_FACTOR: usize = 2;
 
 /// The memory reserved for one message while it is being read.
 pub(super) struct ReadReservation {
@@ -65,17 +70,22 @@ impl ReadReservation {
 }
 
 /// A stream that reserves memory for the bytes it has read since the last whole message. A read
-/// fails with [`io::ErrorKind::OutOfMemory`] if too little is left.
+/// fails with [`io::ErrorKind::OutOfMemory`] if too little is left, and with
+/// [`io::ErrorKind::FileTooLarge`] if so many bytes hold no message of the greatest length.
 pub(super) struct Metered<T> {
     inner: T,
     reservation: ReadReservation,
+    /// The most bytes between the ends of two messages.
+    wire_len_max: usize,
 }
 
 impl<T> Metered<T> {
-    pub(super) fn new(inner: T, memory: ClientMemory) -> Self {
+    /// A stream of messages that have at most `len_max` bytes.
+    pub(super) fn new(inner: T, memory: ClientMemory, len_max: usize) -> Self {
         Self {
             inner,
             reservation: ReadReservation::new(memory),
+            wire_len_max: len_max.saturating_mul(WIRE_FACTOR).saturating_add(PIECE_LEN),
         }
     }
 
@@ -108,6 +118,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         if len > 0 && !self.reservation.add(len) {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
+        if self.reservation.len > self.wire_len_max {
+            return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+        }
         result
     }
 }
@@ -138,7 +151,7 @@ mod tests {
     async fn long_messages_need_memory() {
         let memory = TrafficMemory::new(2 * PIECE_LEN, 100).client(ClientId::Local(0));
         let bytes = vec![0_u8; 10 * PIECE_LEN];
-        let mut stream = Metered::new(bytes.as_slice(), memory.clone());
+        let mut stream = Metered::new(bytes.as_slice(), memory.clone(), bytes.len());
         let mut piece = vec![0; PIECE_LEN];
         for _ in 0..3 {
             stream
@@ -146,7 +159,7 @@ mod tests {
                 .await
                 .expect("memory for the free piece and two more");
         }
-        let mut other = Metered::new(bytes.as_slice(), memory.clone());
+        let mut other = Metered::new(bytes.as_slice(), memory.clone(), bytes.len());
         other
             .read_exact(&mut piece)
             .await
@@ -156,7 +169,7 @@ mod tests {
             "the other stream has reserved the rest"
         );
         stream.reset();
-        let mut other = Metered::new(bytes.as_slice(), memory.clone());
+        let mut other = Metered::new(bytes.as_slice(), memory.clone(), bytes.len());
         for _ in 0..3 {
             other
                 .read_exact(&mut piece)
@@ -164,11 +177,34 @@ mod tests {
                 .expect("the memory is free again");
         }
     }
+
+    #[tokio::test]
+    async fn bytes_without_a_message_are_bounded() {
+        let traffic = TrafficMemory::new(100 * PIECE_LEN, 100);
+        let bytes = vec![0_u8; 10 * PIECE_LEN];
+        let memory = traffic.client(ClientId::Local(0));
+        let mut stream = Metered::new(bytes.as_slice(), memory, PIECE_LEN);
+        let mut piece = vec![0; PIECE_LEN];
+        for _ in 0..3 {
+            stream.read_exact(&mut piece).await.expect("a long message");
+        }
+        stream.reset();
+        for _ in 0..3 {
+            stream.read_exact(&mut piece).await.expect("the next message");
+        }
+        let error = stream
+            .read_exact(&mut piece)
+            .await
+            .expect_err("no message in all this");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
+
     #[tokio::test]
     async fn forgotten_bytes_release_their_memory_and_no_more() {
         let traffic = TrafficMemory::new(8 * PIECE_LEN, 100);
         let bytes = vec![0_u8; 10 * PIECE_LEN];
-        let mut stream = Metered::new(bytes.as_slice(), traffic.client(ClientId::Local(0)));
+        let memory = traffic.client(ClientId::Local(0));
+        let mut stream = Metered::new(bytes.as_slice(), memory, bytes.len());
         let mut pieces = vec![0; 3 * PIECE_LEN];
         stream.read_exact(&mut pieces).await.expect("memory");
         assert_eq!(traffic.used(), 2 * PIECE_LEN);

@@ -3,9 +3,14 @@
 //! The handshake is an HTTP request. It goes through the same acceptor as the requests of the HTTP
 //! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule
 //! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
-//! reading too slowly or if its token is withdrawn, 1009 for a message that is too long, 1011 if
-//! the node failed, 1013 if too little memory is left or the idle connection makes room for
+//! reading too slowly or if its token is withdrawn or expires, 1009 for a message that is too long,
+//! 1011 if the node failed, 1013 if too little memory is left or the idle connection makes room for
 //! another, 1001 when the server stops.
+//!
+//! The library answers pings by itself, so a client that pings and does not read would fill the
+//! write buffer. Nothing more is read from a client before its last ping is answered, within the
+//! time for any other message. The write buffer has room for short messages that leave together,
+//! one frame of a message and a few control frames, and control frames have a rate.
 //!
 //! Knows frames and close codes, and nothing of what the messages say.
 
@@ -19,6 +24,7 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::service::Service;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use inbound::{TokenBucket, TokenRate};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
@@ -53,6 +59,17 @@ const PINGS_PER_TIMEOUT: u32 = 4;
 const NO_PLACE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bytes of a client's control frame before its content: two of the header, four of the mask.
 const CONTROL_HEADER_LEN: usize = 6;
+/// Short messages that follow each other leave together when they have this many bytes.
+const BATCH_LEN: usize = 16 * 1024;
+/// Most bytes in the write buffer of a connection: short messages, a frame of a message, and some
+/// control frames.
+const WRITE_LEN_MAX: usize = BATCH_LEN + PIECE_LEN + 1024;
+/// Control frames that a client may send: pings, and answers to pings. Whatever comes after more of
+/// them is read later.
+const CONTROL_FRAMES: TokenRate = TokenRate {
+    burst: 1024.0,
+    per_second: 64.0,
+};
 /// The response to a request that is not a WebSocket handshake.
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
@@ -274,11 +291,13 @@ async fn serve<C: Send + Sync + 'static>(
     let limits = dispatcher.limits();
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_LEN)
-        .write_buffer_size(0)
+        .write_buffer_size(BATCH_LEN)
+        .max_write_buffer_size(WRITE_LEN_MAX)
         .max_message_size(Some(limits.body_len_max))
         .max_frame_size(Some(limits.body_len_max));
     let source = &context.source;
-    let io = Metered::new(TokioIo::new(upgraded), source.caller.memory.clone());
+    let memory = source.caller.memory.clone();
+    let io = Metered::new(TokioIo::new(upgraded), memory, limits.body_len_max);
     let now = Instant::now();
     let mut channel = WsChannel {
         socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
@@ -287,11 +306,12 @@ async fn serve<C: Send + Sync + 'static>(
         idle_timeout: limits.idle_timeout,
         last_message: now,
         ping_at: now + limits.idle_timeout / PINGS_PER_TIMEOUT,
+        control: ControlFrames::new(now),
     };
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
         () = context.place.displaced() => None,
-        () = source.caller.grant.withdrawn() => Some(Some(Err(DuplexError::Withdrawn))),
+        () = source.caller.grant.ended() => Some(Some(Err(DuplexError::Withdrawn))),
     };
     let mut close_timeout = limits.stop_grace;
     let (code, reason) = match ended {
@@ -325,7 +345,7 @@ const fn close_code(error: &DuplexError) -> Option<CloseCode> {
         DuplexError::TooLong(_) => Some(CloseCode::Size),
         DuplexError::Unreadable(_) => Some(CloseCode::Invalid),
         DuplexError::Protocol(_) => Some(CloseCode::Protocol),
-        DuplexError::NoMemory => Some(CloseCode::Again),
+        DuplexError::NoMemory | DuplexError::Starved => Some(CloseCode::Again),
         DuplexError::Node(_) => Some(CloseCode::Error),
         DuplexError::Silent | DuplexError::Io(_) => None,
     }
@@ -339,9 +359,55 @@ struct WsChannel {
     /// When the last message of any kind came.
     last_message: Instant,
     ping_at: Instant,
+    control: ControlFrames,
+}
+
+/// The control frames of a client, which it may send within a message, too.
+struct ControlFrames {
+    left: TokenBucket,
+    /// Nothing is read before this time.
+    paused_until: Option<Instant>,
+    /// A ping, or the answer to one, that is not with the system yet. Nothing is read before.
+    unsent: Option<PacedMessage>,
+}
+
+impl ControlFrames {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: TokenBucket::new(CONTROL_FRAMES, now.into_std()),
+            paused_until: None,
+            unsent: None,
+        }
+    }
+
+    /// Notes a control frame that has come, and its answer if it is a ping.
+    fn note(&mut self, frame: &Message, pace: ReadPace, now: Instant) {
+        if let Err(wait) = self.left.try_take(now.into_std()) {
+            self.paused_until = Some(now + wait);
+        }
+        if matches!(frame, Message::Ping(_)) {
+            self.unsent = Some(pace.begin());
+        }
+    }
 }
 
 impl WsChannel {
+    /// Waits until the last ping is answered, and until the client may send more. Dropping the
+    /// future loses nothing.
+    async fn settle_control(&mut self) -> Result<(), DuplexError> {
+        if let Some(unsent) = &mut self.control.unsent {
+            let written = unsent.write(0, self.socket.flush()).await;
+            let written = written.ok_or(DuplexError::SlowReader)?;
+            written.map_err(|error| duplex_error(error, self.len_max))?;
+            self.control.unsent = None;
+        }
+        if let Some(end) = self.control.paused_until {
+            sleep_until(end).await;
+            self.control.paused_until = None;
+        }
+        Ok(())
+    }
+
     /// Writes a part of a message.
     async fn write(&mut self, message: &mut PacedMessage, part: Message) -> Result<(), DuplexError> {
         let len = part.len();
@@ -371,6 +437,7 @@ impl DuplexChannel for WsChannel {
 
     async fn receive(&mut self) -> Result<Option<Bytes>, DuplexError> {
         loop {
+            self.settle_control().await?;
             let message = tokio::select! {
                 // Bytes that have come are looked at before the timer. While the most calls allowed
                 // are running nothing is read, and a client that waits for answers is not silent.
@@ -383,6 +450,7 @@ impl DuplexChannel for WsChannel {
                     self.ping_at = Instant::now() + self.idle_timeout / PINGS_PER_TIMEOUT;
                     let ping = Message::Ping(Bytes::new());
                     self.write(&mut self.pace.begin(), ping).await?;
+                    self.control.unsent = Some(self.pace.begin());
                     continue;
                 }
             };
@@ -392,10 +460,11 @@ impl DuplexChannel for WsChannel {
             let message = match message {
                 Message::Text(text) => text.into(),
                 Message::Binary(bytes) => bytes,
-                // tungstenite answers pings and close frames with the next read. Such a frame may
+                // tungstenite has queued the answer to a ping or a close frame. Such a frame may
                 // come between the parts of a message, which keep their memory.
                 control => {
                     self.socket.get_mut().forget(CONTROL_HEADER_LEN + control.len());
+                    self.control.note(&control, self.pace, Instant::now());
                     continue;
                 }
             };
@@ -406,7 +475,7 @@ impl DuplexChannel for WsChannel {
 
     /// Sends a short message in one frame, and a long one in several. The frame that is being
     /// written is in memory a second time, so it must not be long.
-    async fn send(&mut self, message: Text) -> Result<(), DuplexError> {
+    async fn send(&mut self, message: Text, has_more: bool) -> Result<(), DuplexError> {
         let mut paced = self.pace.begin();
         let mut pieces = message.into_pieces();
         let mut opcode = Data::Text;
@@ -418,10 +487,15 @@ impl DuplexChannel for WsChannel {
             self.write(&mut paced, Message::Frame(frame)).await?;
             opcode = Data::Continue;
         }
-        match paced.write(0, self.socket.flush()).await {
-            Some(result) => result.map_err(|error| duplex_error(error, self.len_max)),
-            None => Err(DuplexError::SlowReader),
+        if has_more {
+            return Ok(());
         }
+        let written = paced.write(0, self.socket.flush()).await;
+        let written = written.ok_or(DuplexError::SlowReader)?;
+        written.map_err(|error| duplex_error(error, self.len_max))?;
+        // An answer to a ping has left with the message.
+        self.control.unsent = None;
+        Ok(())
     }
 }
 
@@ -430,6 +504,8 @@ fn duplex_error(error: Error, len_max: usize) -> DuplexError {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => DuplexError::TooLong(len_max),
         Error::Utf8(reason) => DuplexError::Unreadable(crate::error::RpcError::parse(reason)),
         Error::Io(error) if error.kind() == std::io::ErrorKind::OutOfMemory => DuplexError::NoMemory,
+        Error::Io(error) if error.kind() == std::io::ErrorKind::FileTooLarge => DuplexError::TooLong(len_max),
+        Error::WriteBufferFull(_) => DuplexError::SlowReader,
         Error::Io(error) => DuplexError::Io(error),
         Error::ConnectionClosed | Error::AlreadyClosed => {
             DuplexError::Io(std::io::Error::from(std::io::ErrorKind::ConnectionAborted))

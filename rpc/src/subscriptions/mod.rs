@@ -2,9 +2,11 @@
 //! lasts.
 //!
 //! A subscription holds a cursor into the node's feeds. The connection's task pulls new results
-//! when it can send them. For a slow reader nothing piles up: its cursors just stay behind. The
-//! calls of a message see the subscriptions of their connection through a [`RpcSession`]. The kinds
-//! of subscriptions are in `sources.rs`. The connections are served by `server/duplex`.
+//! when it can send them, and never more than `PULL_LEN_MAX` or one result. For a slow reader
+//! nothing piles up: its cursors just stay behind. The same holds if too little memory is left for
+//! a pull. The calls of a message see the subscriptions of their connection through a
+//! [`RpcSession`]. The kinds of subscriptions are in `sources.rs`. The connections are served by
+//! `server/duplex`.
 
 mod sources;
 
@@ -12,6 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::sync::watch;
 
 pub(crate) use sources::{HeadSource, MatchingLogs, NewHeads, PendingSource, SyncSource};
@@ -20,20 +23,76 @@ use crate::error::{RpcError, RpcResult};
 use crate::ids::random_id;
 use crate::json::Json;
 use crate::modules::NameStyle;
-use crate::text::{Text, TextWriter};
+use crate::text::{COPY_LEN_MAX, Text, TextWriter};
 use crate::types::quantity;
 
-/// Bytes of notifications that one pull returns. The last block's results may exceed them.
-const PULL_LEN_MAX: usize = 1 << 20;
+/// Bytes of notifications that one pull returns, with those beside their texts. The last result may
+/// exceed them.
+pub(crate) const PULL_LEN_MAX: usize = 64 << 10;
+/// As the bound of a pull: it returns one result.
+pub(crate) const ONE_RESULT: usize = 1;
+/// Bytes that a notification takes in memory beside its result: the text around the result, and the
+/// values that hold it.
+const NOTIFICATION_LEN: usize = 384;
+/// Bytes that are reserved for a pull while it runs: for the results, and for the notifications
+/// that are made of them. A result that is longer than a piece of text is reserved on its own.
+pub(crate) const PULL_RESERVED: usize = 2 * (PULL_LEN_MAX + COPY_LEN_MAX);
 
 /// Where the results of a subscription come from.
 pub(crate) trait SubscriptionSource: Send {
     /// Changes when there may be new results.
     fn signal(&self) -> ChangeSignal;
 
-    /// Appends the results since the last call to `out`, about `len_max` bytes. Returns whether
-    /// there are more.
-    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool>;
+    /// Adds the results since the last call to `out`, as long as they find a place. Returns whether
+    /// there are more. After an error the results are thrown away, and the next call adds them
+    /// again.
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool>;
+}
+
+/// The results of one source in one pull.
+#[derive(Debug)]
+pub(crate) struct PulledResults {
+    results: Vec<Json>,
+    len_left: usize,
+}
+
+impl PulledResults {
+    /// None yet, and place for about `len_max` bytes of notifications.
+    const fn new(len_max: usize) -> Self {
+        Self {
+            results: Vec::new(),
+            len_left: len_max,
+        }
+    }
+
+    /// Whether no further result finds a place.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.len_left == 0
+    }
+
+    /// Adds a result. Returns `false` if it finds no place, or too little memory is left and others
+    /// can be sent before it.
+    ///
+    /// # Errors
+    /// As [`Json::write`], if it is the first result.
+    pub(crate) fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> RpcResult<bool> {
+        if self.is_full() {
+            return Ok(false);
+        }
+        match Json::write(value) {
+            Ok(result) => {
+                let len = NOTIFICATION_LEN + result.text().len();
+                self.len_left = self.len_left.saturating_sub(len);
+                self.results.push(result);
+                Ok(true)
+            }
+            Err(error) if error == RpcError::no_memory() && !self.results.is_empty() => {
+                self.len_left = 0;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// A value that changes when there may be new results.
@@ -97,8 +156,19 @@ struct Subscription {
 pub(crate) struct Notification {
     /// The subscription's id.
     id: u128,
-    /// The whole JSON-RPC message. Its memory is not reserved.
+    /// The whole JSON-RPC message. The memory of a long one is reserved.
     pub(crate) text: Text,
+}
+
+/// What one pull returns.
+#[derive(Debug, Default)]
+pub(crate) struct PulledNotifications {
+    /// The notifications, in the order in which they are sent.
+    pub(crate) notifications: Vec<Notification>,
+    /// Bytes of memory that they take, about. Those of long results are reserved on their own.
+    pub(crate) len: usize,
+    /// Too little memory was left for a result. Nothing is lost: a later pull returns it.
+    pub(crate) lacks_memory: bool,
 }
 
 impl Subscriptions {
@@ -159,11 +229,14 @@ impl Subscriptions {
         notifications
     }
 
-    /// The notifications that are due now, at most about [`PULL_LEN_MAX`] bytes. For one caller at
-    /// a time.
-    pub(crate) fn pull(&self) -> RpcResult<Vec<Notification>> {
+    /// The notifications that are due now, about `len_max` bytes of them, and at least one if there
+    /// is any. For one caller at a time.
+    ///
+    /// # Errors
+    /// Whatever kept a source from reading the chain, except for a lack of memory.
+    pub(crate) fn pull(&self, len_max: usize) -> RpcResult<PulledNotifications> {
         let mut pulled = std::mem::take(&mut self.state.lock().started);
-        let notifications = pull(&mut pulled);
+        let notifications = pull(&mut pulled, len_max);
         let mut state = self.state.lock();
         pulled.retain(|subscription| state.ids.contains(&subscription.id));
         pulled.append(&mut state.started);
@@ -172,10 +245,10 @@ impl Subscriptions {
     }
 }
 
-/// Pulls each subscription in turn. The first that finds no space left comes first the next time.
-fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
-    let mut notifications = Vec::new();
-    let mut len_left = PULL_LEN_MAX;
+/// Pulls each subscription in turn. The first that finds no place left comes first the next time.
+fn pull(subscriptions: &mut [Subscription], len_max: usize) -> RpcResult<PulledNotifications> {
+    let mut all = PulledNotifications::default();
+    let mut len_left = len_max;
     let mut first_skipped = None;
     for (index, subscription) in subscriptions.iter_mut().enumerate() {
         if len_left == 0 {
@@ -184,16 +257,25 @@ fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
             continue;
         }
         let Subscription { id, name_style, .. } = *subscription;
-        let mut results = Vec::new();
-        subscription.has_more = subscription.source.pull(len_left, &mut results)?;
-        for result in results {
+        let mut pulled = PulledResults::new(len_left);
+        match subscription.source.pull(&mut pulled) {
+            Ok(has_more) => subscription.has_more = has_more,
+            Err(error) if error == RpcError::no_memory() => {
+                subscription.has_more = true;
+                all.lacks_memory = true;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        len_left = pulled.len_left;
+        for result in pulled.results {
+            all.len += NOTIFICATION_LEN + result.text().len().min(COPY_LEN_MAX);
             let text = notification(id, name_style, result)?;
-            len_left = len_left.saturating_sub(text.len());
-            notifications.push(Notification { id, text });
+            all.notifications.push(Notification { id, text });
         }
     }
     subscriptions.rotate_left(first_skipped.unwrap_or_default());
-    Ok(notifications)
+    Ok(all)
 }
 
 /// What the calls of one message see of the subscriptions of their connection. A subscription that
@@ -254,8 +336,18 @@ fn notification(id: u128, name_style: NameStyle, result: Json) -> RpcResult<Text
     };
     let begin =
         format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"subscription":"{id:#x}","result":"#);
+    let (result, end) = (result.into_text(), b"}}");
+    let len = begin.len() + result.len() + end.len();
+    if len <= COPY_LEN_MAX {
+        // Most notifications are short, and many may wait. So none takes more than it needs.
+        let mut text = Vec::with_capacity(len);
+        text.extend_from_slice(begin.as_bytes());
+        result.pieces().for_each(|piece| text.extend_from_slice(piece));
+        text.extend_from_slice(end);
+        return Ok(text.into());
+    }
     let mut message = TextWriter::new(None, usize::MAX);
-    let written = message.append(begin.as_bytes(), result.into_text(), b"}}");
+    let written = message.append(begin.as_bytes(), result, end);
     written.map_err(|_| RpcError::no_memory())?;
     Ok(message.finish())
 }
@@ -272,12 +364,8 @@ mod tests {
             ChangeSignal::Count(self.1.clone())
         }
 
-        fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
-            let mut len_left = len_max;
-            while self.0 > 0 && len_left > 0 {
-                let result = Json::write(&"x".repeat(PULL_LEN_MAX / 2))?;
-                len_left = len_left.saturating_sub(result.text().len());
-                out.push(result);
+        fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
+            while self.0 > 0 && out.add(&"x".repeat(PULL_LEN_MAX / 2))? {
                 self.0 -= 1;
             }
             Ok(self.0 > 0)
@@ -302,33 +390,38 @@ mod tests {
         (subscriptions, session, ids)
     }
 
+    fn pulled(subscriptions: &Subscriptions) -> Vec<Notification> {
+        let pulled = subscriptions.pull(PULL_LEN_MAX).expect("a pull");
+        pulled.notifications
+    }
+
     #[test]
     fn no_notification_comes_before_the_answer() {
         let subscriptions = Subscriptions::new(3);
         let (first, second) = (subscriptions.session(), subscriptions.session());
         first.add(source(1), NameStyle::Native).expect("an id");
         let later = second.add(source(1), NameStyle::Native).expect("an id");
-        assert!(subscriptions.pull().expect("a pull").is_empty());
+        assert!(pulled(&subscriptions).is_empty());
         assert!(!subscriptions.has_backlog());
         let mut signals = Vec::new();
         subscriptions.start(&first, &mut signals);
         assert_eq!(signals.len(), 1);
         assert!(subscriptions.has_backlog());
         assert_eq!(
-            subscriptions.pull().expect("a pull").len(),
+            pulled(&subscriptions).len(),
             1,
             "only the subscription that was answered"
         );
         // This subscription ends before its answer is queued.
         assert!(first.remove(id(&later)));
         subscriptions.start(&second, &mut signals);
-        assert!(subscriptions.pull().expect("a pull").is_empty());
+        assert!(pulled(&subscriptions).is_empty());
     }
 
     #[test]
     fn subscriptions_that_ended_meanwhile_send_nothing() {
         let (subscriptions, session, ids) = started(2, 1);
-        let pulled = subscriptions.pull().expect("a pull");
+        let pulled = pulled(&subscriptions);
         assert_eq!(pulled.len(), 2);
         assert!(session.remove(ids[0]));
         let left = subscriptions.without_ended(pulled);
@@ -348,11 +441,10 @@ mod tests {
             ChangeSignal::Count(watch::Sender::new(0).subscribe())
         }
 
-        fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+        fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
             assert!(self.0.remove(*self.1.lock()), "no lock is held");
             self.0.add(source(1), NameStyle::Native)?;
-            out.push(Json::write(&1)?);
-            Ok(true)
+            out.add(&1)
         }
     }
 
@@ -364,7 +456,7 @@ mod tests {
         let meddler = Meddler(meanwhile, Arc::clone(&own));
         *own.lock() = id(&session.add(Box::new(meddler), NameStyle::Native).expect("an id"));
         subscriptions.start(&session, &mut Vec::new());
-        let pulled = subscriptions.pull().expect("a pull");
+        let pulled = pulled(&subscriptions);
         assert_eq!(pulled.len(), 1);
         assert!(subscriptions.without_ended(pulled).is_empty());
         assert!(
@@ -391,7 +483,7 @@ mod tests {
         let (subscriptions, _session, ids) = started(3, 4);
         let mut counts = vec![0; 3];
         for round in 0.. {
-            let pulled = subscriptions.pull().expect("a pull");
+            let pulled = pulled(&subscriptions);
             assert!(pulled.len() <= 3, "{}", pulled.len());
             for notification in &pulled {
                 let which = ids

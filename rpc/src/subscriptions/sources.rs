@@ -7,11 +7,10 @@ use chain::pool::PendingHashes;
 use inbound::{ClientId, QuotaPermit};
 use serde::Serialize;
 
-use super::{ChangeSignal, SubscriptionSource};
+use super::{ChangeSignal, PulledResults, SubscriptionSource};
 use crate::error::RpcResult;
 use crate::facts::SyncStatus;
 use crate::feeds::{BlockChange, Feeds, HeadCursor};
-use crate::json::Json;
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
@@ -27,14 +26,28 @@ pub(crate) trait BlockResults: Send {
     /// Bytes of criteria beside the value itself.
     fn criteria_len(&self) -> usize;
 
-    /// Appends the results for `change` to `out`.
-    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()>;
+    /// Adds the results for `change` to `out`, from position `from` on. Returns the position of the
+    /// first that found no place, `None` if all did. The first position of a block is 0.
+    fn append(
+        &self,
+        feeds: &Feeds,
+        view: &View,
+        change: &BlockChange,
+        from: usize,
+        out: &mut PulledResults,
+    ) -> RpcResult<Option<usize>>;
 }
 
 /// Follows the head of the chain and sends the results `R` for each changed block.
+///
+/// The results of a block may take several pulls. They are sent to their end even if the block has
+/// left the chain by then. The block's removal comes after them.
 pub(crate) struct HeadSource<R> {
     feeds: Arc<Feeds>,
     cursor: HeadCursor,
+    /// The last change before the cursor, if some of its results are not sent, and the position of
+    /// the first of them.
+    unfinished: Option<(BlockChange, usize)>,
     results: R,
     _permit: QuotaPermit,
 }
@@ -43,6 +56,7 @@ impl<R: BlockResults> HeadSource<R> {
     pub(crate) fn new(feeds: &Arc<Feeds>, client: ClientId, results: R) -> RpcResult<Self> {
         Ok(Self {
             cursor: feeds.cursor()?,
+            unfinished: None,
             _permit: feeds.reserve(client, SUBSCRIPTION_LEN + results.criteria_len())?,
             feeds: Arc::clone(feeds),
             results,
@@ -55,26 +69,31 @@ impl<R: BlockResults> SubscriptionSource for HeadSource<R> {
         ChangeSignal::Count(self.feeds.heads_signal())
     }
 
-    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
+        if let Some((change, from)) = self.unfinished {
+            let view = self.feeds.view()?;
+            let rest = self.results.append(&self.feeds, &view, &change, from, out)?;
+            self.unfinished = rest.map(|from| (change, from));
+            if rest.is_some() {
+                return Ok(true);
+            }
+        }
         if self.feeds.is_current(&self.cursor) {
             return Ok(false);
         }
         let (unseen, view) = self.feeds.changes_since(&self.cursor)?;
-        let (mut taken, mut len) = (0, 0);
+        let (mut taken, mut unfinished) = (0, None);
         for change in &unseen.changes {
-            if len >= len_max {
+            if out.is_full() || unfinished.is_some() {
                 break;
             }
-            let before = out.len();
-            self.results.append(&self.feeds, &view, change, out)?;
-            len += out[before..]
-                .iter()
-                .map(|result| result.text().len())
-                .sum::<usize>();
+            let rest = self.results.append(&self.feeds, &view, change, 0, out)?;
+            unfinished = rest.map(|from| (*change, from));
             taken += 1;
         }
         self.cursor = unseen.cursor_after(taken, &view)?;
-        Ok(!self.feeds.is_current(&self.cursor))
+        self.unfinished = unfinished;
+        Ok(unfinished.is_some() || !self.feeds.is_current(&self.cursor))
     }
 }
 
@@ -86,13 +105,21 @@ impl BlockResults for NewHeads {
         0
     }
 
-    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()> {
+    fn append(
+        &self,
+        feeds: &Feeds,
+        view: &View,
+        change: &BlockChange,
+        from: usize,
+        out: &mut PulledResults,
+    ) -> RpcResult<Option<usize>> {
         if let BlockChange::Applied(id) = change
             && let Some(header) = feeds.header(view, id)?
+            && !out.add(&BlockObject::new_head(&header, id.hash))?
         {
-            out.push(Json::write(&BlockObject::new_head(&header, id.hash))?);
+            return Ok(Some(from));
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -108,11 +135,18 @@ impl BlockResults for MatchingLogs {
         self.criteria.len()
     }
 
-    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()> {
+    fn append(
+        &self,
+        feeds: &Feeds,
+        view: &View,
+        change: &BlockChange,
+        from: usize,
+        out: &mut PulledResults,
+    ) -> RpcResult<Option<usize>> {
         let logs = feeds.logs(view, change.block())?;
-        logs.write(&self.criteria, change.is_removal(), self.name_style, &mut |log| {
-            out.push(Json::write(log)?);
-            Ok(())
+        let removed = change.is_removal();
+        logs.write(&self.criteria, removed, self.name_style, from, &mut |log| {
+            out.add(log)
         })
     }
 }
@@ -149,20 +183,15 @@ impl SubscriptionSource for PendingSource {
         ChangeSignal::Count(self.feeds.pending_signal())
     }
 
-    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
         let pool = self.feeds.chain().pool();
         let PendingHashes {
             hashes, cursor: next, ..
         } = self.feeds.pending_since(self.cursor, HASHES_MAX);
-        let mut len = 0;
         for (taken, hash) in hashes.iter().enumerate() {
-            if len >= len_max {
-                self.cursor = next - (hashes.len() - taken) as u64;
-                return Ok(true);
-            }
             let pooled = pool.get(hash);
-            let result = match pooled {
-                Some(pooled) if self.full => Json::write(&TransactionObject::new(
+            let is_added = match pooled {
+                Some(pooled) if self.full => out.add(&TransactionObject::new(
                     &pooled.transaction,
                     pooled.sender,
                     None,
@@ -171,11 +200,13 @@ impl SubscriptionSource for PendingSource {
                 // The transaction was mined or replaced meanwhile. A client that wants whole
                 // pending transactions has no use for it.
                 None if self.full => continue,
-                Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.name_style)))?,
-                None => Json::write(&Data(self.feeds.shown_hash(hash, self.name_style)?))?,
+                Some(pooled) => out.add(&Data(shown_hash(&pooled.transaction, self.name_style)))?,
+                None => out.add(&Data(self.feeds.shown_hash(hash, self.name_style)?))?,
             };
-            len += result.text().len();
-            out.push(result);
+            if !is_added {
+                self.cursor = next - (hashes.len() - taken) as u64;
+                return Ok(true);
+            }
         }
         self.cursor = next;
         Ok(hashes.len() == HASHES_MAX)
@@ -220,10 +251,10 @@ impl SubscriptionSource for SyncSource {
         ChangeSignal::State(self.feeds.sync_signal())
     }
 
-    fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
         let status = self.feeds.sync_status();
-        if status.is_some() != self.was_syncing {
-            self.was_syncing = status.is_some();
+        let is_syncing = status.is_some();
+        if is_syncing != self.was_syncing {
             let result = match status {
                 None => SyncResult::Done(false),
                 Some(SyncStatus {
@@ -238,8 +269,156 @@ impl SubscriptionSource for SyncSource {
                     },
                 },
             };
-            out.push(Json::write(&result)?);
+            if !out.add(&result)? {
+                return Ok(true);
+            }
+            self.was_syncing = is_syncing;
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use chain::import::{ForkLimits, StateRetention};
+    use chain::mining::build::build;
+    use chain::pool::PoolConfig;
+    use chain::rules::seal::SealCheck;
+    use chain::{Chain, ChainConfig, ChainSpec};
+    use primitives::{Address, Block, Bytes};
+    use store::Store;
+
+    use super::*;
+    use crate::caller::remote_client;
+    use crate::facts::NodeFacts;
+
+    /// A node without peers.
+    struct NoPeers;
+
+    impl NodeFacts for NoPeers {
+        fn client_version(&self) -> &str {
+            ""
+        }
+
+        fn network_id(&self) -> u64 {
+            0
+        }
+
+        fn is_listening(&self) -> bool {
+            false
+        }
+
+        fn peer_count(&self) -> u64 {
+            0
+        }
+    }
+
+    fn open() -> Chain {
+        let config = ChainConfig {
+            spec: Arc::new(ChainSpec::dev()),
+            seals: SealCheck::Off,
+            forks: ForkLimits::default(),
+            pool: PoolConfig::default(),
+            beneficiary: Address::repeat_byte(7),
+            extra_data: Bytes::new(),
+            states: StateRetention::Archive,
+        };
+        Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
+    }
+
+    /// Imports an empty block on the head. `tag` makes it differ from other blocks there.
+    fn extend(chain: &Chain, tag: u8) -> Block {
+        let view = chain.view().expect("a view");
+        let mut settings = chain.settings();
+        settings.extra_data = vec![tag].into();
+        let timestamp = view.head().header.timestamp.max(1_000_000) + 1;
+        let ready = chain.pool().ready();
+        let draft = build(
+            chain.spec(),
+            view.snapshot(),
+            view.head(),
+            timestamp,
+            &settings,
+            ready,
+            &[],
+        );
+        let block = draft.expect("a block").block;
+        chain.import(block.clone()).expect("a good block");
+        block
+    }
+
+    /// Several results for each block: its first byte, the direction, and a number.
+    struct Several(usize);
+
+    impl BlockResults for Several {
+        fn criteria_len(&self) -> usize {
+            0
+        }
+
+        fn append(
+            &self,
+            _: &Feeds,
+            _: &View,
+            change: &BlockChange,
+            from: usize,
+            out: &mut PulledResults,
+        ) -> RpcResult<Option<usize>> {
+            let id = change.block();
+            for index in from..self.0 {
+                let result = (id.number, id.hash[0], change.is_removal(), index);
+                if !out.add(&result)? {
+                    return Ok(Some(index));
+                }
+            }
+            Ok(None)
+        }
+    }
+
+    /// A block leaves the chain when a part of its results is sent. The rest of them is still sent,
+    /// then those of its removal, then those of the new blocks.
+    #[test]
+    fn a_block_is_sent_to_its_end_before_it_is_taken_back() {
+        let (chain, other) = (open(), open());
+        let feeds = Feeds::start(chain.clone(), Arc::new(NoPeers), Arc::default()).expect("a thread");
+        let mut source = HeadSource::new(&feeds, remote_client(1), Several(5)).expect("a source");
+        let mut sent = Vec::new();
+        let mut pull = |sent: &mut Vec<String>| {
+            // Three results have a place.
+            let mut out = PulledResults::new(2 * super::super::NOTIFICATION_LEN + 100);
+            let has_more = source.pull(&mut out).expect("nothing fails");
+            assert!(out.results.len() <= 3, "got {} results", out.results.len());
+            let texts = out.results.into_iter().map(|result| result.into_text().to_vec());
+            sent.extend(texts.map(|text| String::from_utf8(text).expect("text")));
+            has_more
+        };
+        let first = extend(&chain, 1);
+        let branch = [extend(&other, 2), extend(&other, 3)];
+        let begun = Instant::now();
+        while !pull(&mut sent) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "the event does not come"
+            );
+        }
+        assert_eq!(sent.len(), 3, "a part of the block");
+        for block in &branch {
+            chain.import(block.clone()).expect("a good block");
+        }
+        while sent.len() < 20 {
+            pull(&mut sent);
+            assert!(begun.elapsed() < Duration::from_secs(20), "got {sent:?}");
+        }
+        let results = |block: &Block, removed: bool| {
+            let (number, byte) = (block.header.number, block.hash()[0]);
+            (0..5).map(move |index| format!("[{number},{byte},{removed},{index}]"))
+        };
+        let expected: Vec<_> = results(&first, false)
+            .chain(results(&first, true))
+            .chain(results(&branch[0], false))
+            .chain(results(&branch[1], false))
+            .collect();
+        assert_eq!(sent, expected);
     }
 }

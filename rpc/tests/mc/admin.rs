@@ -1,10 +1,11 @@
 //! The module `admin`: peers, subnets, the HTTP listener, the description of the node.
 
-use primitives::B512;
+use primitives::{B512, keccak256};
 use rpc::ListenerRequest;
 use rpc::types::data;
 use serde_json::{Value, json};
 
+use crate::controls::RECORD;
 use crate::harness::{Net, PROXY};
 
 fn enode(mark: u8) -> String {
@@ -24,6 +25,7 @@ fn the_description_of_the_node() {
         "id": id,
         "name": "Test/v1.2.3/linux-x86_64/rustc1.95",
         "enode": format!("enode://{id}@[::]:30333?discport=0&servicecfgport=50062"),
+        "enr": "enr:-the-record-of-this-node",
         "ip": "::",
         "ports": {"discovery": 0, "listener": 30333},
         "listenAddr": "[::]:30333",
@@ -36,6 +38,8 @@ fn the_description_of_the_node() {
     });
     assert_eq!(net.ok("admin_nodeInfo", json!([])), expected);
     let peer = json!({
+        "enr": "enr:-the-record-of-the-peer",
+        "enode": format!("enode://{}@10.0.0.2:40000", "0e".repeat(64)),
         "id": "0e".repeat(64),
         "name": "Other/v1.0.0",
         "caps": ["mc/63"],
@@ -47,8 +51,59 @@ fn the_description_of_the_node() {
             "static": false,
         },
         "protocols": {"mc": {"version": 63, "difficulty": 131_072, "head": format!("0x{}", "0f".repeat(32))}},
+        "figures": {
+            "slot": 2,
+            "since": 1_700_000_000,
+            "messagesIn": 3,
+            "messagesOut": 4,
+            "bytesIn": 500,
+            "bytesOut": 600,
+            "roundTrip": 0.25,
+            "lateAnswers": 1,
+            "faults": 0,
+        },
     });
     assert_eq!(net.ok("admin_peers", json!([])), json!([peer]));
+}
+
+/// The members and their forms are those of geth 1.10.26 (`p2p/server.go`, `p2p/peer.go`,
+/// `eth/protocols/eth/handler.go`).
+#[test]
+fn the_description_in_ethereums_family() {
+    let net = Net::of_ethereums_family(9);
+    let info = net.ok("admin_nodeInfo", json!([]));
+    let public_key = [0x0d; 64];
+    let id = keccak256(public_key).to_string();
+    assert_eq!(info["id"], id[2..]);
+    assert!(
+        info["enode"]
+            .as_str()
+            .is_some_and(|url| url.starts_with("enode://0d0d"))
+    );
+    let expected = json!({"eth": {
+        "network": 100,
+        "difficulty": 512,
+        "genesis": net.ok("eth_getBlockByNumber", json!(["0x0", false]))["hash"],
+        "config": {
+            "chainId": 61,
+            "homesteadBlock": 0,
+            "eip150Block": 0,
+            "eip150Hash": format!("0x{}", "00".repeat(32)),
+            "eip155Block": 0,
+            "eip158Block": 0,
+            "byzantiumBlock": 0,
+            "constantinopleBlock": 0,
+            "petersburgBlock": 0,
+            "istanbulBlock": 0,
+            "muirGlacierBlock": 0,
+            "berlinBlock": 9,
+            "ethash": {},
+        },
+        "head": data(net.view().head_hash()),
+    }});
+    assert_eq!(info["protocols"], expected);
+    let peer = &net.ok("admin_peers", json!([]))[0];
+    assert_eq!(peer["id"], keccak256([0x0e; 64]).to_string()[2..]);
 }
 
 #[test]
@@ -60,11 +115,16 @@ fn static_nodes() {
     assert_eq!(net.ok("admin_removeTrustedPeer", json!([enode(1)])), false);
     assert_eq!(net.ok("admin_addTrustedPeer", json!([enode(1)])), true);
     assert_eq!(net.ok("admin_removeTrustedPeer", json!([enode(1)])), true);
+    // The text of a node record is as good as an enode URL.
+    for kind in ["", "Trusted"] {
+        assert_eq!(net.ok(&format!("admin_add{kind}Peer"), json!([RECORD])), true);
+        assert_eq!(net.ok(&format!("admin_remove{kind}Peer"), json!([RECORD])), true);
+    }
     let check = |params: Value, message: &str| net.check_error("admin_addPeer", params, -32602, message);
     check(json!([]), "missing value for required argument 0");
     check(
         json!([7]),
-        "invalid argument 0: got a number, expected an enode URL",
+        "invalid argument 0: got a number, expected an enode URL or the text of a node record",
     );
     check(
         json!(["http://a"]),

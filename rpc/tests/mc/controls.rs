@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use primitives::{Address, B256, B512, Enode, Transaction, U256};
+use primitives::{Address, B256, B512, Enode, EnodeError, Transaction, U256};
 use rpc::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    ScsServiceControl, Subnet,
+    PeerMeasures, ScsServiceControl, Subnet,
 };
 
 /// Searchers that are started and stopped.
@@ -87,6 +87,9 @@ impl ScsServiceControl for ScsService {
     }
 }
 
+/// The text of a node record, as [`Network`] reads it.
+pub(crate) const RECORD: &str = "enr:-a-record";
+
 /// A network with one peer.
 #[derive(Default)]
 pub(crate) struct Network {
@@ -108,6 +111,21 @@ impl NetworkControl for Network {
         }
     }
 
+    fn record(&self) -> Option<String> {
+        Some("enr:-the-record-of-this-node".to_owned())
+    }
+
+    fn read_node(&self, text: &str) -> Result<Enode, String> {
+        // Records are read by the package `network`; here one text stands for all.
+        if text == RECORD {
+            return Ok(Enode {
+                id: B512::repeat_byte(0x0c),
+                ..self.enode()
+            });
+        }
+        text.parse().map_err(|error: EnodeError| error.to_string())
+    }
+
     fn listen_address(&self) -> Option<String> {
         Some("[::]:30333".to_owned())
     }
@@ -115,6 +133,14 @@ impl NetworkControl for Network {
     fn peers(&self) -> Vec<Peer> {
         vec![Peer {
             id: B512::repeat_byte(0x0e),
+            enode: Enode {
+                id: B512::repeat_byte(0x0e),
+                host: "10.0.0.2".to_owned(),
+                port: 40000,
+                discovery_port: 40000,
+                query: Vec::new(),
+            },
+            record: Some("enr:-the-record-of-the-peer".to_owned()),
             name: "Other/v1.0.0".to_owned(),
             capabilities: vec!["mc/63".to_owned()],
             local_address: "10.0.0.1:30333".to_owned(),
@@ -126,6 +152,17 @@ impl NetworkControl for Network {
             version: 63,
             head: B256::repeat_byte(0x0f),
             total_difficulty: U256::from(131_072),
+            measures: PeerMeasures {
+                slot: 2,
+                since: 1_700_000_000,
+                messages_in: 3,
+                messages_out: 4,
+                bytes_in: 500,
+                bytes_out: 600,
+                round_trip: Some(Duration::from_millis(250)),
+                late_answers: 1,
+                faults: 0,
+            },
         }]
     }
 

@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 
 use crate::controls::{Listener, Miner, Network, ScsService};
 use crate::facts::TestFacts;
-use crate::http_client;
+use crate::{http_client, small_stack};
 
 /// The account that is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
@@ -217,7 +217,7 @@ impl Net {
         };
         let rpc = Rpc::new(Arc::new(node), rows, limits).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-        let runtime = Runtime::new().expect("a runtime");
+        let runtime = small_stack::runtime();
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,

@@ -1,6 +1,7 @@
 //! The methods over HTTP, on a real chain in memory.
 
 mod admin;
+mod attacks;
 mod blocks;
 mod calls;
 mod controls;
@@ -33,6 +34,8 @@ mod replays;
 mod schema;
 mod sending;
 mod shapes;
+#[path = "../shared/small_stack.rs"]
+mod small_stack;
 mod state;
 mod subscriptions;
 mod tracers;

@@ -352,3 +352,93 @@ fn a_slow_reader_misses_nothing() {
     assert_eq!(seen.len(), ids.len());
     assert!(seen.values().all(|count| *count == 60));
 }
+
+/// Mines a block with `count` logs of `len` bytes each.
+fn mine_logs(net: &Net, count: u16, len: u32) {
+    // A loop in a constructor: LOG0, and the counter goes down to 0.
+    let code = format!("0x61{count:04x}5b62{len:06x}6000a06001900380600357 00").replace(' ', "");
+    net.send(json!({ "data": code, "gas": "0x3d0900" }));
+    net.mine();
+    let view = net.view();
+    let receipts = view.receipts(&view.head_id()).expect("a read").expect("receipts");
+    let logs: usize = receipts.iter().map(|receipt| receipt.logs.len()).sum();
+    assert_eq!(logs, usize::from(count), "{receipts:?}");
+}
+
+/// A block whose notifications are longer than all the memory for messages reaches every
+/// subscriber, in its order.
+#[test]
+fn little_memory_is_enough_for_many_notifications() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        ..Limits::default()
+    };
+    let net = Net::start_with(limits, FilterLimits::default());
+    let mut clients: Vec<_> = (0..8).map(|_| Client::connect(&net)).collect();
+    let ids: Vec<_> = clients
+        .iter_mut()
+        .map(|client| client.subscribe(json!(["logs"])))
+        .collect();
+    mine_logs(&net, 800, 512);
+    for (client, id) in clients.iter_mut().zip(&ids) {
+        for index in 0..800 {
+            let log = client.result_of(id);
+            assert_eq!(log["logIndex"], json!(format!("{index:#x}")));
+        }
+    }
+    mine_logs(&net, 1, 1);
+    for (client, id) in clients.iter_mut().zip(&ids) {
+        assert_eq!(client.result_of(id)["logIndex"], json!("0x0"), "the next block");
+    }
+}
+
+/// Notifications that are not long come even if their client's memory is used up.
+#[test]
+fn short_notifications_need_no_memory() {
+    let limits = Limits {
+        traffic_len_max: 2 << 10,
+        write_timeout: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let net = Net::start_with(limits, FilterLimits::default());
+    let mut client = Client::connect(&net);
+    let heads = client.subscribe(json!(["newHeads"]));
+    for number in 1..4 {
+        net.mine();
+        let head = client.result_of(&heads);
+        assert_eq!(head["number"], json!(format!("{number:#x}")));
+        assert!(head.to_string().len() > 1024, "it is no short text: {head}");
+    }
+    let mut logs = Client::connect(&net);
+    let id = logs.subscribe(json!(["logs"]));
+    mine_logs(&net, 2, 7000);
+    for index in 0..2 {
+        assert_eq!(logs.result_of(&id)["logIndex"], json!(format!("{index:#x}")));
+    }
+}
+
+/// A notification for which there is no memory waits for a while. Then the connection ends with a
+/// reason. Others go on.
+#[test]
+fn a_notification_that_finds_no_memory_ends_its_connection() {
+    let limits = Limits {
+        traffic_len_max: 128 << 10,
+        write_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let net = Net::start_with(limits, FilterLimits::default());
+    let (mut logs, mut heads) = (Client::connect(&net), Client::connect(&net));
+    logs.subscribe(json!(["logs"]));
+    let id = heads.subscribe(json!(["newHeads"]));
+    mine_logs(&net, 1, 100_000);
+    let end = async { timeout(PATIENCE, logs.socket.next()).await };
+    let end = net.runtime.block_on(end);
+    let Ok(Some(Ok(Message::Close(Some(frame))))) = end else {
+        panic!("got {end:?}, expected a close frame");
+    };
+    assert_eq!(
+        (u16::from(frame.code), frame.reason.as_str()),
+        (1013, "too little memory is left for a notification")
+    );
+    assert_eq!(heads.result_of(&id)["number"], json!("0x1"));
+}

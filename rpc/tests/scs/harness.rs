@@ -239,7 +239,7 @@ impl TestScs {
         let context = Arc::new(ScsNode(Arc::new(OneScs)));
         let rpc = Rpc::new(context, methods::scs::methods(), Limits::default()).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-        let runtime = Runtime::new().expect("a runtime");
+        let runtime = crate::small_stack::runtime();
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,

@@ -12,3 +12,5 @@ mod reference;
 mod rows;
 #[path = "../shared/schema.rs"]
 mod schema;
+#[path = "../shared/small_stack.rs"]
+mod small_stack;

@@ -2,15 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::{SinkExt, StreamExt};
+use hmac::{Hmac, KeyInit, Mac};
 use inbound::{ClientRates, TokenRate};
-use rpc::access::{TokenDigest, TokenRule, TokenSecret, Tokens};
+use rpc::access::{TokenDigest, TokenKey, TokenRule, TokenSecret, Tokens};
 use rpc::server::http::{self, HttpOptions, SharedWs};
 use rpc::server::{Guards, TcpServer};
 use rpc::{Limits, Modules};
 use server_tls::{ServerTls, TlsFiles};
+use sha2::Sha256;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -189,9 +193,50 @@ async fn a_websocket_has_the_token_of_its_handshake() {
     let tokens = guards.tokens.as_ref().expect("tokens");
     tokens.replace(vec![rule("two", Some("Bearer the-token-of-two"), "mc")]);
     let closed = one.close_frame().await;
-    assert_eq!(closed, (CloseCode::Policy, "the token was withdrawn".to_owned()));
+    assert_eq!(
+        closed,
+        (
+            CloseCode::Policy,
+            "the token was withdrawn or has expired".to_owned()
+        )
+    );
     assert!(two.ask(MC_CALL).await.contains("slow"), "its rule is the same");
     assert_eq!(open_ws(to, Some(TOKEN)).await.err(), Some(401));
+    server.stop().await;
+}
+
+/// A JWT (HS256) with `iat` now and `exp` so many seconds later.
+fn signed(key: &[u8], secs: f64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let now = now.as_secs_f64();
+    let parts = [
+        r#"{"alg":"HS256"}"#.to_owned(),
+        format!(r#"{{"iat":{now},"exp":{}}}"#, now + secs),
+    ];
+    let signed = parts.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length");
+    mac.update(signed.as_bytes());
+    let signature = URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes());
+    format!("Bearer {signed}.{signature}")
+}
+
+#[tokio::test]
+async fn a_websocket_ends_when_its_token_expires() {
+    let key = [7; 32];
+    let guards = tokens(vec![TokenRule {
+        secret: TokenSecret::Jwt(TokenKey(key.to_vec().into())),
+        ..rule("signer", None, "net")
+    }]);
+    let server = serve(&guards, Limits::default()).await;
+    let to = server.addresses()[0];
+    let mut short = open_ws(to, Some(&signed(&key, 1.0))).await.expect("a WebSocket");
+    let mut long = open_ws(to, Some(&signed(&key, 3600.0)))
+        .await
+        .expect("a WebSocket");
+    let reason = "the token was withdrawn or has expired".to_owned();
+    let closed = tokio::time::timeout(PATIENCE, short.close_frame()).await;
+    assert_eq!(closed, Ok((CloseCode::Policy, reason)));
+    assert_eq!(long.ask(CALL).await, ANSWER);
     server.stop().await;
 }
 

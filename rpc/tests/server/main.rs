@@ -4,6 +4,7 @@
 mod clients;
 #[path = "../shared/facts.rs"]
 mod facts;
+mod floods;
 mod guards;
 mod harness;
 mod http;

@@ -96,8 +96,8 @@ async function connect() {
     assert.equal(transactions[0].length, 12);
     const news = await next('a new block', NEW_BLOCK, NEW_BLOCK_HASHES);
     say(`a transaction, and a block as message ${news.code}`);
-    // No message has this code.
-    eth.sendMessage(BLOCK_BODIES, [intToBytes(1)]);
+    // A number is no transaction.
+    eth.sendMessage(TRANSACTIONS, [intToBytes(1)]);
     await waitFor('the end', () => end);
     return { ...result, reason: end };
 }

@@ -5,6 +5,10 @@
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
+mod nested;
+
+use std::sync::Arc;
+
 use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
 use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage, WireFamily};
 use network::rlpx::{Capability, Hello};
@@ -135,7 +139,7 @@ fn peer_messages() -> Vec<Vec<u8>> {
         PeerMessage::BlockHeaders(9, vec![Header::default()]),
         PeerMessage::GetBlockBodies(9, vec![hash; 3]),
         PeerMessage::NewBlockHashes(vec![AnnouncedBlock { hash, number: 7 }]),
-        PeerMessage::NewBlock(Box::default(), primitives::U256::from(7)),
+        PeerMessage::NewBlock(Arc::default(), primitives::U256::from(7)),
         PeerMessage::NodeData(9, vec![Bytes::from_static(b"node")]),
         PeerMessage::Receipts(
             9,

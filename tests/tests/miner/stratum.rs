@@ -107,7 +107,7 @@ fn a_miner_fails_over_between_stratum_servers() {
 fn logins_need_the_password_if_one_is_set() {
     let node = Vnode::with_stratum(&["--stratum.password", "sesame"]);
     let url = |password: &str| format!("stratum+tcp://a.b:{password}@{}", node.stratum());
-    let refused = MinerProcess::start(["stratum", &url("wrong"), "--max-wait", "0.2"]).wait();
+    let refused = MinerProcess::start(["stratum", &url("wrong"), "--max-wait", "2"]).wait();
     assert_eq!(refused.status.code(), Some(3), "{}", refused.stderr);
     assert!(refused.stderr.contains("Invalid login"), "{}", refused.stderr);
     let _miner = MinerProcess::start(["stratum", &url("sesame")]);

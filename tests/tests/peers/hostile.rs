@@ -2,15 +2,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use e2e::vnode::Vnode;
 use e2e::wait::wait_for;
 use network::NodeContact;
 use network::entropy::Entropy;
-use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage};
-use primitives::{Address, B256, Block, TxForm, U256, UnsignedTransaction};
+use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PackedBlock, PeerMessage};
+use primitives::{Address, B256, Block, Transaction, TxForm, U256, UnsignedTransaction};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::support::{
     PlayedPeer, connect, enode, genesis, genesis_difficulty, key, peer_count, runtime, start_idle,
@@ -28,6 +30,14 @@ const HANDSHAKES: u8 = 100;
 const LEFT_BEHIND: usize = 96 << 20;
 /// Transactions of accounts without money.
 const UNPAID: u64 = 500;
+/// Transactions of one message of a flood, messages of one peer, and peers, one after the other.
+const FLOOD_PACK: u64 = 16_000;
+const FLOOD_PACKS: u64 = 40;
+const FLOOD_PEERS: u8 = 2;
+/// The time after which such a peer goes on.
+const FLOOD_ROUND: Duration = Duration::from_secs(6);
+/// All signatures of such a flood together would take some minutes.
+const FLOOD_PROCESSOR: Duration = Duration::from_secs(30);
 
 fn is_alive(node: &Vnode) {
     assert_eq!(node.head(), 0);
@@ -86,7 +96,7 @@ fn a_block_with_a_wrong_seal_costs_the_place() {
             ..Block::default()
         };
         peer.send(&PeerMessage::NewBlock(
-            Box::new(block),
+            Arc::new(PackedBlock::pack(&block)),
             genesis_difficulty() * U256::from(2),
         ));
         assert!(peer.wait_for_end().await.contains("subprotocol"));
@@ -158,6 +168,58 @@ fn transactions_that_never_pay_stay_outside() {
         (&status["pending"], &status["queued"]),
         (&json!("0x0"), &json!("0x0"))
     );
+    is_alive(&node);
+}
+
+#[test]
+fn a_flood_of_transactions_takes_little_memory_and_ends_with_a_ban() {
+    let (node, good) = (start_idle(), start_idle());
+    connect(&good, &node);
+    let before = (node.memory(), node.cpu_time());
+    // Each is decoded to some hundred times the memory that it takes on the wire, and has a
+    // signature of somebody without money.
+    let transaction = |tx_nonce| Transaction {
+        form: TxForm::Native,
+        syscnt: 0,
+        gas: 21_000,
+        gas_price: U256::from(1_000_000_000u64),
+        to: Some(Address::repeat_byte(7)),
+        value: U256::from(1),
+        v: U256::from(235),
+        // The x of a point, so that the signature has to be checked.
+        r: U256::from(1),
+        s: U256::from(1),
+        input: primitives::Bytes::new(),
+        ..Transaction::system(tx_nonce)
+    };
+    let flood = PeerMessage::Transactions((0..FLOOD_PACK).map(transaction).collect());
+    runtime().block_on(async {
+        for byte in 0..FLOOD_PEERS {
+            let mut peer = PlayedPeer::dial(&node, 40 + byte).await.expect("a handshake");
+            peer.greet(|_| {}).await;
+            peer.flush().await;
+            let (code, pack) = flood.encode(peer.protocol);
+            // It is judged again if it goes on after the pause.
+            let end = loop {
+                for _ in 0..FLOOD_PACKS {
+                    peer.connection.send(0, code, &pack).expect("there is room");
+                }
+                if let Ok(end) = timeout(FLOOD_ROUND, peer.wait_for_end()).await {
+                    break end;
+                }
+            };
+            // The socket may fail before the reason is read.
+            assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
+        }
+    });
+    let (after, took) = (node.memory(), node.cpu_time().saturating_sub(before.1));
+    assert!(
+        after < before.0 + LEFT_BEHIND,
+        "{} bytes before, {after} after",
+        before.0
+    );
+    assert!(took < FLOOD_PROCESSOR, "{took:?} of processor");
+    assert_eq!(peer_count(&node), 1, "the good peer goes on");
     is_alive(&node);
 }
 
@@ -299,6 +361,7 @@ fn large_messages_and_handshakes_leave_nothing_behind() {
             let dialled = PlayedPeer::dial_to_send(&node, 20 + byte, LARGE_BYTES).await;
             let mut peer = dialled.expect("a handshake");
             peer.greet(|_| {}).await;
+            peer.flush().await;
             // Random bytes cannot be compressed.
             let mut bytes = vec![0; LARGE_BYTES];
             entropy.fill(&mut bytes);

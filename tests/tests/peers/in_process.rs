@@ -11,6 +11,7 @@ use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainSpec};
 use network::NodeContact;
+use network::dial::INBOUND_HANDSHAKES_MAX;
 use network::messages::WireFamily;
 use network::nat::NatOption;
 use network::service::{NetworkHandle, NetworkService, NetworkSettings};
@@ -52,6 +53,7 @@ impl InProcess {
             family: WireFamily::Mc,
             network_id: 100,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            discovery_port: None,
             has_discovery: false,
             boot_nodes: Vec::new(),
             dns_lists: Vec::new(),
@@ -59,6 +61,7 @@ impl InProcess {
             nat: NatOption::None,
             ranges: None,
             peers_max: 25,
+            pending_max: INBOUND_HANDSHAKES_MAX,
             folder: folder.path().to_owned(),
             static_nodes: Vec::new(),
             trusted_nodes: Vec::new(),

@@ -2,12 +2,14 @@
 //! misbehave.
 
 mod devp2p;
+mod floods;
 mod halves;
 mod hostile;
 mod in_process;
 mod mesh;
 mod namespaces;
 mod nodes;
+mod operators;
 mod resume;
 mod subnets;
 mod support;

@@ -263,11 +263,13 @@ fn machines_that_poll_for_work_over_stratum() {
     let login =
         json!({"id": 1, "method": "eth_submitLogin", "params": ["0xwallet.rig", "x"], "worker": "rig"});
     assert_eq!(machine.call(&login)["result"], true);
-    let mut answers = Vec::new();
-    for id in 2..6 {
+    let mut poll = |id: u64| {
         let poll = json!({"id": id, "jsonrpc": "2.0", "method": "eth_getWork", "params": []});
-        answers.push(machine.call(&poll)["result"].clone());
-    }
+        machine.call(&poll)["result"].clone()
+    };
+    // The first work is made after the server has begun to listen.
+    wait_for("the first work", || poll(2).is_array().then_some(()));
+    let answers: Vec<_> = (3..6).map(&mut poll).collect();
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
     let member = |at: usize| data(&answers[0][at], 32).parse().expect("32 bytes");
     let work = RpcWork {

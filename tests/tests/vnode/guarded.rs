@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use e2e::clients::javascript;
 use e2e::ipc;
+use e2e::stratum::RawConnection;
 use e2e::tls::CertificateFiles;
 use e2e::{Launch, MinerProcess, Vnode, vnode_path, wait_for};
 use serde_json::{Value, json};
@@ -285,6 +287,90 @@ fn files_that_cannot_be_used_end_the_start() {
     check(
         &["--rpc.tokens", text(&tokens)],
         &["tokens.toml: one: modules: got nonsense"],
+    );
+}
+
+#[test]
+fn a_wrong_stratum_password_is_answered_after_a_pause() {
+    let password = ["--stratum.password", "long enough", "--stratum.bantime", "0"];
+    let arguments = ["--dev", "--stratum", "--stratumport", "0"];
+    let node = Launch::bare(arguments.into_iter().chain(password)).start();
+    let warning = "with --stratum.bantime 0 guesses are not slowed down";
+    wait_for("a warning", || node.log().contains(warning).then_some(()));
+    let login = |password: &str| {
+        json!({"id": 1, "method": "eth_submitLogin", "params": ["a.b", password]}).to_string()
+    };
+    // Seven bad messages first, so that the wrong password is the last error of the connection.
+    for bad_messages in [0, 7] {
+        let mut connection = RawConnection::connect(node.stratum());
+        assert!(connection.send("{}\n".repeat(bad_messages).as_bytes()));
+        let begun = Instant::now();
+        assert!(connection.send(format!("{}\n", login("wrong")).as_bytes()));
+        let mut answers = std::iter::from_fn(|| connection.receive());
+        let refused = answers.find(|answer| answer["error"]["message"] == "Invalid login");
+        assert!(refused.is_some(), "after {bad_messages} bad messages");
+        let elapsed = begun.elapsed();
+        assert!(
+            elapsed >= Duration::from_millis(500),
+            "answered after {elapsed:?}"
+        );
+    }
+    let mut connection = RawConnection::connect(node.stratum());
+    let lines = format!("{}\n{}\n", login("wrong"), login("long enough"));
+    assert!(connection.send(lines.as_bytes()));
+    let results = [connection.receive(), connection.receive()].map(|answer| answer.expect("an answer"));
+    assert_eq!(
+        results[0]["error"]["message"], "Invalid login",
+        "answers keep their order"
+    );
+    assert_eq!(
+        results[1]["result"], true,
+        "the next login is judged: {results:?}"
+    );
+}
+
+#[test]
+fn guesses_of_the_stratum_password_are_slowed_down() {
+    let password = "long enough";
+    let arguments = [
+        "--dev",
+        "--stratum",
+        "--stratumport",
+        "0",
+        "--stratum.password",
+        password,
+    ];
+    let node = Launch::bare(arguments).start();
+    let warning = "got 11 characters, expected at least 12";
+    wait_for("a warning", || node.log().contains(warning).then_some(()));
+    let log_in = |password: &str| {
+        let mut connection = RawConnection::connect(node.stratum());
+        connection.call(&json!({"id": 1, "method": "eth_submitLogin", "params": ["a.b", password]}))
+    };
+    for attempt in 0..10 {
+        let refused = log_in(["an old password", "an older one"][attempt % 2]);
+        assert_eq!(
+            refused["error"]["message"], "Invalid login",
+            "it is not counted again: {refused}"
+        );
+    }
+    let begun = Instant::now();
+    let answers: Vec<_> = (0..200).map(|guess| log_in(&format!("guess {guess}"))).collect();
+    let judged = answers
+        .iter()
+        .filter(|answer| answer["error"]["message"] == "Invalid login")
+        .count();
+    // Two were counted before. Six more are free, and then there is one a second, and less.
+    let bound = 6 + begun.elapsed().as_secs() as usize;
+    assert!(judged <= bound, "{judged} guesses in {:?}", begun.elapsed());
+    wait_for("a login", || {
+        let answer = log_in(password);
+        (answer["result"] == true).then_some(())
+    });
+    assert_eq!(
+        log_in("guess 1000")["error"]["message"],
+        "Invalid login",
+        "the count has begun anew"
     );
 }
 

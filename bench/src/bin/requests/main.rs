@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench::attacks::{Attack, run_all};
 use clap::Parser;
 
 use content::Content;
@@ -58,6 +59,13 @@ struct Options {
     /// Also measure a node with --otlp whose collector is away
     #[arg(long)]
     otlp: bool,
+    /// Instead of measuring, run these attacks through JSON-RPC, WebSockets and Stratum on nodes
+    /// that are started for them, separated by commas; `all` of them
+    #[arg(long = "attack", value_name = "LIST", value_delimiter = ',')]
+    attacks: Vec<String>,
+    /// How long each attack runs [default: 3 to 8 seconds]
+    #[arg(long, value_name = "S", requires = "attacks")]
+    attack_seconds: Option<u64>,
     /// Run the handler that returns the bytes of standard input
     #[arg(long, hide = true)]
     bare: bool,
@@ -67,6 +75,11 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let result = if options.bare {
         bare::serve()
+    } else if !options.attacks.is_empty() {
+        let attacks = Attack::named(&options.attacks, |attack| !attack.is_of_peers());
+        attacks
+            .and_then(|attacks| run_all(&attacks, options.attack_seconds.map(Duration::from_secs)))
+            .map_err(|error| error.to_string())
     } else {
         measure(&options)
     };

@@ -167,11 +167,12 @@ impl ServerSession {
 
 /// The dialect of a session whose first request has this method and these parameters.
 fn dialect_of_first_request(method: &str, params: &Value) -> Option<Dialect> {
-    let asks_for = |version: &str| {
-        params
-            .get(1)
-            .and_then(Value::as_str)
-            .is_some_and(|name| name.eq_ignore_ascii_case(version))
+    // A miner that names no dialect has the one whose first request this is.
+    let asks_for = |version: &str| match params.get(1) {
+        None | Some(Value::Null) => true,
+        Some(name) => name
+            .as_str()
+            .is_some_and(|name| name.is_empty() || name.eq_ignore_ascii_case(version)),
     };
     match method {
         "mining.hello" => Some(Dialect::EthereumStratum2),

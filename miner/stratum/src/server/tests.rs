@@ -233,9 +233,32 @@ fn requests_before_the_login_are_rejected() {
 }
 
 #[test]
+fn a_subscription_may_name_no_dialect() {
+    for params in [
+        json!([]),
+        json!(["m"]),
+        json!(["m", null]),
+        json!(["m", ""]),
+        Value::Null,
+    ] {
+        let mut pool = ServerSession::new(settings());
+        let first = json!({"id": 1, "method": "mining.subscribe", "params": params});
+        assert_eq!(receive(&mut pool, first), Ok(None), "{params}");
+        assert_eq!(answer(&mut pool)["result"][1], "af4c", "{params}");
+        assert_eq!(pool.dialect(), Some(Dialect::EthereumStratum1), "{params}");
+    }
+    let mut pool = ServerSession::new(settings());
+    assert_eq!(
+        receive(&mut pool, json!({"id": 1, "method": "mining.subscribe"})),
+        Ok(None)
+    );
+}
+
+#[test]
 fn bad_logins_and_first_requests_are_errors() {
     for first in [
-        json!({"id": 1, "method": "mining.subscribe", "params": ["m"]}),
+        json!({"id": 1, "method": "mining.subscribe", "params": ["m", "EthereumStratum/9"]}),
+        json!({"id": 1, "method": "mining.subscribe", "params": ["m", 5]}),
         json!({"id": 1, "method": "mining.authorize", "params": ["a", "b"]}),
         json!({"id": 1, "method": "eth_getWork"}),
         json!({"id": 1, "method": "mining.hello", "params": {"proto": "EthereumStratum/9"}}),

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use primitives::{Block, Header};
 use store::{BlockReads, StateReads, StoreError};
@@ -239,9 +240,11 @@ impl ChainInner {
         Ok(())
     }
 
-    /// Takes the current work away and makes the work maker look for new work.
-    fn withdraw_work(&self) {
+    /// Takes the current work away and makes the work maker make new work. The work maker may have
+    /// seen the new head before its followers did. Then work on this head is lost, too.
+    pub(super) fn withdraw_work(&self) {
         self.work.publish(None);
+        self.work_lost.store(true, Ordering::Release);
         self.work.wake();
     }
 

@@ -37,6 +37,18 @@ impl Chain {
             .check_headers(&*snapshot, headers, Some(latest))?)
     }
 
+    /// Checks the header of a new block whose parent is stored: rules, seal, and last the clock.
+    /// The header may be as far ahead of the clock as a block that waits.
+    ///
+    /// # Errors
+    /// [`WriteError`] if the header is refused, or if the store fails.
+    pub fn check_new_header(&self, hash: &B256, header: &Header) -> Result<(), WriteError> {
+        let snapshot = self.inner.store.snapshot().map_err(ImportError::from)?;
+        let latest = self.inner.clock.now().as_secs().saturating_add(AHEAD_SECS_MAX);
+        let importer = &self.inner.importer;
+        Ok(importer.check_new_header(&*snapshot, hash, header, latest)?)
+    }
+
     /// Stores checked headers without bodies.
     ///
     /// # Errors

@@ -130,8 +130,9 @@ struct ChainInner {
     admission: RwLock<()>,
     /// Dropping the sender ends the pool's maintenance.
     pool_maintenance: Mutex<Option<Sender<Infallible>>>,
-    /// The current work was solved, but its block was refused: other work must be made.
-    sealed_block_refused: AtomicBool,
+    /// The work that was published last is gone, and other work must be made: the work was
+    /// withdrawn, or it was solved and its block was refused.
+    work_lost: AtomicBool,
     /// No work is made, because the chain is far behind those of others.
     work_paused: AtomicBool,
     stopping: AtomicBool,
@@ -237,7 +238,7 @@ impl Chain {
             pending: PendingBlock::default(),
             admission: RwLock::default(),
             pool_maintenance: Mutex::new(Some(pool_maintenance)),
-            sealed_block_refused: AtomicBool::new(false),
+            work_lost: AtomicBool::new(false),
             work_paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             follow_state: Mutex::new(FollowState::new(view.head_id())),
@@ -341,6 +342,19 @@ impl Chain {
         result
     }
 
+    /// Checks a transaction as far as that is possible without its sender, see
+    /// [`TxPool::check_without_sender`]. One that is refused counts as one that was offered.
+    ///
+    /// # Errors
+    /// [`PoolError`] if [`Self::submit_transaction`] would refuse the transaction.
+    pub fn check_without_sender(&self, transaction: &Transaction, hash: &B256) -> Result<(), PoolError> {
+        let result = self.pool().check_without_sender(transaction, hash);
+        if result.is_err() {
+            measured::transaction_offered(false);
+        }
+        result
+    }
+
     /// Takes a solution and imports the block that it seals.
     ///
     /// If the store fails, the writer keeps the sealed block and tries again to store it. The same
@@ -363,7 +377,7 @@ impl Chain {
             if matches!(error, WriteError::Import(refused) if !refused.is_invalid_block()) {
                 self.inner.work.accept_again(solution);
             }
-            self.inner.sealed_block_refused.store(true, Ordering::Release);
+            self.inner.work_lost.store(true, Ordering::Release);
             self.inner.work.wake();
         }
         result

@@ -57,7 +57,7 @@ impl ChainInner {
                 self.work.wait_demand(&mut seen, IDLE_INTERVAL);
                 continue;
             }
-            if self.sealed_block_refused.swap(false, Ordering::AcqRel) {
+            if self.work_lost.swap(false, Ordering::AcqRel) {
                 published = None;
             }
             if self.store_failure_pause_left().is_some() {

@@ -4,9 +4,9 @@
 //! zeros, decimal strings, or JSON numbers; addresses may begin with 0x. Unknown keys are ignored
 //! and returned, so that the caller can warn.
 //!
-//! This module and [`record`](crate::genesis::record) are the only ones of this package that know
-//! JSON. They are here because the store keeps the text of the genesis file, and a node reads its
-//! rules from there at every start.
+//! This module, `config` and [`record`](crate::genesis::record) are the only ones of this package
+//! that know JSON. They are here because the store keeps the text of the genesis file, and a node
+//! reads its rules from there at every start.
 
 use std::collections::BTreeMap;
 

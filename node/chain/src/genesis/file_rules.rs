@@ -29,7 +29,7 @@ const MOAC_FORK_KEYS: [&str; 7] = [
 ];
 
 /// Keys of single rules. A file with one that ends in `FBlock` is of core-geth's form.
-const RULE_KEYS: [(&str, Rule); 45] = [
+pub(super) const RULE_KEYS: [(&str, Rule); 45] = [
     ("eip2FBlock", Rule::Eip2),
     ("eip7FBlock", Rule::Eip7),
     ("eip150Block", Rule::Eip150),

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod classic_accounts;
+mod config;
 pub mod file;
 mod file_accounts;
 mod file_fields;
@@ -10,6 +11,8 @@ pub mod record;
 
 use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};
 use store::{BlockBody, BlockReads, HeaderRecord, Source, Store, StoreError, TableId, meta_key};
+
+pub use config::chain_config;
 
 use crate::genesis::record::{RecordError, SpecRecord};
 use crate::spec::{ChainSpec, Genesis};

@@ -82,6 +82,11 @@ pub enum ImportError {
         "{max} side blocks are stored; got total difficulty {got}, expected more than the least of theirs"
     )]
     TooManySideBlocks { got: U256, max: usize },
+    /// There is no space for the side block, because all others have more total difficulty.
+    #[error(
+        "side blocks have {max} bytes; got total difficulty {got}, expected more than the least of theirs"
+    )]
+    TooManySideBytes { got: U256, max: u64 },
     /// The block's branch is the heavier one, but leaves the chain too far below the head.
     #[error("depth of the reorganization: got {got} blocks, expected at most {max}")]
     ReorgDepth { got: u64, max: u64 },

@@ -68,6 +68,14 @@ impl ForkTree {
         hashes
     }
 
+    /// The bytes of each side block.
+    pub(super) fn side_sizes(&self, source: &impl HeaderReads) -> Result<HashMap<B256, u64>, StoreError> {
+        let sides = self.nodes.iter().filter(|(_, node)| node.has_body);
+        let size =
+            |(hash, node): (&B256, &ForkNode)| Ok((*hash, source.block_bytes(node.number, hash)? as u64));
+        sides.map(size).collect()
+    }
+
     /// The hash of the most total difficulty, and that difficulty. Among equals, any.
     pub(super) fn heaviest(&self) -> Option<(B256, ForkNode)> {
         let weight = |(hash, node): &(&B256, &ForkNode)| (node.total_difficulty, Reverse(**hash));
@@ -104,14 +112,15 @@ impl ForkTree {
 
     /// What to remove so that `excess` side blocks (`has_body`) or bare headers are gone: ends of
     /// branches, those with the least `weight` first, and what builds on them. Nothing of `keep` is
-    /// among them, and only what `may_go`.
+    /// among them, and only what `may_go`. Each counts as its `size`: 1, or its bytes.
     pub(super) fn weakest(
         &self,
         has_body: bool,
-        excess: usize,
+        excess: u64,
         keep: &HashSet<B256>,
         weight: impl Fn(&B256, &ForkNode) -> U256,
         may_go: impl Fn(&ForkNode) -> bool,
+        size: impl Fn(&B256) -> u64,
     ) -> Vec<B256> {
         let mut children: HashMap<B256, usize> = HashMap::new();
         // Bare headers on side blocks. They go with their side block.
@@ -134,7 +143,7 @@ impl ForkTree {
         while gone < excess
             && let Some(Reverse((_, hash))) = heap.pop()
         {
-            gone += 1;
+            gone += size(&hash);
             let mut waiting = vec![hash];
             while let Some(hash) = waiting.pop() {
                 removed.push(hash);
@@ -255,7 +264,7 @@ mod tests {
         let weights = tree.weights_with_headers();
         let sides = |excess, keep: &[u8]| {
             let keep = keep.iter().map(|mark| hash(*mark)).collect();
-            marks(tree.weakest(true, excess, &keep, |hash, _| weights[hash], |_| true))
+            marks(tree.weakest(true, excess, &keep, |hash, _| weights[hash], |_| true, |_| 1))
         };
         // Side block 3 counts as 95, because of the headers on it.
         assert_eq!(sides(1, &[]), [4]);
@@ -264,9 +273,15 @@ mod tests {
         assert_eq!(sides(9, &[]), [4, 2, 3, 5, 6, 1]);
         assert_eq!(sides(9, &[1, 4]), [2, 3, 5, 6]);
         let bare = |may_go: fn(&ForkNode) -> bool| {
-            marks(tree.weakest(false, 9, &HashSet::new(), |_, node| node.total_difficulty, may_go))
+            let weight = |_: &B256, node: &ForkNode| node.total_difficulty;
+            marks(tree.weakest(false, 9, &HashSet::new(), weight, may_go, |_| 1))
         };
         assert_eq!(bare(|_| true), [7, 6, 5]);
         assert_eq!(bare(|node| node.number < 9), [6, 5]);
+        // Block 4 is large enough for both.
+        let weight = |hash: &B256, _: &ForkNode| weights[hash];
+        let size = |hash: &B256| if hash[0] == 4 { 100 } else { 1 };
+        let large = tree.weakest(true, 2, &HashSet::new(), weight, |_| true, size);
+        assert_eq!(marks(large), [4]);
     }
 }

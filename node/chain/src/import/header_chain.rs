@@ -20,6 +20,7 @@ use super::fork_tree::ForkTree;
 use super::limits::HEADERS_PER_COMMIT;
 use super::{BlockId, ImportError, Importer};
 use crate::parallel::for_each_in_order;
+use crate::rules::check_clock;
 
 /// Headers that build on each other and on a known one, with right seals.
 ///
@@ -103,6 +104,36 @@ impl Importer {
         Ok(CheckedHeaders(checked))
     }
 
+    /// Checks the header of one new block, the cheapest first: rules, seal, clock. `hash` is the
+    /// block's. A header that is known is not checked again.
+    ///
+    /// The clock comes last, so that [`HeaderError::Future`](crate::rules::HeaderError::Future)
+    /// says that everything else is right.
+    ///
+    /// # Errors
+    /// [`ImportError`] if the parent is not known, or the header is refused.
+    pub fn check_new_header(
+        &self,
+        source: &impl HeaderReads,
+        hash: &B256,
+        header: &Header,
+        latest: u64,
+    ) -> Result<(), ImportError> {
+        self.refuse_known_invalid(hash)?;
+        self.refuse_known_invalid(&header.parent_hash)?;
+        let parent = source.known_header(&header.parent_hash)?;
+        let parent = parent
+            .ok_or(ImportError::UnknownParent(header.parent_hash))?
+            .header;
+        self.check_header_rules(header, &parent, None)?;
+        if source.known_header(hash)?.is_none() {
+            self.seals.prepare_ahead(&self.spec, header.number);
+            self.seals.check_seal(&self.spec, header)?;
+        }
+        check_clock(header, latest)?;
+        Ok(())
+    }
+
     /// Stores checked headers without bodies, and chooses the best header. Those that are known, as
     /// blocks or as headers, stay as they are.
     ///
@@ -170,17 +201,29 @@ impl Importer {
     }
 
     /// Refuses a branch of headers that leaves the canonical chain too far below the head.
+    ///
+    /// Where the best header chain leaves it is known. So of a long chain that comes in parts, each
+    /// part is walked once.
     fn check_header_depth(&self, tables: &Tables<'_>, tip: &BlockId) -> Result<(), ImportError> {
         let Some(max) = self.limits.reorg_depth_max else {
             return Ok(());
         };
         let head = CurrentHead::read(tables)?.record.header.number;
         let lowest = head.saturating_sub(max);
-        // The branch may build on the best header chain, whose lowest number is known.
+        let beside = tables.best_hashes_beside_chain(0, 1)?;
         let mut at = *tip;
-        while at.number > lowest {
+        let left_at = loop {
             if tables.canonical_hash(at.number)? == Some(at.hash) {
-                return Ok(());
+                break at.number;
+            }
+            if let Some((first, _)) = beside.first()
+                && tables.best_hash_beside_chain(at.number)? == Some(at.hash)
+            {
+                break first.saturating_sub(1);
+            }
+            if at.number <= lowest {
+                // It leaves the chain here or further below.
+                break at.number.saturating_sub(1);
             }
             let header = tables.known_header(&at.hash)?;
             let header = header.ok_or(ImportError::UnknownParent(at.hash))?.header;
@@ -188,14 +231,12 @@ impl Importer {
                 number: header.number.saturating_sub(1),
                 hash: header.parent_hash,
             };
+        };
+        let got = head.saturating_sub(left_at);
+        if got > max {
+            return Err(ImportError::ReorgDepth { got, max });
         }
-        if tables.canonical_hash(at.number)? == Some(at.hash) {
-            return Ok(());
-        }
-        Err(ImportError::ReorgDepth {
-            got: head.saturating_sub(at.number).saturating_add(1),
-            max,
-        })
+        Ok(())
     }
 
     /// Removes bare headers, so that an eighth of what is allowed is free. Branches with the least
@@ -207,9 +248,9 @@ impl Importer {
         let mut keep = tree.path(&newest.hash);
         keep.extend(tree.path(&best_header_id(tables)?.hash));
         let work = tree.own_work(tables)?;
-        let excess = tree.count(false).saturating_sub(max - max / 8);
+        let excess = tree.count(false).saturating_sub(max - max / 8) as u64;
         let weight = |hash: &B256, _: &_| work[hash];
-        let weakest = tree.weakest(false, excess, &keep, weight, |_| true);
+        let weakest = tree.weakest(false, excess, &keep, weight, |_| true, |_| 1);
         tree.remove(tables, &weakest)?;
         let got = tree.count(false);
         if got > max {

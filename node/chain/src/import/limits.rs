@@ -2,11 +2,18 @@
 
 /// The most side blocks that are kept. Those of the best header chain do not count.
 pub const SIDE_BLOCKS_MAX: usize = 16_384;
+/// The most bytes of rows that side blocks have. Those of the best header chain do not count.
+pub const SIDE_BYTES_MAX: u64 = 1 << 30;
 /// A side block that is further below the head than this is not taken, unless the best header chain
 /// has it. A branch whose blocks are all further below the head is removed.
 pub const SIDE_BLOCK_AGE_MAX: u64 = 32_768;
-/// The most headers without bodies that are kept.
+/// The most headers without bodies that are kept. A header that follows the rules has at most
+/// [`EXTRA_DATA_BYTES_MAX`](crate::rules::EXTRA_DATA_BYTES_MAX) bytes of extra data, but for the
+/// development network's. So these headers have at most 160 MiB.
 pub const BARE_HEADERS_MAX: usize = 262_144;
+/// The most canonical blocks that a reorganization may take back. With blocks every 13 seconds this
+/// is half a month. Geth refuses the same (`params.FullImmutabilityThreshold`).
+pub const REORG_DEPTH_MAX: u64 = 90_000;
 /// The most blocks that one transaction of a reorganization takes back or applies.
 pub const REORG_PART_BLOCKS: usize = 256;
 /// A transaction of a reorganization ends with the block that makes its rows longer than this.
@@ -25,11 +32,14 @@ pub(super) const OLD_BRANCHES_PART: usize = 1024;
 pub struct ForkLimits {
     /// The most side blocks. See [`SIDE_BLOCKS_MAX`].
     pub side_blocks_max: usize,
+    /// The most bytes of their rows. See [`SIDE_BYTES_MAX`].
+    pub side_bytes_max: u64,
     /// How far below the head a side block may be. See [`SIDE_BLOCK_AGE_MAX`].
     pub side_block_age_max: u64,
     /// The most headers without bodies. See [`BARE_HEADERS_MAX`].
     pub bare_headers_max: usize,
-    /// The most canonical blocks that a reorganization may take back; `None` for any number.
+    /// The most canonical blocks that a reorganization may take back; `None` for any number. See
+    /// [`REORG_DEPTH_MAX`].
     pub reorg_depth_max: Option<u64>,
     /// The most blocks of one transaction of a reorganization. See [`REORG_PART_BLOCKS`].
     pub reorg_part_blocks: usize,
@@ -41,9 +51,10 @@ impl Default for ForkLimits {
     fn default() -> Self {
         Self {
             side_blocks_max: SIDE_BLOCKS_MAX,
+            side_bytes_max: SIDE_BYTES_MAX,
             side_block_age_max: SIDE_BLOCK_AGE_MAX,
             bare_headers_max: BARE_HEADERS_MAX,
-            reorg_depth_max: None,
+            reorg_depth_max: Some(REORG_DEPTH_MAX),
             reorg_part_blocks: REORG_PART_BLOCKS,
             reorg_part_bytes: REORG_PART_BYTES,
         }

@@ -73,6 +73,7 @@ use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
 use failed_executions::{FAILED_EXECUTIONS_MAX, FailedExecutionCache};
+use fork_choice::SideBytes;
 use linked_blocks::follows;
 use reorg::ReaderHold;
 use state_session::HeadStateCache;
@@ -116,6 +117,7 @@ pub struct Importer {
     failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
     reader_hold: ReaderHold,
+    side_bytes: SideBytes,
     limits: Arc<ForkLimits>,
     old_blocks: OldBlocks,
     states: StateRetention,
@@ -138,6 +140,7 @@ impl Importer {
             failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
             reader_hold: ReaderHold::default(),
+            side_bytes: SideBytes::default(),
             limits: Arc::default(),
             old_blocks: OldBlocks::default(),
             states: StateRetention::default(),

@@ -270,6 +270,8 @@ impl Importer {
             }
             blocks += 1;
             if reorg.applied.is_empty() && head.number > reorg.ancestor {
+                let bytes = tables.block_bytes(head.number, &head.hash())?;
+                self.side_bytes.add(bytes as u64);
                 head = self.revert_head(tables, head, &mut reorg.reverted)?;
             } else if let Some(id) = reorg.left.pop() {
                 let mut block = CheckedBlock::read(tables, &self.spec, &id)?;

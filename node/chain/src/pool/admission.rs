@@ -61,9 +61,8 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
     Ok(())
 }
 
-/// Checks that the stored form of a transaction has at most `max` bytes.
-pub(super) const fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError> {
-    let got = entry.bytes;
+/// Checks that the stored form of a transaction, which has `got` bytes, has at most `max`.
+pub(super) const fn check_size(got: usize, max: usize) -> Result<(), PoolError> {
     if got > max {
         return Err(PoolError::Oversized { got, max });
     }
@@ -128,14 +127,7 @@ impl PoolIndex {
         if self.by_hash.contains_key(&hash) {
             return Err(PoolError::Known(hash));
         }
-        let (got, limit) = (entry.transaction().gas, next.gas_limit);
-        if got > limit {
-            return Err(PoolError::BlockGas { got, limit });
-        }
-        let (got, expected) = (entry.price(), config.price_floor);
-        if !local && got < expected {
-            return Err(PoolError::Underpriced { got, expected });
-        }
+        check_gas_and_price(entry.transaction(), local, next, config)?;
         let (got, expected) = (entry.tx_nonce(), state.tx_nonce);
         if got < expected {
             return Err(PoolError::NonceTooLow { got, expected });
@@ -160,6 +152,24 @@ impl PoolIndex {
         check_replacement(entry, account, config)?;
         check_total_cost(entry, account)
     }
+}
+
+/// Checks that a block has room for the transaction, and that its price is high enough.
+pub(super) fn check_gas_and_price(
+    transaction: &Transaction,
+    local: bool,
+    next: NextBlock,
+    config: &PoolConfig,
+) -> Result<(), PoolError> {
+    let (got, limit) = (transaction.gas, next.gas_limit);
+    if got > limit {
+        return Err(PoolError::BlockGas { got, limit });
+    }
+    let (got, expected) = (transaction.gas_price, config.price_floor);
+    if !local && got < expected {
+        return Err(PoolError::Underpriced { got, expected });
+    }
+    Ok(())
 }
 
 /// Checks that the gas price is enough higher than that of the sender's transaction with the same

@@ -174,9 +174,27 @@ impl TxPool {
     /// Does the checks that need no lock.
     fn checked(&self, transaction: Transaction, sender: Address) -> Result<PoolEntry, PoolError> {
         let entry = PoolEntry::new(transaction, sender);
-        admission::check_size(&entry, self.transaction_bytes_max)?;
+        admission::check_size(entry.bytes, self.transaction_bytes_max)?;
         admission::check_form(&self.spec, self.next_number(), entry.transaction())?;
         Ok(entry)
+    }
+
+    /// Checks whatever can be checked without the sender of a transaction, whose hash is `hash`. It
+    /// costs little compared with recovering the sender. The sender counts as no local account: the
+    /// transactions of those are in the pool already.
+    ///
+    /// # Errors
+    /// [`PoolError`] if the pool would refuse the transaction.
+    pub fn check_without_sender(&self, transaction: &Transaction, hash: &B256) -> Result<(), PoolError> {
+        {
+            let inner = self.inner.lock();
+            if inner.index.by_hash.contains_key(hash) {
+                return Err(PoolError::Known(*hash));
+            }
+            admission::check_gas_and_price(transaction, false, inner.next, &inner.config)?;
+        }
+        admission::check_size(transaction.encoded_length(), self.transaction_bytes_max)?;
+        admission::check_form(&self.spec, self.next_number(), transaction)
     }
 
     /// Those of `addresses` that have transactions in the pool.

@@ -151,17 +151,29 @@ pub fn plain_transactions(spec: &ChainSpec, header: &Header) -> Option<Vec<Trans
 ///
 /// # Errors
 /// [`BodyError::TransactionsRoot`] or [`BodyError::UnclesHash`] if it does not.
-pub fn check_roots(block: &Block) -> Result<(), BodyError> {
-    let (got, expected) = (
-        transactions_root(&block.transactions),
-        block.header.transactions_root,
-    );
-    if got != expected {
-        return Err(BodyError::TransactionsRoot { got, expected });
-    }
-    let (got, expected) = (uncles_hash(&block.uncles), block.header.uncles_hash);
+fn check_roots(block: &Block) -> Result<(), BodyError> {
+    let transactions = block.transactions.iter().map(Transaction::encode);
+    check_encoded_roots(&block.header, uncles_hash(&block.uncles), transactions)
+}
+
+/// Checks that a body belongs to a header, without decoding its transactions: `transactions` are
+/// their stored forms.
+///
+/// # Errors
+/// [`BodyError::TransactionsRoot`] or [`BodyError::UnclesHash`] if it does not.
+pub fn check_encoded_roots<T: AsRef<[u8]>>(
+    header: &Header,
+    uncles_hash: B256,
+    transactions: impl IntoIterator<Item = T>,
+) -> Result<(), BodyError> {
+    // The root costs much more than the other hash.
+    let (got, expected) = (uncles_hash, header.uncles_hash);
     if got != expected {
         return Err(BodyError::UnclesHash { got, expected });
+    }
+    let (got, expected) = (ordered_root(transactions), header.transactions_root);
+    if got != expected {
+        return Err(BodyError::TransactionsRoot { got, expected });
     }
     Ok(())
 }
@@ -213,10 +225,14 @@ fn check_uncles(
             .find(|(ancestor, _)| *ancestor == uncle.parent_hash)
             .ok_or(BodyError::UncleParent(hash))?;
         check_header(spec, uncle, &parent.1, None).map_err(|error| BodyError::UncleHeader { hash, error })?;
-        seals
-            .check_seal(spec, uncle)
-            .map_err(|error| BodyError::UncleSeal { hash, error })?;
         included.push(hash);
+    }
+    // Seals cost the most, so they are checked when nothing else is wrong with any of the uncles.
+    for uncle in &block.uncles {
+        seals.check_seal(spec, uncle).map_err(|error| {
+            let hash = uncle.hash();
+            BodyError::UncleSeal { hash, error }
+        })?;
     }
     Ok(())
 }

@@ -119,11 +119,8 @@ pub fn check_header(
             parent: parent.timestamp,
         });
     }
-    if let Some(latest) = latest.filter(|latest| header.timestamp > *latest) {
-        return Err(HeaderError::Future {
-            got: header.timestamp,
-            latest,
-        });
+    if let Some(latest) = latest {
+        check_clock(header, latest)?;
     }
     let max = extra_data_bytes_max(spec, &header.extra_data);
     if header.extra_data.len() > max {
@@ -168,6 +165,18 @@ pub fn check_header(
         return Err(HeaderError::Difficulty {
             got: header.difficulty,
             expected,
+        });
+    }
+    Ok(())
+}
+
+/// Checks that a header is not ahead of the clock: `latest` is the latest allowed timestamp, in
+/// unix seconds.
+pub(crate) const fn check_clock(header: &Header, latest: u64) -> Result<(), HeaderError> {
+    if header.timestamp > latest {
+        return Err(HeaderError::Future {
+            got: header.timestamp,
+            latest,
         });
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Records the tree of a transaction's calls, with their inputs, gas and results.
 
+use std::ops::{Deref, DerefMut};
+
 use primitives::{Address, Bytes, Log, U256};
 use revm::context::ContextTr;
 use revm::context::result::HaltReason;
@@ -55,11 +57,52 @@ pub struct CallFrame {
     /// The reason of a failure; `None` after a success.
     pub error: Option<String>,
     /// The inner calls, in order.
-    pub calls: Vec<Self>,
+    pub calls: InnerCalls,
     /// The logs of the call itself, in order. Those of failed calls are left out.
     pub logs: Vec<CallLog>,
     /// Whether the callee is a precompiled contract.
     pub is_builtin: bool,
+}
+
+/// The calls that a call made, in order.
+///
+/// A stranger decides how deep calls are. So dropping them takes no more stack for deep ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InnerCalls(Vec<CallFrame>);
+
+impl InnerCalls {
+    fn push(&mut self, call: CallFrame) {
+        self.0.push(call);
+    }
+}
+
+impl From<Vec<CallFrame>> for InnerCalls {
+    fn from(calls: Vec<CallFrame>) -> Self {
+        Self(calls)
+    }
+}
+
+impl Deref for InnerCalls {
+    type Target = [CallFrame];
+
+    fn deref(&self) -> &[CallFrame] {
+        &self.0
+    }
+}
+
+impl DerefMut for InnerCalls {
+    fn deref_mut(&mut self) -> &mut [CallFrame] {
+        &mut self.0
+    }
+}
+
+impl Drop for InnerCalls {
+    fn drop(&mut self) {
+        let mut open = std::mem::take(&mut self.0);
+        while let Some(mut call) = open.pop() {
+            open.append(&mut call.calls.0);
+        }
+    }
 }
 
 /// A log of a call.
@@ -159,10 +202,14 @@ impl<'b> CallTracer<'b> {
     }
 }
 
-/// Removes the logs of a failed call and of the calls that it made.
+/// Removes the logs of a failed call and of the calls that it made. Inner calls that failed have
+/// lost theirs already.
 fn drop_logs(frame: &mut CallFrame) {
-    frame.logs.clear();
-    frame.calls.iter_mut().for_each(drop_logs);
+    let mut open = vec![frame];
+    while let Some(frame) = open.pop() {
+        frame.logs.clear();
+        open.extend(frame.calls.iter_mut().filter(|call| call.error.is_none()));
+    }
 }
 
 impl CallTracer<'_> {

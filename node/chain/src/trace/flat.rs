@@ -1,5 +1,7 @@
 //! A tree of calls as a flat list, as Parity and the tools after it show traces.
 
+use std::slice;
+
 use primitives::Address;
 
 use super::CallFrame;
@@ -7,7 +9,7 @@ use super::CallFrame;
 /// A call with its place in the tree of calls.
 #[derive(Debug)]
 pub struct FlatCall<'a> {
-    /// The call. Its inner calls are in the list, too.
+    /// The call. Its inner calls follow it.
     pub frame: &'a CallFrame,
     /// The index of the call among its caller's, after those of the calls above it. Empty for the
     /// transaction's own call.
@@ -16,29 +18,61 @@ pub struct FlatCall<'a> {
     pub subtraces: usize,
 }
 
-impl<'a> FlatCall<'a> {
-    /// The calls of a tree: each before the calls that it made. Calls of precompiled contracts are
-    /// left out, unless they move value.
-    pub fn list(top: &'a CallFrame) -> Vec<Self> {
-        let mut open = vec![(top, Vec::new())];
-        let mut list = Vec::new();
-        while let Some((frame, address)) = open.pop() {
-            let inner: Vec<_> = frame.calls.iter().filter(|call| is_shown(call)).collect();
-            for (index, call) in inner.iter().enumerate().rev() {
-                let mut place: Vec<usize> = Vec::with_capacity(address.len() + 1);
-                place.extend(&address);
-                place.push(index);
-                open.push((call, place));
-            }
-            list.push(Self {
-                frame,
-                subtraces: inner.len(),
-                address,
-            });
+/// The calls of a tree, each before the calls that it made.
+///
+/// Places of deep calls are long, so only the place of one call is in memory.
+#[derive(Clone, Debug)]
+pub struct FlatCalls<'a> {
+    /// The transaction's own call, until it was returned.
+    top: Option<&'a CallFrame>,
+    /// For each call above the next one: the calls that it made and that were not returned yet,
+    /// and the index of the one that was returned last or is next.
+    open: Vec<(slice::Iter<'a, CallFrame>, usize)>,
+}
+
+impl<'a> FlatCalls<'a> {
+    /// The calls of the tree below `top`. Calls of precompiled contracts are left out, unless they
+    /// move value.
+    pub const fn of(top: &'a CallFrame) -> Self {
+        Self {
+            top: Some(top),
+            open: Vec::new(),
         }
-        list
     }
 
+    fn enter(&mut self, frame: &'a CallFrame, address: Vec<usize>) -> FlatCall<'a> {
+        self.open.push((frame.calls.iter(), 0));
+        FlatCall {
+            frame,
+            address,
+            subtraces: frame.calls.iter().filter(|call| is_shown(call)).count(),
+        }
+    }
+}
+
+impl<'a> Iterator for FlatCalls<'a> {
+    type Item = FlatCall<'a>;
+
+    fn next(&mut self) -> Option<FlatCall<'a>> {
+        if let Some(top) = self.top.take() {
+            return Some(self.enter(top, Vec::new()));
+        }
+        loop {
+            let (calls, _) = self.open.last_mut()?;
+            let Some(call) = calls.find(|call| is_shown(call)) else {
+                self.open.pop();
+                if let Some((_, index)) = self.open.last_mut() {
+                    *index += 1;
+                }
+                continue;
+            };
+            let address = self.open.iter().map(|(_, index)| *index).collect();
+            return Some(self.enter(call, address));
+        }
+    }
+}
+
+impl FlatCall<'_> {
     /// Parity's word for the instruction of a call that creates and destroys nothing.
     pub fn call_type(&self) -> &'static str {
         match self.frame.kind {
@@ -81,9 +115,25 @@ mod tests {
     fn frame(kind: &'static str, calls: Vec<CallFrame>) -> CallFrame {
         CallFrame {
             kind,
-            calls,
+            calls: calls.into(),
             ..CallFrame::default()
         }
+    }
+
+    #[test]
+    fn deep_trees_need_little_stack() {
+        let list_and_drop = || {
+            let top = (0..5000).fold(CallFrame::default(), |inner, _| frame("CALL", vec![inner]));
+            assert_eq!(FlatCalls::of(&top).count(), 5001);
+            let last = FlatCalls::of(&top).last().expect("calls");
+            assert!(last.address.len() == 5000 && last.address.iter().all(|index| *index == 0));
+        };
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        thread
+            .spawn(list_and_drop)
+            .expect("a thread")
+            .join()
+            .expect("no panic");
     }
 
     #[test]
@@ -94,8 +144,7 @@ mod tests {
         paid.value = Some(U256::from(1));
         let left = frame("CALL", vec![builtin, frame("CREATE", Vec::new()), paid]);
         let top = frame("CALL", vec![left, frame("SELFDESTRUCT", Vec::new())]);
-        let list: Vec<_> = FlatCall::list(&top)
-            .into_iter()
+        let list: Vec<_> = FlatCalls::of(&top)
             .map(|call| (call.frame.kind, call.address, call.subtraces))
             .collect();
         let expected = [

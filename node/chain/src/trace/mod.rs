@@ -17,8 +17,8 @@ mod state_diff;
 mod steps;
 mod storage;
 
-pub use calls::{CallFrame, CallLog, CallOptions};
-pub use flat::{FlatCall, error_word};
+pub use calls::{CallFrame, CallLog, CallOptions, InnerCalls};
+pub use flat::{FlatCall, FlatCalls, error_word};
 pub use prestate::{AccountValues, PrestateTrace};
 pub use selectors::SelectorCounts;
 pub use state_diff::{AccountDiff, StateDiff, ValueDiff};

@@ -285,6 +285,46 @@ pub(super) mod tests {
         }
     }
 
+    /// A key of 64 nibbles can have a branch at each of them. Such a trie is changed, stored, read
+    /// and dropped on a thread with an eighth of the usual stack.
+    #[test]
+    fn the_deepest_trie_needs_little_stack() {
+        let deepest = || {
+            let keys: Vec<[u8; 32]> = (0..64)
+                .map(|nibble| {
+                    let mut key = [0; 32];
+                    key[nibble / 2] = if nibble % 2 == 0 { 0x10 } else { 0x01 };
+                    key
+                })
+                .collect();
+            let mut stored = StoredNodes::default();
+            let mut trie = Trie::new(vec![9], EMPTY_ROOT);
+            for key in &keys {
+                trie.insert(&NoNodes, key, &[7; 40]).expect("in memory");
+            }
+            let (root, rows) = trie.commit();
+            assert!(
+                rows.iter().any(|(path, _)| path.len() == 1 + 63),
+                "a branch at each nibble"
+            );
+            stored.apply(rows);
+            drop(trie);
+            assert!(
+                proof::trie_proof(&stored, &[9], root, &keys[63])
+                    .expect("stored")
+                    .len()
+                    >= 64
+            );
+            let mut trie = Trie::new(vec![9], root);
+            for key in keys.iter().rev() {
+                trie.remove(&stored, key).expect("stored");
+            }
+            assert_eq!(trie.root(), EMPTY_ROOT);
+        };
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        thread.spawn(deepest).expect("a thread").join().expect("no panic");
+    }
+
     fn root_of(entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> B256 {
         let mut trie = Trie::in_memory();
         for (key, value) in entries {

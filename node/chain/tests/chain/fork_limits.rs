@@ -9,7 +9,7 @@ use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, Block};
-use store::{HeaderReads, Store};
+use store::{BlockReads, HeaderReads, Store};
 
 use crate::common::{Maker, Node, rows};
 use crate::headers::{headers, id};
@@ -278,6 +278,91 @@ fn a_reorganization_that_is_too_deep_is_refused() {
     assert_eq!(node.import_headers(headers(&shallow)).expect("near enough"), 4);
     node.take(&shallow);
     assert_eq!(node.head(), shallow[3].hash());
+}
+
+/// A branch of headers that comes in parts is refused once the head has gone too far beside it.
+#[test]
+fn a_branch_that_comes_in_parts_keeps_its_depth() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let limits = ForkLimits {
+        reorg_depth_max: Some(3),
+        ..ForkLimits::default()
+    };
+    let node = Node::limited(&maker.spec, limits);
+    let main = maker.line(maker.genesis, 6, 1);
+    let branch = maker.line(main[0].hash(), 20, 2);
+    node.take(&main[..4]);
+    for part in branch[..12].chunks(4) {
+        assert_eq!(node.import_headers(headers(part)).expect("near enough"), 4);
+    }
+    assert_eq!(
+        node.view(&maker.spec).best_header().expect("read"),
+        id(&branch[11])
+    );
+    node.take(&main[4..]);
+    let error = node.import_headers(headers(&branch[12..])).expect_err("too deep");
+    assert!(
+        matches!(error, ImportError::ReorgDepth { got: 5, max: 3 }),
+        "{error}"
+    );
+    assert_eq!(node.head(), main[5].hash());
+    assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
+}
+
+#[test]
+fn side_blocks_are_bounded_in_bytes() {
+    const BLOCKS: u64 = 8;
+    let mut maker = Maker::new(ChainSpec::dev());
+    let main = maker.line(maker.genesis, 15, 1);
+    let near = maker.line(main[9].hash(), 4, 2);
+    let measured = Node::limited(&maker.spec, small());
+    measured.take(&main);
+    measured.take(&near);
+    let view = measured.store.snapshot().expect("snapshot");
+    let bytes = |block: &Block| {
+        let bytes = view.block_bytes(block.header.number, &block.hash());
+        bytes.expect("read") as u64
+    };
+    let limits = ForkLimits {
+        side_bytes_max: BLOCKS * bytes(&near[0]),
+        ..ForkLimits::default()
+    };
+    let max = limits.side_bytes_max;
+    let node = Node::limited(&maker.spec, limits);
+    node.take(&main);
+    for block in &near {
+        assert_eq!(node.import(block).expect("kept"), Imported::Side);
+    }
+    let mut refused = 0;
+    for mark in 10..60 {
+        let far = maker.line(main[4].hash(), 1, mark);
+        match node.import(&far[0]) {
+            Ok(imported) => assert_eq!(imported, Imported::Side),
+            Err(ImportError::TooManySideBytes { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        let view = node.store.snapshot().expect("snapshot");
+        let sides = view.side_blocks().expect("read");
+        let sizes = sides.iter().map(|side| view.block_bytes(side.number, &side.hash));
+        let all: usize = sizes.map(|size| size.expect("read")).sum();
+        assert!(all as u64 <= max, "{all}");
+        assert!(sides.len() >= BLOCKS as usize / 2, "{}", sides.len());
+        assert_eq!(stored(&node, &maker, &near), 4, "the heaviest stay");
+    }
+    assert!(refused > 0, "a block that is the lightest itself is refused");
+    // Blocks that a reorganization has taken back count, too.
+    let branch = maker.line(main[4].hash(), 20, 99);
+    assert_eq!(node.import_headers(headers(&branch)).expect("heavier"), 20);
+    node.take(&branch);
+    assert_eq!(node.head(), branch[19].hash());
+    let _ = node.import(&maker.line(main[4].hash(), 1, 100)[0]);
+    let view = node.store.snapshot().expect("snapshot");
+    let sides = view.side_blocks().expect("read");
+    let sizes = sides.iter().map(|side| view.block_bytes(side.number, &side.hash));
+    let all: usize = sizes.map(|size| size.expect("read")).sum();
+    assert!(all as u64 <= max, "{all}");
+    drop(view);
+    assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
 }
 
 #[test]

@@ -308,6 +308,31 @@ fn other_texts_are_refused() {
     assert!(decrypt(&[0xff; 100], "").is_err());
 }
 
+/// Nested texts are read on a thread with an eighth of the usual stack. 127 levels are the most
+/// that
+/// `serde_json` follows.
+#[test]
+fn nested_texts_need_little_stack() {
+    let read_all = || {
+        for depth in [100, 126, 127, FILE_BYTES_MAX / 2 - 100] {
+            let nested = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
+            for text in [
+                format!(r#"{{"version":{nested}}}"#),
+                format!(r#"{{"version":3,"crypto":{nested}}}"#),
+                format!(r#"{{"version":3,"crypto":{{"kdfparams":{nested}}}}}"#),
+            ] {
+                assert!(decrypt(text.as_bytes(), "").is_err(), "{depth} levels");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(256 * 1024);
+    thread
+        .spawn(read_all)
+        .expect("a thread")
+        .join()
+        .expect("no panic");
+}
+
 #[test]
 fn debug_shows_no_secrets() {
     let file = KeyFile::read(cheap().to_string().as_bytes()).expect("a good file");

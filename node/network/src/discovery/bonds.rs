@@ -11,11 +11,14 @@ use std::time::Duration;
 use primitives::B512;
 
 use super::table::ContactKind;
+use crate::address::Neighbourhood;
 
 /// How long a proof of an address counts.
 pub const BOND_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Nodes that are remembered.
 pub const BONDS_MAX: usize = 4096;
+/// Those of one neighbourhood.
+pub const BOND_NEIGHBOURS_MAX: usize = 64;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,8 @@ pub(super) struct BondState {
     pub(super) failures: u32,
     /// The number of its node record that it has sent; 0 if it has sent none.
     pub(super) record_sequence: u64,
+    /// The number of its node record that it says it has; 0 if it has said none.
+    pub(super) announced_sequence: u64,
     touched: Duration,
 }
 
@@ -46,8 +51,8 @@ fn is_fresh(at: Option<Duration>, now: Duration) -> bool {
 impl BondBook {
     /// The state of a node that is at `ip` now. Another address than before loses the proof.
     pub(super) fn touch(&mut self, id: B512, ip: IpAddr, now: Duration) -> &mut BondState {
-        if !self.states.contains_key(&id) && self.states.len() >= BONDS_MAX {
-            self.forget_one(now);
+        if self.states.get(&id).is_none_or(|state| state.ip != ip) {
+            self.make_room(&id, ip, now);
         }
         let state = self.states.entry(id).or_insert(BondState {
             ip,
@@ -56,6 +61,7 @@ impl BondBook {
             kind: ContactKind::Unknown,
             failures: 0,
             record_sequence: 0,
+            announced_sequence: 0,
             touched: now,
         });
         if state.ip != ip {
@@ -67,10 +73,27 @@ impl BondBook {
         state
     }
 
-    /// Forgets a node without a proof, if there is one: else anyone could push the others out.
-    fn forget_one(&mut self, now: Duration) {
+    /// Makes room for the node `id` at `ip`. Forgets a node of the same neighbourhood if the
+    /// neighbourhood has its share.
+    fn make_room(&mut self, id: &B512, ip: IpAddr, now: Duration) {
+        let own = Neighbourhood::of_stranger(ip);
+        let is_neighbour = |state: &BondState| own == Some(Neighbourhood::of(state.ip));
+        let others = self.states.iter().filter(|(other, _)| *other != id);
+        let neighbours = others.filter(|(_, state)| is_neighbour(state)).count();
+        if neighbours >= BOND_NEIGHBOURS_MAX {
+            self.forget_one(id, now, is_neighbour);
+        } else if !self.states.contains_key(id) && self.states.len() >= BONDS_MAX {
+            self.forget_one(id, now, |_| true);
+        }
+    }
+
+    /// Forgets one of these nodes, but not `except`. Nodes without a proof go first: else anyone
+    /// could push the others out.
+    fn forget_one(&mut self, except: &B512, now: Duration, is_one: impl Fn(&BondState) -> bool) {
         let value = |state: &BondState| (is_fresh(state.pong_received, now), state.touched);
-        let least = self.states.iter().min_by_key(|(_, state)| value(state));
+        let among = self.states.iter();
+        let among = among.filter(|(id, state)| *id != except && is_one(state));
+        let least = among.min_by_key(|(_, state)| value(state));
         if let Some(id) = least.map(|(id, _)| *id) {
             self.states.remove(&id);
         }
@@ -136,6 +159,10 @@ mod tests {
     const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
+    fn stranger(network: u8, host: u16) -> IpAddr {
+        IpAddr::from([50, 0, network, host as u8])
+    }
+
     #[test]
     fn a_proof_is_for_one_address_and_one_day() {
         let mut book = BondBook::default();
@@ -158,6 +185,22 @@ mod tests {
         }
         assert_eq!(book.states.len(), BONDS_MAX);
         assert!(book.has_proven(&id(0), IP, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_neighbourhood_pushes_its_own_nodes_out() {
+        let mut book = BondBook::default();
+        let honest = stranger(1, 1);
+        book.touch(id(0), honest, Duration::ZERO).answered(Duration::ZERO);
+        // Nodes of one network, which were elsewhere before.
+        for number in 1..500 {
+            let now = Duration::from_secs(1);
+            book.touch(id(number), OTHER, now);
+            book.touch(id(number), stranger(2, number), now).answered(now);
+        }
+        let of_network = book.states.values().filter(|state| state.ip != OTHER);
+        assert_eq!(of_network.count(), 1 + BOND_NEIGHBOURS_MAX);
+        assert!(book.has_proven(&id(0), honest, Duration::from_secs(1)));
     }
 
     #[test]

@@ -6,12 +6,15 @@
 use primitives::{B256, B512, keccak256};
 
 use super::table::BUCKET_NODES_MAX;
+use crate::address::Neighbourhood;
 use crate::contact::NodeContact;
 
 /// Nodes that a search asks at a time.
 pub const LOOKUP_WIDTH: usize = 3;
 /// Nodes that a search remembers.
 pub const LOOKUP_NODES_MAX: usize = 256;
+/// Those of one neighbourhood. Nodes that all lie close to the target may be of one attacker.
+pub const LOOKUP_NEIGHBOURS_MAX: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CandidateState {
@@ -53,7 +56,7 @@ impl NodeLookup {
         for contact in nodes {
             let hash = contact.hash();
             let is_known = self.candidates.iter().any(|known| known.hash == hash);
-            if contact.id == self.own || is_known {
+            if contact.id == self.own || is_known || !self.has_room_for(&contact) {
                 continue;
             }
             let place = |known: &Candidate| known.hash ^ self.target_hash < hash ^ self.target_hash;
@@ -64,6 +67,14 @@ impl NodeLookup {
                 self.drop_farthest();
             }
         }
+    }
+
+    fn has_room_for(&self, contact: &NodeContact) -> bool {
+        let Some(own) = Neighbourhood::of_stranger(contact.ip) else {
+            return true;
+        };
+        let is_neighbour = |known: &&Candidate| Neighbourhood::of(known.contact.ip) == own;
+        self.candidates.iter().filter(is_neighbour).count() < LOOKUP_NEIGHBOURS_MAX
     }
 
     fn drop_farthest(&mut self) {
@@ -134,7 +145,7 @@ mod tests {
         id[..2].copy_from_slice(&number.to_be_bytes());
         NodeContact {
             id,
-            ip: IpAddr::from([1, 2, 3, 4]),
+            ip: IpAddr::from([50, (number >> 8) as u8, number as u8, 1]),
             udp: 30303,
             tcp: 30303,
         }
@@ -206,5 +217,18 @@ mod tests {
         let mut lookup = NodeLookup::new(contact(0).id, contact(1).id);
         lookup.add((1..1000).map(contact));
         assert_eq!(lookup.candidates.len(), LOOKUP_NODES_MAX);
+    }
+
+    #[test]
+    fn one_network_does_not_take_a_search() {
+        let mut lookup = NodeLookup::new(contact(0).id, contact(1).id);
+        let crowd = (2..500).map(|number| NodeContact {
+            ip: IpAddr::from([60, 0, 0, number as u8]),
+            ..contact(number)
+        });
+        lookup.add(crowd);
+        assert_eq!(lookup.candidates.len(), LOOKUP_NEIGHBOURS_MAX);
+        lookup.add((500..520).map(contact));
+        assert_eq!(lookup.candidates.len(), LOOKUP_NEIGHBOURS_MAX + 20);
     }
 }

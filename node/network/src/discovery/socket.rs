@@ -1,18 +1,19 @@
 //! Runs [`Discovery`] on a UDP socket.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use alloy_eip2124::ForkId;
 use primitives::{B512, Enode};
 use tokio::net::UdpSocket;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::packet::{PACKET_BYTES_MAX, PacketEndpoint};
-use super::service::{Discovery, DiscoveryAction};
+use super::service::{ANSWER_TIMEOUT, Discovery, DiscoveryAction};
 use super::table::{BUCKET_NODES_MAX, ContactKind};
+use crate::address;
 use crate::contact::NodeContact;
 use crate::enr::NodeRecord;
 use crate::moment::SystemClock;
@@ -21,6 +22,10 @@ use crate::moment::SystemClock;
 pub const DISCOVERY_EVENTS_MAX: usize = 1024;
 /// Requests that wait for discovery.
 const REQUESTS_MAX: usize = 64;
+/// Questions for records whose askers wait. Later ones have no answer.
+const RECORD_QUESTIONS_MAX: usize = 64;
+/// How long an asker waits for a record: for the answer, and for this node's own tasks.
+const RECORD_WAIT: Duration = ANSWER_TIMEOUT.saturating_mul(2);
 /// Wait after a socket error, so that a lasting one does not use the processor.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 
@@ -29,6 +34,8 @@ const ERROR_PAUSE: Duration = Duration::from_millis(20);
 pub enum DiscoveryEvent {
     /// A node has proven its address.
     Verified(NodeContact),
+    /// A node has answered again after it was in the table for a while.
+    Lasting(NodeContact),
     /// A search is done.
     LookupDone {
         /// Its number.
@@ -36,8 +43,13 @@ pub enum DiscoveryEvent {
         /// The closest nodes that answered.
         nodes: Vec<NodeContact>,
     },
-    /// A node has sent its record.
-    Record(Box<NodeRecord>),
+    /// A node has sent its record. The address in it may be anybody's.
+    Record {
+        /// The record.
+        record: Box<NodeRecord>,
+        /// The address that the node has proven.
+        from: IpAddr,
+    },
     /// A node has sent what it keeps under a key.
     Values {
         /// The key.
@@ -52,6 +64,7 @@ enum SocketRequest {
     Probe(NodeContact),
     SetKind(B512, SocketAddr, ContactKind),
     Announce(PacketEndpoint, Option<ForkId>),
+    Record(NodeContact, oneshot::Sender<NodeRecord>),
     Brothers(B512, oneshot::Sender<Vec<NodeContact>>),
     Kept(B512, oneshot::Sender<Vec<Enode>>),
     StoreAt(B512, Vec<NodeContact>),
@@ -106,10 +119,28 @@ impl DiscoveryValues {
     }
 }
 
+/// Asks a running discovery for the records of nodes. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct DiscoveryRecords(mpsc::Sender<SocketRequest>);
+
+impl DiscoveryRecords {
+    /// The record that `node` sends. `None` if it has not said that it has one, or does not send it
+    /// in time.
+    pub async fn of(&self, node: NodeContact) -> Option<NodeRecord> {
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            self.0.send(SocketRequest::Record(node, reply)).await.ok()?;
+            answer.await.ok()
+        };
+        timeout(RECORD_WAIT, asked).await.ok().flatten()
+    }
+}
+
 /// Discovery that runs. It ends when this is dropped.
 #[derive(Debug)]
 pub struct DiscoverySocket {
     address: SocketAddr,
+    record: watch::Receiver<NodeRecord>,
     requests: mpsc::Sender<SocketRequest>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -127,15 +158,20 @@ impl DiscoverySocket {
         let address = socket.local_addr()?;
         let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
         let (events, receiver) = mpsc::channel(DISCOVERY_EVENTS_MAX);
+        let (own_record, record) = watch::channel(discovery.record().clone());
         let run = SocketLoop {
             socket,
+            is_v6: address.is_ipv6(),
             discovery,
             clock,
             events,
+            own_record,
+            record_askers: Vec::new(),
         };
         let task = tokio::spawn(run.run(inbox));
         let own = Self {
             address,
+            record,
             requests,
             task,
         };
@@ -145,6 +181,16 @@ impl DiscoverySocket {
     /// The address of the socket.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// This node's record, as others get it.
+    pub const fn record(&self) -> &watch::Receiver<NodeRecord> {
+        &self.record
+    }
+
+    /// Asks for the records of nodes.
+    pub fn records(&self) -> DiscoveryRecords {
+        DiscoveryRecords(self.requests.clone())
     }
 
     /// Asks for what concerns keys and values.
@@ -186,9 +232,13 @@ impl Drop for DiscoverySocket {
 
 struct SocketLoop {
     socket: UdpSocket,
+    is_v6: bool,
     discovery: Discovery,
     clock: SystemClock,
     events: mpsc::Sender<DiscoveryEvent>,
+    own_record: watch::Sender<NodeRecord>,
+    /// Who waits for the records of which nodes.
+    record_askers: Vec<(B512, oneshot::Sender<NodeRecord>)>,
 }
 
 impl SocketLoop {
@@ -241,7 +291,18 @@ impl SocketLoop {
             SocketRequest::SetKind(id, address, kind) => {
                 self.discovery.set_kind(&id, address.ip(), kind, now);
             }
-            SocketRequest::Announce(endpoint, fork_id) => self.discovery.announce(endpoint, fork_id),
+            SocketRequest::Announce(endpoint, fork_id) => {
+                self.discovery.announce(endpoint, fork_id);
+                self.own_record.send_replace(self.discovery.record().clone());
+            }
+            SocketRequest::Record(node, reply) => {
+                let actions = self.discovery.request_announced_record(&node, now);
+                self.record_askers.retain(|(_, reply)| !reply.is_closed());
+                if !actions.is_empty() && self.record_askers.len() < RECORD_QUESTIONS_MAX {
+                    self.record_askers.push((node.id, reply));
+                }
+                return actions;
+            }
             // Whoever has asked may have ended meanwhile.
             SocketRequest::Brothers(key, reply) => {
                 let _ = reply.send(self.discovery.closest(&key, BUCKET_NODES_MAX, true));
@@ -253,17 +314,31 @@ impl SocketLoop {
         Vec::new()
     }
 
-    async fn act(&self, action: DiscoveryAction) {
+    /// Gives a record to those who wait for it.
+    fn answer_askers(&mut self, record: &NodeRecord) {
+        let is_asked = |(id, _): &mut (B512, _)| *id == record.id();
+        for (_, reply) in self.record_askers.extract_if(.., is_asked) {
+            // Whoever has asked may have ended meanwhile.
+            let _ = reply.send(record.clone());
+        }
+    }
+
+    async fn act(&mut self, action: DiscoveryAction) {
         let event = match action {
             DiscoveryAction::Send { to, packet } => {
+                let to = address::for_socket(to, self.is_v6);
                 if let Err(error) = self.socket.send_to(&packet, to).await {
                     tracing::trace!(%to, %error, "a packet of discovery cannot be sent");
                 }
                 return;
             }
             DiscoveryAction::Verified(node) => DiscoveryEvent::Verified(node),
+            DiscoveryAction::Lasting(node) => DiscoveryEvent::Lasting(node),
             DiscoveryAction::LookupDone { lookup, nodes } => DiscoveryEvent::LookupDone { lookup, nodes },
-            DiscoveryAction::Record(record) => DiscoveryEvent::Record(record),
+            DiscoveryAction::Record { record, from } => {
+                self.answer_askers(&record);
+                DiscoveryEvent::Record { record, from }
+            }
             DiscoveryAction::Values { key, nodes } => DiscoveryEvent::Values { key, nodes },
         };
         let _ = self.events.try_send(event);

@@ -1,9 +1,9 @@
 //! The table of nodes (Kademlia): those that have answered, ordered by their distance from this
 //! node.
 //!
-//! Each bucket has at most 16 nodes. Others wait in its list of replacements. Few nodes may share
-//! their first 24 address bits, so that nobody fills the table from one network. Source:
-//! docs/p2p.md, 4; ethereum/devp2p, `discv4.md`.
+//! Each bucket has at most 16 nodes. Others wait in its list of replacements. Few nodes may be of
+//! one neighbourhood, so that nobody fills the table from one network. Source: docs/p2p.md, 4;
+//! ethereum/devp2p, `discv4.md`.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use primitives::{B256, B512};
 
-use crate::address;
+use crate::address::Neighbourhood;
 use crate::contact::NodeContact;
 use crate::entropy::Entropy;
 
@@ -84,19 +84,12 @@ impl NodeTable {
 
     /// Whether one more node at `ip` may come into the bucket, and into the table.
     fn has_room_for(&self, ip: IpAddr, index: usize) -> bool {
-        if address::is_local(ip) {
+        let Some(own) = Neighbourhood::of_stranger(ip) else {
             return true;
-        }
-        let mark = address::neighbourhood(ip);
+        };
         let count = |bucket: &Bucket| {
-            let is_neighbour = |entry: &&TableEntry| {
-                !address::is_local(entry.contact.ip) && address::neighbourhood(entry.contact.ip) == mark
-            };
-            bucket
-                .entries
-                .iter()
-                .chain(&bucket.replacements)
-                .filter(is_neighbour)
+            let all = bucket.entries.iter().chain(&bucket.replacements);
+            all.filter(|entry| Neighbourhood::of(entry.contact.ip) == own)
                 .count()
         };
         count(&self.buckets[index]) < BUCKET_NEIGHBOURS_MAX
@@ -119,6 +112,9 @@ impl NodeTable {
             let has_moved = entry.contact.ip != contact.ip;
             if has_moved && !self.has_room_for(contact.ip, index) {
                 return false;
+            }
+            if has_moved {
+                entry.added = now;
             }
             entry.contact = contact;
             entry.kind = kind;
@@ -171,6 +167,13 @@ impl NodeTable {
                 entry.kind = kind;
             }
         }
+    }
+
+    /// Where a node of the table is, and since when the table has it there.
+    pub(super) fn get(&self, id: &B512) -> Option<&TableEntry> {
+        let hash = primitives::keccak256(id);
+        let bucket = &self.buckets[self.index(&hash)];
+        bucket.entries.iter().find(|entry| entry.hash == hash)
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = &TableEntry> {
@@ -267,8 +270,8 @@ mod tests {
                 prop_assert!(bucket.replacements.len() <= REPLACEMENTS_MAX);
                 let mut here = std::collections::BTreeMap::<_, usize>::new();
                 for entry in bucket.entries.iter().chain(&bucket.replacements) {
-                    *here.entry(address::neighbourhood(entry.contact.ip)).or_default() += 1;
-                    *all.entry(address::neighbourhood(entry.contact.ip)).or_default() += 1;
+                    *here.entry(Neighbourhood::of(entry.contact.ip)).or_default() += 1;
+                    *all.entry(Neighbourhood::of(entry.contact.ip)).or_default() += 1;
                 }
                 prop_assert!(here.values().all(|count| *count <= BUCKET_NEIGHBOURS_MAX));
             }
@@ -307,7 +310,16 @@ mod tests {
         // One that answers moves to the front and is not asked next.
         let last = table.to_revalidate(&mut entropy).expect("a node");
         assert_eq!(last, far[0]);
-        assert!(table.add(last, ContactKind::Unknown, Duration::ZERO));
+        assert!(table.add(last, ContactKind::Unknown, Duration::from_secs(9)));
+        let added = |table: &NodeTable| table.get(&last.id).map(|entry| entry.added);
+        assert_eq!(added(&table), Some(Duration::ZERO));
+        let moved = NodeContact {
+            ip: IpAddr::from([90, 1, 1, 1]),
+            ..last
+        };
+        assert!(table.add(moved, ContactKind::Unknown, Duration::from_secs(9)));
+        assert_eq!(added(&table), Some(Duration::from_secs(9)), "its age begins anew");
+        let last = moved;
         assert_ne!(table.to_revalidate(&mut entropy), Some(last));
         table.remove(&far[3].id, &mut entropy);
         assert_eq!(table.len(), BUCKET_NODES_MAX, "a replacement came");

@@ -4,17 +4,22 @@
 //! Source: docs/p2p.md, 4 and 5.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use primitives::{B512, hex};
 
+use crate::address::{self, Neighbourhood};
 use crate::entropy::Entropy;
 
 /// Enodes under one key.
 pub const VALUES_OF_KEY_MAX: usize = 16;
 /// Keys in all.
 pub const KEYS_MAX: usize = 1024;
+/// Enodes of one neighbourhood under one key.
+pub const VALUES_OF_KEY_NEIGHBOURS_MAX: usize = 4;
+/// Enodes of one neighbourhood in all.
+pub const VALUE_NEIGHBOURS_MAX: usize = 128;
 /// How long an enode is kept.
 pub const VALUE_LIFETIME: Duration = Duration::from_secs(300);
 /// Enodes in one answer.
@@ -34,9 +39,16 @@ pub(super) struct ValueStore {
 }
 
 impl ValueStore {
-    /// Keeps the enode of `id` at `from` under `key`. A new one replaces the oldest if the key is
-    /// full. Returns whether it is kept.
+    /// Keeps the enode of `id` at `from` under `key`. A new one replaces the oldest if the key, or
+    /// the share of its neighbourhood in the key, is full. Returns whether it is kept.
     pub(super) fn put(&mut self, key: B512, id: B512, from: SocketAddr, now: Duration) -> bool {
+        let own = Neighbourhood::of_stranger(from.ip());
+        let is_neighbour = |value: &StoredValue| own == Some(Neighbourhood::of(value.from.ip()));
+        let all = self.keys.values().flatten();
+        let others = all.filter(|value| is_neighbour(value) && value.id != id && value.expires > now);
+        if others.count() >= VALUE_NEIGHBOURS_MAX {
+            return false;
+        }
         if !self.keys.contains_key(&key) && self.keys.len() >= KEYS_MAX {
             self.expire(now);
             if self.keys.len() >= KEYS_MAX {
@@ -45,7 +57,11 @@ impl ValueStore {
         }
         let values = self.keys.entry(key).or_default();
         values.retain(|value| value.id != id && value.expires > now);
-        if values.len() >= VALUES_OF_KEY_MAX {
+        let first_neighbour = values.iter().position(is_neighbour);
+        let neighbours = values.iter().filter(|value| is_neighbour(value)).count();
+        if let Some(first) = first_neighbour.filter(|_| neighbours >= VALUES_OF_KEY_NEIGHBOURS_MAX) {
+            values.remove(first);
+        } else if values.len() >= VALUES_OF_KEY_MAX {
             values.remove(0);
         }
         values.push(StoredValue {
@@ -56,11 +72,12 @@ impl ValueStore {
         true
     }
 
-    /// At most [`VALUES_IN_ANSWER`] of the enodes under `key`, chosen at random, each followed by a
-    /// comma.
-    pub(super) fn get(&self, key: &B512, now: Duration, entropy: &mut Entropy) -> String {
+    /// At most [`VALUES_IN_ANSWER`] of the enodes under `key` that may be told to `asker`, chosen
+    /// at random, each followed by a comma.
+    pub(super) fn get(&self, key: &B512, asker: IpAddr, now: Duration, entropy: &mut Entropy) -> String {
         let stored = self.keys.get(key).map_or(&[][..], |values| values);
-        let mut valid: Vec<_> = stored.iter().filter(|value| value.expires > now).collect();
+        let is_told = |value: &&StoredValue| value.expires > now && address::may_tell(asker, value.from.ip());
+        let mut valid: Vec<_> = stored.iter().filter(is_told).collect();
         entropy.shuffle(&mut valid);
         let enode = |value: &&StoredValue| format!("enode://{}@{},", hex::encode(value.id), value.from);
         valid.iter().take(VALUES_IN_ANSWER).map(enode).collect()
@@ -99,7 +116,7 @@ mod tests {
         }
         assert_eq!(store.keys[&key].len(), VALUES_OF_KEY_MAX);
         let now = Duration::from_secs(20);
-        let answer = store.get(&key, now, &mut entropy);
+        let answer = store.get(&key, from(0).ip(), now, &mut entropy);
         assert_eq!(answer.matches("enode://").count(), VALUES_IN_ANSWER);
         assert!(answer.ends_with(','));
         assert!(answer.len() < 1000, "it must fit into a packet: {}", answer.len());
@@ -107,10 +124,10 @@ mod tests {
         store.put(key, id(19), from(7), now);
         assert_eq!(store.keys[&key].len(), VALUES_OF_KEY_MAX);
         let end = now + VALUE_LIFETIME;
-        assert_eq!(store.get(&key, end, &mut entropy), "");
+        assert_eq!(store.get(&key, from(0).ip(), end, &mut entropy), "");
         store.expire(end);
         assert!(store.keys.is_empty());
-        assert_eq!(store.get(&B512::ZERO, now, &mut entropy), "");
+        assert_eq!(store.get(&B512::ZERO, from(0).ip(), now, &mut entropy), "");
     }
 
     #[test]
@@ -125,5 +142,37 @@ mod tests {
             store.put(B512::repeat_byte(9), id(1), from(1), VALUE_LIFETIME),
             "the others expired"
         );
+    }
+
+    #[test]
+    fn a_neighbourhood_has_a_share() {
+        let mut store = ValueStore::default();
+        let stranger = |host: u16| SocketAddr::from(([50, 0, 0, host as u8], 30333));
+        let key = B512::repeat_byte(9);
+        store.put(
+            key,
+            id(1),
+            SocketAddr::from(([51, 0, 0, 1], 30333)),
+            Duration::ZERO,
+        );
+        for number in 2..200 {
+            assert!(store.put(key, id(number), stranger(number), Duration::ZERO));
+        }
+        assert_eq!(store.keys[&key].len(), 1 + VALUES_OF_KEY_NEIGHBOURS_MAX);
+        assert_eq!(store.keys[&key][0].id, id(1), "others keep their enodes");
+        let kept = |store: &mut ValueStore, number| {
+            store.put(id(number), id(number), stranger(number), Duration::ZERO)
+        };
+        let count = (1000..3000).filter(|number| kept(&mut store, *number)).count();
+        assert_eq!(count, VALUE_NEIGHBOURS_MAX - VALUES_OF_KEY_NEIGHBOURS_MAX);
+        assert!(
+            store.put(id(5000), id(1), from(1), Duration::ZERO),
+            "others have room"
+        );
+        // Local addresses are not told outside.
+        let mut entropy = Entropy::from_seed([1; 32]);
+        let mut told = |asker: [u8; 4]| store.get(&id(5000), asker.into(), Duration::ZERO, &mut entropy);
+        assert_eq!(told([51, 0, 0, 1]), "");
+        assert_ne!(told([10, 0, 0, 9]), "");
     }
 }

@@ -1,14 +1,21 @@
 //! Writes and reads the messages of `eth` and `mc`.
 //!
-//! Decoding is strict. Each list has a bound, which is compared before memory is taken for its
-//! entries. Source: docs/p2p.md, 2, 3 and 6.
+//! Decoding is strict. Each message has a bound in bytes, and each list a bound in entries. Both
+//! are compared before memory is taken for the entries. Source: docs/p2p.md, 2, 3 and 6.
+
+use std::sync::Arc;
 
 use alloy_eip2124::{ForkHash, ForkId};
 use primitives::rlp::{RlpError, RlpReader, encode_fields_to_vec};
-use primitives::{
-    B256, Block, Bytes, DecodeError, Encodable, Header, Receipt, ReceiptForm, Transaction, TxRules,
-};
+use primitives::{B256, Bytes, DecodeError, Encodable, Header, Receipt, ReceiptForm, Transaction, TxRules};
 
+use super::codes::{
+    APPLICATION_CHAIN, BLOCK_BODIES, BLOCK_HEADERS, GET_BLOCK_BODIES, GET_BLOCK_HEADERS, GET_NODE_DATA,
+    GET_POOLED, GET_RECEIPTS, NEW_BLOCK, NEW_BLOCK_HASHES, NEW_POOLED_HASHES, NODE_DATA, POOLED, RECEIPTS,
+    STATUS, TRANSACTIONS, WITHOUT_EFFECT, bytes_max, is_request_or_answer, message_name,
+};
+use super::error::PeerMessageError;
+use super::packed_block::PackedBlock;
 use super::protocol::WireProtocol;
 use super::types::{
     AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart, PeerBody,
@@ -26,6 +33,9 @@ pub const REQUESTED_HASHES_MAX: usize = 16_384;
 pub const ANSWERED_HEADERS_MAX: usize = 1024;
 /// Most bodies, lists of receipts or state nodes in one answer.
 pub const ANSWERED_ENTRIES_MAX: usize = 1024;
+/// Most transactions outside of blocks in one message. A pack of 1 MiB has some 10,000 of the
+/// smallest ones with a signature.
+pub const GOSSIPED_TRANSACTIONS_MAX: usize = 16_384;
 /// Most transactions in one message, the bodies of its blocks included. A transaction takes more
 /// memory than bytes on the wire.
 pub const MESSAGE_TRANSACTIONS_MAX: usize = 65_536;
@@ -34,75 +44,19 @@ pub const MESSAGE_RECEIPTS_MAX: usize = 65_536;
 /// Most uncles of one block. The rules allow two.
 pub const BODY_UNCLES_MAX: usize = 16;
 
-const STATUS: u64 = 0x00;
-const NEW_BLOCK_HASHES: u64 = 0x01;
-const TRANSACTIONS: u64 = 0x02;
-const GET_BLOCK_HEADERS: u64 = 0x03;
-const BLOCK_HEADERS: u64 = 0x04;
-const GET_BLOCK_BODIES: u64 = 0x05;
-const BLOCK_BODIES: u64 = 0x06;
-const NEW_BLOCK: u64 = 0x07;
-const NEW_POOLED_HASHES: u64 = 0x08;
-const GET_POOLED: u64 = 0x09;
-const POOLED: u64 = 0x0a;
-const GET_NODE_DATA: u64 = 0x0d;
-const NODE_DATA: u64 = 0x0e;
-const GET_RECEIPTS: u64 = 0x0f;
-const RECEIPTS: u64 = 0x10;
-const APPLICATION_CHAIN: u64 = 0x31;
-const WITHOUT_EFFECT: [u64; 4] = [0x21, 0x22, 0x32, 0x33];
-
-/// Why a message of a peer is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerMessageError {
-    /// The capability has no message with this code.
-    #[error("code {got:#04x}: {protocol} has no such message")]
-    UnknownCode {
-        /// The code.
-        got: u64,
-        /// The capability.
-        protocol: WireProtocol,
-    },
-    /// A field has another form.
-    #[error("{message}: {cause}")]
-    Field {
-        /// The message.
-        message: &'static str,
-        /// The field and what is wrong.
-        cause: DecodeError,
-    },
-    /// A list has too many entries.
-    #[error("{message}.{list}: got {got} entries, expected at most {bound}")]
-    TooMany {
-        /// The message.
-        message: &'static str,
-        /// The list.
-        list: &'static str,
-        /// Its length.
-        got: usize,
-        /// The largest allowed length.
-        bound: usize,
-    },
-    /// A field has a value that it cannot have.
-    #[error("{message}.{field}: got {got}, expected {expected}")]
-    Value {
-        /// The message.
-        message: &'static str,
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        got: u64,
-        /// What it may be.
-        expected: &'static str,
-    },
-    /// The lists of an announcement have different lengths.
-    #[error("{message}: got {got:?} types, sizes and hashes, expected the same number of each")]
-    UnequalLists {
-        /// The message.
-        message: &'static str,
-        /// The three lengths.
-        got: [usize; 3],
-    },
+/// The fewest bytes of the RLP of an entry. A list takes memory for as many entries as its bytes
+/// can hold, so a list of empty items takes little.
+mod entry_bytes {
+    pub(super) const HASH: usize = 33;
+    /// Nine numbers of one byte and their head.
+    pub(super) const TRANSACTION: usize = 10;
+    /// The bloom filter and six hashes.
+    pub(super) const HEADER: usize = 256 + 6 * 33;
+    /// The bloom filter.
+    pub(super) const RECEIPT: usize = 256;
+    /// Two empty lists and their head.
+    pub(super) const BODY: usize = 3;
+    pub(super) const ANY: usize = 1;
 }
 
 fn list<T: Encodable>(items: &[T]) -> Vec<u8> {
@@ -233,6 +187,10 @@ impl PeerMessage {
         let Some(message) = message_name(protocol, code) else {
             return Err(PeerMessageError::UnknownCode { got: code, protocol });
         };
+        let (got, bound) = (payload.len(), bytes_max(protocol, code));
+        if got > bound {
+            return Err(PeerMessageError::Size { message, got, bound });
+        }
         let decoder = MessageDecoder { message, protocol };
         if WITHOUT_EFFECT.contains(&code) {
             return Ok(Self::WithoutEffect(code, Bytes::copy_from_slice(payload)));
@@ -248,41 +206,9 @@ impl PeerMessage {
     }
 }
 
-const fn is_request_or_answer(code: u64) -> bool {
-    matches!(
-        code,
-        GET_BLOCK_HEADERS..=BLOCK_BODIES | GET_POOLED | POOLED | GET_NODE_DATA..=RECEIPTS
-    )
-}
-
-/// The name of the message. `None` if the version has no such code.
-fn message_name(protocol: WireProtocol, code: u64) -> Option<&'static str> {
-    let (name, is_known) = match code {
-        STATUS => ("Status", true),
-        NEW_BLOCK_HASHES => ("NewBlockHashes", true),
-        TRANSACTIONS => ("Transactions", true),
-        GET_BLOCK_HEADERS => ("GetBlockHeaders", true),
-        BLOCK_HEADERS => ("BlockHeaders", true),
-        GET_BLOCK_BODIES => ("GetBlockBodies", true),
-        BLOCK_BODIES => ("BlockBodies", true),
-        NEW_BLOCK => ("NewBlock", true),
-        NEW_POOLED_HASHES => ("NewPooledTransactionHashes", protocol.has_pooled_transactions()),
-        GET_POOLED => ("GetPooledTransactions", protocol.has_pooled_transactions()),
-        POOLED => ("PooledTransactions", protocol.has_pooled_transactions()),
-        GET_NODE_DATA => ("GetNodeData", protocol.has_node_data()),
-        NODE_DATA => ("NodeData", protocol.has_node_data()),
-        GET_RECEIPTS => ("GetReceipts", protocol.has_receipts()),
-        RECEIPTS => ("Receipts", protocol.has_receipts()),
-        APPLICATION_CHAIN => ("ScsMsg", protocol.has_application_chains()),
-        other if WITHOUT_EFFECT.contains(&other) => ("message", protocol.has_application_chains()),
-        _ => return None,
-    };
-    is_known.then_some(name)
-}
-
 /// Reads one message.
 #[derive(Clone, Copy)]
-struct MessageDecoder {
+pub(super) struct MessageDecoder {
     message: &'static str,
     protocol: WireProtocol,
 }
@@ -317,15 +243,18 @@ impl MessageDecoder {
             BLOCK_BODIES => PeerMessage::BlockBodies(id, self.bodies(body)?),
             NEW_BLOCK => {
                 self.field(body.expect_count(self.message, 2, "2"))?;
-                let block = self.block(self.field(body.list("block"))?)?;
-                PeerMessage::NewBlock(Box::new(block), self.field(body.u256("td"))?)
+                let block = self.field(body.list("block").and_then(PackedBlock::read))?;
+                PeerMessage::NewBlock(Arc::new(block), self.field(body.u256("td"))?)
             }
             NEW_POOLED_HASHES => PeerMessage::NewPooledTransactionHashes(self.announced_transactions(body)?),
             GET_POOLED => PeerMessage::GetPooledTransactions(id, self.hashes(body)?),
             POOLED => PeerMessage::PooledTransactions(id, self.gossiped(body)?),
             GET_NODE_DATA => PeerMessage::GetNodeData(id, self.hashes(body)?),
             NODE_DATA => {
-                let nodes = self.entries(body, "nodes", ANSWERED_ENTRIES_MAX, |body| body.bytes("node"))?;
+                let nodes =
+                    self.entries(body, "nodes", (ANSWERED_ENTRIES_MAX, entry_bytes::ANY), |body| {
+                        body.bytes("node")
+                    })?;
                 PeerMessage::NodeData(id, nodes)
             }
             GET_RECEIPTS => PeerMessage::GetReceipts(id, self.hashes(body)?),
@@ -357,15 +286,22 @@ impl MessageDecoder {
         Ok(got)
     }
 
-    /// Reads all entries of a list.
+    /// Memory for `count` entries, but not for more than the rest of the list can hold if each has
+    /// `entry_bytes` at least. An entry with fewer is refused when it is read.
+    pub(super) fn room<T>(reader: &RlpReader<'_>, count: usize, entry_bytes: usize) -> Vec<T> {
+        Vec::with_capacity(count.min(reader.rest().len() / entry_bytes))
+    }
+
+    /// Reads all entries of a list, each of at least `entry_bytes`.
     fn entries<'a, T>(
         self,
         mut reader: RlpReader<'a>,
         list: &'static str,
-        bound: usize,
+        (bound, entry_bytes): (usize, usize),
         mut read: impl FnMut(&mut RlpReader<'a>) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, PeerMessageError> {
-        let mut entries = Vec::with_capacity(self.count(&reader, list, bound)?);
+        let count = self.count(&reader, list, bound)?;
+        let mut entries = Self::room(&reader, count, entry_bytes);
         while !reader.is_empty() {
             let index = entries.len();
             let entry = read(&mut reader).map_err(|cause| DecodeError::Entry {
@@ -379,41 +315,57 @@ impl MessageDecoder {
     }
 
     fn hashes(self, reader: RlpReader<'_>) -> Result<Vec<B256>, PeerMessageError> {
-        self.entries(reader, "hashes", REQUESTED_HASHES_MAX, |reader| {
-            reader.fixed("hash")
-        })
+        self.entries(
+            reader,
+            "hashes",
+            (REQUESTED_HASHES_MAX, entry_bytes::HASH),
+            |reader| reader.fixed("hash"),
+        )
     }
 
     fn headers(self, reader: RlpReader<'_>) -> Result<Vec<Header>, PeerMessageError> {
-        self.entries(reader, "headers", ANSWERED_HEADERS_MAX, |reader| {
-            Header::decode(reader.raw("header")?)
-        })
+        self.entries(
+            reader,
+            "headers",
+            (ANSWERED_HEADERS_MAX, entry_bytes::HEADER),
+            |reader| Header::decode(reader.raw("header")?),
+        )
     }
 
     /// Transactions outside of blocks.
     fn gossiped(self, reader: RlpReader<'_>) -> Result<Vec<Transaction>, PeerMessageError> {
         let rules = self.protocol.family().tx_rules();
-        self.entries(reader, "transactions", MESSAGE_TRANSACTIONS_MAX, |reader| {
-            let item = reader.raw("transaction")?;
-            if rules == TxRules::Ethereum {
-                return Transaction::decode_item(item, rules);
-            }
-            // The raw form may have nine fields, but not between nodes.
-            let fields = RlpReader::open(item, "transaction")?;
-            fields.expect_count("transaction", 12, "12")?;
-            Transaction::decode_raw(item, rules)
-        })
+        self.entries(
+            reader,
+            "transactions",
+            (GOSSIPED_TRANSACTIONS_MAX, entry_bytes::TRANSACTION),
+            |reader| {
+                let item = reader.raw("transaction")?;
+                if rules == TxRules::Ethereum {
+                    return Transaction::decode_item(item, rules);
+                }
+                // The raw form may have nine fields, but not between nodes.
+                let fields = RlpReader::open(item, "transaction")?;
+                fields.expect_count("transaction", 12, "12")?;
+                Transaction::decode_raw(item, rules)
+            },
+        )
     }
 
     fn announced_blocks(self, reader: RlpReader<'_>) -> Result<Vec<AnnouncedBlock>, PeerMessageError> {
-        self.entries(reader, "blocks", ANNOUNCED_BLOCKS_MAX, |reader| {
-            let mut entry = reader.list("block")?;
-            entry.expect_count("block", 2, "2")?;
-            Ok(AnnouncedBlock {
-                hash: entry.fixed("block.hash")?,
-                number: entry.u64("block.number")?,
-            })
-        })
+        self.entries(
+            reader,
+            "blocks",
+            (ANNOUNCED_BLOCKS_MAX, entry_bytes::HASH),
+            |reader| {
+                let mut entry = reader.list("block")?;
+                entry.expect_count("block", 2, "2")?;
+                Ok(AnnouncedBlock {
+                    hash: entry.fixed("block.hash")?,
+                    number: entry.u64("block.number")?,
+                })
+            },
+        )
     }
 
     fn announced_transactions(
@@ -422,7 +374,7 @@ impl MessageDecoder {
     ) -> Result<Vec<AnnouncedTransaction>, PeerMessageError> {
         let bound = ANNOUNCED_TRANSACTIONS_MAX;
         if !self.protocol.has_typed_announcements() {
-            return self.entries(reader, "hashes", bound, |reader| {
+            return self.entries(reader, "hashes", (bound, entry_bytes::HASH), |reader| {
                 Ok(AnnouncedTransaction {
                     hash: reader.fixed("hash")?,
                     kind_and_size: None,
@@ -444,9 +396,11 @@ impl MessageDecoder {
                 got,
             });
         }
-        let sizes = self.entries(sizes, "sizes", bound, |reader| reader.u64("size"))?;
+        let sizes = self.entries(sizes, "sizes", (bound, entry_bytes::ANY), |reader| {
+            reader.u64("size")
+        })?;
         let mut kinds_and_sizes = kinds.iter().copied().zip(sizes);
-        self.entries(hashes, "hashes", bound, |reader| {
+        self.entries(hashes, "hashes", (bound, entry_bytes::HASH), |reader| {
             Ok(AnnouncedTransaction {
                 hash: reader.fixed("hash")?,
                 kind_and_size: kinds_and_sizes.next(),
@@ -491,19 +445,26 @@ impl MessageDecoder {
     ) -> Result<PeerBody, PeerMessageError> {
         let rules = self.protocol.family().tx_rules();
         let transactions = self.field(reader.list("transactions"))?;
-        let transactions = self.entries(transactions, "transactions", *left, |reader| {
-            Transaction::decode_item(reader.raw("transaction")?, rules)
-        })?;
+        let transactions = self.entries(
+            transactions,
+            "transactions",
+            (*left, entry_bytes::TRANSACTION),
+            |reader| Transaction::decode_item(reader.raw("transaction")?, rules),
+        )?;
         *left -= transactions.len();
         let uncles = self.field(reader.list("uncles"))?;
-        let uncles = self.entries(uncles, "uncles", BODY_UNCLES_MAX, |reader| {
-            Header::decode(reader.raw("uncle")?)
-        })?;
+        let uncles = self.entries(
+            uncles,
+            "uncles",
+            (BODY_UNCLES_MAX, entry_bytes::HEADER),
+            |reader| Header::decode(reader.raw("uncle")?),
+        )?;
         Ok(PeerBody { transactions, uncles })
     }
 
     fn bodies(self, mut reader: RlpReader<'_>) -> Result<Vec<PeerBody>, PeerMessageError> {
-        let mut bodies = Vec::with_capacity(self.count(&reader, "bodies", ANSWERED_ENTRIES_MAX)?);
+        let count = self.count(&reader, "bodies", ANSWERED_ENTRIES_MAX)?;
+        let mut bodies = Self::room(&reader, count, entry_bytes::BODY);
         let mut left = MESSAGE_TRANSACTIONS_MAX;
         while !reader.is_empty() {
             let mut body = self.field(reader.list("body"))?;
@@ -513,25 +474,14 @@ impl MessageDecoder {
         Ok(bodies)
     }
 
-    fn block(self, mut reader: RlpReader<'_>) -> Result<Block, PeerMessageError> {
-        self.field(reader.expect_count("block", 3, "3"))?;
-        let header = self.field(reader.raw("block.header").and_then(Header::decode))?;
-        let mut left = MESSAGE_TRANSACTIONS_MAX;
-        let PeerBody { transactions, uncles } = self.transactions_and_uncles(&mut reader, &mut left)?;
-        Ok(Block {
-            header,
-            transactions,
-            uncles,
-        })
-    }
-
     fn receipts(self, mut reader: RlpReader<'_>) -> Result<Vec<Vec<Receipt>>, PeerMessageError> {
         let form: ReceiptForm = self.protocol.family().receipt_form();
-        let mut blocks = Vec::with_capacity(self.count(&reader, "blocks", ANSWERED_ENTRIES_MAX)?);
+        let count = self.count(&reader, "blocks", ANSWERED_ENTRIES_MAX)?;
+        let mut blocks = Self::room(&reader, count, entry_bytes::ANY);
         let mut left = MESSAGE_RECEIPTS_MAX;
         while !reader.is_empty() {
             let block = self.field(reader.list("block"))?;
-            let receipts = self.entries(block, "receipts", left, |reader| {
+            let receipts = self.entries(block, "receipts", (left, entry_bytes::RECEIPT), |reader| {
                 Receipt::decode_item(reader.raw("receipt")?, form)
             })?;
             left -= receipts.len();

@@ -1,7 +1,9 @@
 //! Every message of every version: it is read as it was written, and bad ones are refused.
 
+use std::sync::Arc;
+
 use alloy_eip2124::{ForkHash, ForkId};
-use primitives::rlp::{RlpItem, encode_fields_to_vec};
+use primitives::rlp::{RlpItem, RlpReader, encode_fields_to_vec};
 use primitives::{
     B256, Block, Bytes, Header, Log, Receipt, ReceiptOutcome, SecretKey, Transaction, TxForm, U256,
     UnsignedTransaction, b256, hex,
@@ -105,11 +107,11 @@ fn messages(protocol: WireProtocol, seed: u64) -> Vec<PeerMessage> {
             ],
         ),
         PeerMessage::NewBlock(
-            Box::new(Block {
+            Arc::new(PackedBlock::pack(&Block {
                 header: header.clone(),
                 transactions: transactions.clone(),
                 uncles: vec![header],
-            }),
+            })),
             U256::from(seed),
         ),
     ];
@@ -319,6 +321,60 @@ fn lists_are_bounded() {
         &two(half + 1),
         "BlockBodies.transactions: got 32769 entries, expected at most 32768",
     );
+}
+
+#[test]
+fn messages_are_bounded_in_bytes_before_they_are_decoded() {
+    // The bytes are no RLP, which nobody looks at.
+    for (code, bound) in [
+        (0, SHORT_MESSAGE_BYTES_MAX),
+        (1, HASHES_BYTES_MAX),
+        (2, TRANSACTIONS_BYTES_MAX),
+        (3, SHORT_MESSAGE_BYTES_MAX),
+        (4, HEADERS_BYTES_MAX),
+        (5, HASHES_BYTES_MAX),
+        (6, WireFamily::Eth.message_bytes_max()),
+        (7, WireFamily::Eth.message_bytes_max()),
+        (8, HASHES_BYTES_MAX),
+        (9, HASHES_BYTES_MAX),
+        (10, TRANSACTIONS_BYTES_MAX),
+        (13, HASHES_BYTES_MAX),
+        (15, HASHES_BYTES_MAX),
+    ] {
+        let error =
+            |bytes: usize| PeerMessage::decode(eth(66), code, &vec![0xff; bytes]).expect_err("no RLP");
+        assert!(
+            matches!(error(bound), PeerMessageError::Field { .. }),
+            "code {code}"
+        );
+        let got = bound + 1;
+        assert!(
+            matches!(error(got), PeerMessageError::Size { got: is, bound: most, .. } if (is, most) == (got, bound)),
+            "code {code}"
+        );
+    }
+}
+
+#[test]
+fn lists_of_tiny_entries_take_little_memory() {
+    let count = GOSSIPED_TRANSACTIONS_MAX + 1;
+    let tiny = RlpItem::List(vec![RlpItem::List(Vec::new()); count]).encode();
+    let text = "Transactions.transactions: got 16385 entries, expected at most 16384";
+    check_error(mc63(), 2, &tiny, text);
+    let text = "PooledTransactions.transactions: got 16385 entries, expected at most 16384";
+    check_error(eth(65), 10, &tiny, text);
+    // Memory is taken for as many entries as the bytes can hold, and not for one from each byte.
+    let reader = RlpReader::open(&tiny, "list").expect("a list");
+    let room = codec::MessageDecoder::room::<Transaction>(&reader, count, 10);
+    assert!(room.capacity() <= count / 10, "{}", room.capacity());
+    let smallest = RlpItem::List(vec![RlpItem::Bytes(Vec::new()); 12]);
+    let full = RlpItem::List(vec![smallest; GOSSIPED_TRANSACTIONS_MAX]).encode();
+    let message = PeerMessage::decode(mc63(), 2, &full).expect("a good message");
+    let PeerMessage::Transactions(transactions) = message else {
+        panic!("transactions")
+    };
+    let memory = transactions.capacity() * size_of::<Transaction>();
+    assert!(memory < 8 << 20, "{memory}");
 }
 
 #[test]

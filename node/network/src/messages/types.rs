@@ -2,9 +2,13 @@
 //!
 //! Source: docs/p2p.md, 2 and 6; docs/scs-wire.md, 8; ethereum/devp2p, `caps/eth.md`.
 
+use std::sync::Arc;
+
 use alloy_eip2124::ForkId;
 use primitives::rlp::encode_fields_to_vec;
-use primitives::{B256, Block, Bytes, Header, Receipt, Transaction, U256, keccak256};
+use primitives::{B256, Bytes, Header, Receipt, Transaction, U256, keccak256};
+
+use super::packed_block::PackedBlock;
 
 /// The number that ties an answer to its request. 0 where the version has none.
 pub type RequestId = u64;
@@ -102,6 +106,22 @@ pub struct ApplicationChainMessage {
 }
 
 impl ApplicationChainMessage {
+    /// How many bytes its fields have together.
+    pub fn length(&self) -> usize {
+        let fields = [
+            &self.request_id,
+            &self.timestamp,
+            &self.kind,
+            &self.status,
+            &self.scs_id,
+            &self.subchain_id,
+            &self.sender,
+            &self.receiver,
+            &self.content,
+        ];
+        fields.iter().map(|field| field.len()).sum()
+    }
+
     /// The hash by which a message is recognized, so that it is passed on once.
     pub fn key(&self) -> B256 {
         keccak256(encode_fields_to_vec(&[
@@ -131,7 +151,7 @@ pub enum PeerMessage {
     /// Answers with bodies.
     BlockBodies(RequestId, Vec<PeerBody>),
     /// A new block and the total difficulty with it.
-    NewBlock(Box<Block>, U256),
+    NewBlock(Arc<PackedBlock>, U256),
     /// Transactions that the sender has, from eth/65 on.
     NewPooledTransactionHashes(Vec<AnnouncedTransaction>),
     /// Asks for transactions by their hashes.

@@ -32,6 +32,15 @@ pub struct NatStatus {
     pub ports: Vec<(PortRequest, u16)>,
 }
 
+impl NatStatus {
+    /// The outside port of `port`; the same port if the router passes none on.
+    pub fn outside_port(&self, protocol: TransportProtocol, port: u16) -> u16 {
+        let mapped = self.ports.iter();
+        let mut mapped = mapped.filter(|(request, _)| request.protocol == protocol);
+        mapped.next().map_or(port, |(_, outside)| *outside)
+    }
+}
+
 /// Asks the router once for its address and for all ports. What it refuses is logged.
 pub async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) -> NatStatus {
     let mut status = NatStatus::default();

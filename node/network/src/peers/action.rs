@@ -1,11 +1,14 @@
 //! What the handling of peers asks its caller to do, and what it has counted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use primitives::{B256, Block, Transaction};
+use primitives::{B256, Block, Header, Transaction};
 
 use super::interface::{PeerId, PeerNews};
-use crate::messages::{ApplicationChainMessage, PeerMessage};
+use super::offered::{HashedTransaction, TransactionPack};
+use crate::messages::{ApplicationChainMessage, PackedBlock, PeerMessage};
 use crate::rlpx::RlpxDisconnect;
 
 /// What the caller has to do.
@@ -32,21 +35,59 @@ pub enum PeerAction {
         /// The request.
         request: PeerMessage,
     },
-    /// Offer transactions to the pool. Those that it accepts come back by
-    /// [`super::PeerHub::pool_has`].
+    /// Hash the transactions of a pack, part by part, and hand each part to
+    /// [`super::PeerHub::transactions_hashed`]. After the last one, or if the pack is dropped, call
+    /// [`super::PeerHub::pack_done`].
+    Take {
+        /// Who sent them.
+        peer: PeerId,
+        /// The transactions.
+        pack: TransactionPack,
+    },
+    /// Offer transactions to the pool ([`super::ChainAccess::submit`]), and tell
+    /// [`super::PeerHub::transactions_judged`] how that went. Those that the pool takes come back
+    /// by [`super::PeerHub::pool_has`].
     Submit {
         /// Who sent them.
         peer: PeerId,
         /// The transactions.
-        transactions: Vec<Transaction>,
+        transactions: Vec<HashedTransaction>,
+    },
+    /// Take no transactions of the peer for a while.
+    Pause {
+        /// The peer.
+        peer: PeerId,
+        /// How long.
+        time: Duration,
+    },
+    /// Compute the key of a message of an application chain, and hand both to
+    /// [`super::PeerHub::application_message_came`].
+    Recognize {
+        /// Who sent it.
+        peer: PeerId,
+        /// The message.
+        message: Box<ApplicationChainMessage>,
+    },
+    /// Check a header ([`super::ChainAccess::check_header`]) and hand the result to
+    /// [`super::PeerHub::header_checked`].
+    CheckHeader {
+        /// Who sent it.
+        from: PeerId,
+        /// Its hash.
+        hash: B256,
+        /// The header.
+        header: Arc<Header>,
     },
     /// Check a block ([`super::ChainAccess::check`]) and hand the result to
-    /// [`super::PeerHub::checked`].
+    /// [`super::PeerHub::checked`]. At most [`super::CHECKS_MAX`] checks run, of headers and
+    /// blocks.
     Check {
+        /// Who sent it.
+        from: PeerId,
         /// Its hash.
         hash: B256,
         /// The block.
-        block: Box<Block>,
+        block: Arc<PackedBlock>,
     },
     /// Import a block and hand the result to [`super::PeerHub::imported`].
     Import {

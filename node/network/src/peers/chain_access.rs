@@ -5,13 +5,19 @@
 //! they belong on threads for blocking work.
 
 use chain::Chain;
-use chain::import::{BlockId, Imported};
-use chain::rules::body::check_roots;
+use chain::chain::{SubmitError, WriteError};
+use chain::import::{BlockId, ImportError, Imported};
+use chain::pool::PoolError;
+use chain::rules::HeaderError;
+use chain::rules::body::check_encoded_roots;
 use chain::view::StoredBlock;
-use primitives::{B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, U256, keccak256};
+use primitives::{
+    B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, TxRules, U256, keccak256,
+};
 use store::{StateReads, StoreError};
 
-use crate::messages::PeerBody;
+use super::offered::{HashedTransaction, TransactionVerdict};
+use crate::messages::{PackedBlock, PeerBody};
 
 /// The head of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +41,26 @@ impl From<StoreError> for ChainAccessError {
     }
 }
 
-/// How an import or a check ended.
+/// Why a block of a peer is not imported, and whose fault that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockFault {
+    /// The header breaks a rule, or its seal is wrong. Nobody has worked for it.
+    Header(String),
+    /// The header is good, but the body that came with it is not the header's.
+    Body(String),
+    /// Header and seal are good, but the block is further ahead of the clock than blocks may wait.
+    Ahead(String),
+    /// The block, or its parent, was executed here before and found invalid. Whoever passes it on
+    /// may not have executed it, so nobody is to blame.
+    KnownInvalid(String),
+    /// The block cannot be checked now, for a reason that says nothing about it.
+    NotNow(String),
+}
+
+/// How an import ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportResult {
-    /// The block is good: it is stored, or its check found no fault.
+    /// The block is stored.
     Good,
     /// No fault was found, but the block is ahead of the clock. The chain keeps it until its time
     /// has come.
@@ -69,9 +91,25 @@ pub trait ChainAccess: Send + Sync {
     /// [`ChainAccessError`] if the chain cannot be read.
     fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError>;
 
-    /// Checks a block whose parent is stored, without executing it: that its body belongs to its
-    /// header, the header's rules, and the seal.
-    fn check(&self, block: &Block) -> ImportResult;
+    /// Says which forms transactions may have.
+    fn tx_rules(&self) -> TxRules;
+
+    /// Checks the header of a block whose parent is stored: the rules first, then the seal, the
+    /// clock last.
+    ///
+    /// # Errors
+    /// [`BlockFault`], but never [`BlockFault::Body`].
+    fn check_header(&self, hash: &B256, header: &Header) -> Result<(), BlockFault>;
+
+    /// Checks a block whose parent is stored, without executing it: the header and the seal, then
+    /// that the body is the header's. The body is decoded after that.
+    ///
+    /// # Errors
+    /// [`BlockFault`] with the first fault.
+    fn check(&self, block: &PackedBlock) -> Result<Box<Block>, BlockFault> {
+        self.check_header(&block.hash(), block.header())?;
+        open_body(block, self.tx_rules()).map_err(BlockFault::Body)
+    }
 
     /// Imports a block.
     fn import(&self, block: Block) -> ImportResult;
@@ -82,11 +120,8 @@ pub trait ChainAccess: Send + Sync {
     /// Hashes of transactions that could be in the next block, at most `most`.
     fn pending(&self, most: usize) -> Vec<B256>;
 
-    /// Offers a transaction to the pool.
-    ///
-    /// # Errors
-    /// The reason why it is refused.
-    fn submit(&self, transaction: Transaction) -> Result<(), String>;
+    /// Offers a transaction of a peer to the pool.
+    fn submit(&self, offered: HashedTransaction) -> TransactionVerdict;
 }
 
 /// One moment of a chain, for the answers to peers.
@@ -141,14 +176,13 @@ impl ChainAccess for Chain {
         Ok(Box::new(self.view()?))
     }
 
-    fn check(&self, block: &Block) -> ImportResult {
-        if let Err(reason) = check_roots(block) {
-            return ImportResult::Invalid(reason.to_string());
-        }
-        match self.check_headers(vec![block.header.clone()]) {
-            Ok(_) => ImportResult::Good,
-            Err(error) => refused(&error),
-        }
+    fn tx_rules(&self) -> TxRules {
+        self.spec().tx_rules()
+    }
+
+    fn check_header(&self, hash: &B256, header: &Header) -> Result<(), BlockFault> {
+        self.check_new_header(hash, header)
+            .map_err(|error| header_fault(&error))
     }
 
     fn import(&self, block: Block) -> ImportResult {
@@ -176,18 +210,51 @@ impl ChainAccess for Chain {
         hashes
     }
 
-    fn submit(&self, transaction: Transaction) -> Result<(), String> {
-        self.submit_transaction(transaction)
-            .map(drop)
-            .map_err(|error| error.to_string())
+    fn submit(&self, offered: HashedTransaction) -> TransactionVerdict {
+        let HashedTransaction { hash, transaction } = offered;
+        match self.check_without_sender(&transaction, &hash) {
+            Ok(()) => {}
+            Err(PoolError::Known(_) | PoolError::Underpriced { .. } | PoolError::BlockGas { .. }) => {
+                return TransactionVerdict::PassedOver;
+            }
+            Err(error) => return TransactionVerdict::Worthless(error.to_string()),
+        }
+        match self.submit_transaction(transaction) {
+            Ok(_) => TransactionVerdict::Taken,
+            Err(SubmitError::Pool(PoolError::Known(_))) => TransactionVerdict::PassedOver,
+            Err(error @ (SubmitError::Sender(_) | SubmitError::Pool(PoolError::Funds { .. }))) => {
+                TransactionVerdict::Worthless(error.to_string())
+            }
+            Err(error) => TransactionVerdict::Refused(error.to_string()),
+        }
     }
 }
 
-fn refused(error: &chain::chain::WriteError) -> ImportResult {
+/// Decodes a block whose header is good. The roots come first, so that only a body that somebody
+/// has worked for is decoded.
+fn open_body(block: &PackedBlock, rules: TxRules) -> Result<Box<Block>, String> {
+    let uncles_hash = block.uncles_hash().map_err(|error| error.to_string())?;
+    let transactions = block.encoded_transactions().map_err(|error| error.to_string())?;
+    check_encoded_roots(block.header(), uncles_hash, transactions).map_err(|error| error.to_string())?;
+    let block = block.unpack(rules).map_err(|error| error.to_string())?;
+    Ok(Box::new(block))
+}
+
+/// The fault of a header that the chain refuses.
+pub(super) fn header_fault(error: &WriteError) -> BlockFault {
     match error {
-        chain::chain::WriteError::Import(import) if import.is_invalid_block() => {
-            ImportResult::Invalid(error.to_string())
+        WriteError::Import(ImportError::Header(HeaderError::Future { .. })) => {
+            BlockFault::Ahead(error.to_string())
         }
+        WriteError::Import(ImportError::KnownInvalid { .. }) => BlockFault::KnownInvalid(error.to_string()),
+        WriteError::Import(import) if import.is_invalid_block() => BlockFault::Header(error.to_string()),
+        _ => BlockFault::NotNow(error.to_string()),
+    }
+}
+
+fn refused(error: &WriteError) -> ImportResult {
+    match error {
+        WriteError::Import(import) if import.is_invalid_block() => ImportResult::Invalid(error.to_string()),
         _ => ImportResult::Failed(error.to_string()),
     }
 }

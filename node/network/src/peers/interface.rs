@@ -10,6 +10,7 @@
 //! its work on the chain apart from these orders: a job that is run elsewhere, and an outcome that
 //! is handed back.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use primitives::{B256, B512, U256};
@@ -38,6 +39,10 @@ pub struct PeerFacts {
     pub head: B256,
     /// The total difficulty with its head, as the peer says.
     pub total_difficulty: U256,
+    /// The address of the other side.
+    pub address: IpAddr,
+    /// A static or trusted node. What it claims is followed first.
+    pub is_exempt: bool,
 }
 
 /// What a peer can be asked for.

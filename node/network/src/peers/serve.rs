@@ -52,6 +52,28 @@ impl ServeLimits {
     }
 }
 
+impl ServeLimits {
+    /// Cuts off the hashes of a request that [`answer`] would not look at, so that a request that
+    /// waits takes little memory.
+    pub fn cut(self, request: &mut PeerMessage) {
+        let (hashes, most) = match request {
+            PeerMessage::GetBlockBodies(_, hashes) => (hashes, self.bodies),
+            PeerMessage::GetReceipts(_, hashes) => (hashes, self.receipts),
+            PeerMessage::GetNodeData(_, hashes) => (hashes, self.state),
+            PeerMessage::GetPooledTransactions(_, hashes) => (hashes, POOLED_MAX),
+            _ => return,
+        };
+        hashes.truncate(looked_at(most));
+        hashes.shrink_to_fit();
+    }
+}
+
+/// How many hashes of a request are looked at if `most` are answered. Hashes that are not known
+/// cost a look-up each, so their number is bounded, too.
+const fn looked_at(most: usize) -> usize {
+    most.saturating_mul(2)
+}
+
 /// The answer to `request`. `None` if the message is no request.
 ///
 /// # Errors
@@ -128,8 +150,7 @@ fn collect<T>(
     read: impl Fn(&B256) -> Result<Option<(T, usize)>, ChainAccessError>,
 ) -> Result<Vec<T>, ChainAccessError> {
     let (mut found, mut bytes) = (Vec::new(), 0);
-    // Hashes that are not known cost a look-up each, so their number is bounded, too.
-    for hash in hashes.iter().take(most.saturating_mul(2)) {
+    for hash in hashes.iter().take(looked_at(most)) {
         if bytes >= ANSWER_BYTES || found.len() >= most {
             break;
         }
@@ -212,4 +233,34 @@ fn ancestor(
         parent = header.parent_hash;
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::REQUESTED_HASHES_MAX;
+
+    #[test]
+    fn a_request_that_waits_takes_little_memory() {
+        let all = || vec![B256::repeat_byte(7); REQUESTED_HASHES_MAX];
+        for family in [WireFamily::Mc, WireFamily::Eth] {
+            for mut request in [
+                PeerMessage::GetBlockBodies(1, all()),
+                PeerMessage::GetReceipts(1, all()),
+                PeerMessage::GetNodeData(1, all()),
+                PeerMessage::GetPooledTransactions(1, all()),
+            ] {
+                ServeLimits::of(family).cut(&mut request);
+                let (PeerMessage::GetBlockBodies(_, hashes)
+                | PeerMessage::GetReceipts(_, hashes)
+                | PeerMessage::GetNodeData(_, hashes)
+                | PeerMessage::GetPooledTransactions(_, hashes)) = &request
+                else {
+                    panic!("{request:?}")
+                };
+                assert!((256..=2048).contains(&hashes.len()), "{}", hashes.len());
+                assert!(hashes.capacity() <= 2048, "{}", hashes.capacity());
+            }
+        }
+    }
 }

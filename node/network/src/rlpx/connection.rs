@@ -67,6 +67,7 @@ pub struct PeerConnection<S> {
     /// Since when bytes wait that cannot be written.
     stalled: Option<Duration>,
     timer: Pin<Box<Sleep>>,
+    is_paused: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
@@ -117,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             entropy: &mut entropy,
             stalled: &mut stalled,
             timer: timer.as_mut(),
+            is_paused: false,
         };
         parts.next_or_written(false).await?;
         // The other side waits for the Hello, even if the caller does nothing for a while.
@@ -133,6 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             entropy,
             stalled,
             timer,
+            is_paused: false,
         })
     }
 
@@ -149,6 +152,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     /// How many bytes wait to be sent.
     pub fn backlog(&self) -> usize {
         self.session.output().len()
+    }
+
+    /// Reads no more, or reads again. While it does not read, no message comes, and the other side
+    /// has to wait once the buffers of the system are full. Pings are sent all the same, and what
+    /// waits to be sent is written.
+    pub const fn pause_reading(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     /// Waits for the next message. Writes meanwhile what waits to be sent. Losing this future loses
@@ -215,6 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             entropy: &mut self.entropy,
             stalled: &mut self.stalled,
             timer: self.timer.as_mut(),
+            is_paused: self.is_paused,
         }
     }
 }
@@ -227,6 +238,7 @@ struct SessionParts<'a, S> {
     entropy: &'a mut Entropy,
     stalled: &'a mut Option<Duration>,
     timer: Pin<&'a mut Sleep>,
+    is_paused: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
@@ -283,14 +295,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<RlpxEvent, ConnectionError>> {
         loop {
             let now = self.clock.now().elapsed;
-            if let Some(event) = self.session.next_event(now, self.entropy)? {
+            if self.is_paused {
+                self.session.not_reading(now);
+            } else if let Some(event) = self.session.next_event(now, self.entropy)? {
                 return Poll::Ready(Ok(event));
             }
             let written = self.poll_write(context);
             // Reading never waits for writing, see `UNANSWERED_PINGS_FROM`.
             let mut bytes = [0; READ_BYTES];
             let mut buffer = ReadBuf::new(&mut bytes);
-            if let Poll::Ready(read) = Pin::new(&mut *self.stream).poll_read(context, &mut buffer) {
+            if !self.is_paused
+                && let Poll::Ready(read) = Pin::new(&mut *self.stream).poll_read(context, &mut buffer)
+            {
                 read?;
                 if buffer.filled().is_empty() {
                     return Poll::Ready(Err(ConnectionError::SocketClosed));

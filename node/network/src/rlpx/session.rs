@@ -195,6 +195,13 @@ impl RlpxSession {
         }
     }
 
+    /// Says that nothing of the other side is read at this moment, so its silence does not count.
+    pub const fn not_reading(&mut self, now: Duration) {
+        if matches!(self.phase, Phase::Open(_)) {
+            self.since = now;
+        }
+    }
+
     /// The time at which [`Self::on_time`] must be called.
     pub fn deadline(&self) -> Duration {
         match self.phase {

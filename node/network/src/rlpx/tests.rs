@@ -121,6 +121,25 @@ fn single_bytes_make_the_same_messages() {
 }
 
 #[test]
+fn silence_does_not_count_while_nothing_is_read() {
+    let mut pair = Pair::new(HandshakeForm::Eip8, settings(5), settings(5)).open();
+    for second in 1..=2 * READ_TIMEOUT.as_secs() {
+        let now = Duration::from_secs(second);
+        pair.listener.not_reading(now);
+        pair.listener
+            .on_time(now)
+            .expect("it is this side that does not read");
+    }
+    assert!(!pair.listener.output().is_empty(), "it sends Pings all the same");
+    let later = READ_TIMEOUT * 3;
+    assert_eq!(
+        pair.listener.on_time(later),
+        Err(RlpxError::Timeout("no message in 30 s")),
+        "when it reads again, silence counts"
+    );
+}
+
+#[test]
 fn another_node_cannot_answer() {
     let mut entropy = Entropy::from_seed([5; 32]);
     let mut dial = |remote: B512| {

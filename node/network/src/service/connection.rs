@@ -1,40 +1,51 @@
 //! The task of one connection: it decodes messages, hands them to the hub, and answers requests.
 //!
-//! Requests and transactions of a peer are worked on one after the other, on a thread for blocking
-//! work. So one peer can keep at most one such thread busy.
+//! Requests of a peer are worked on one after the other, on a thread for blocking work. So one peer
+//! can keep at most one such thread busy, and all together a part of the processors. What it offers
+//! is taken elsewhere ([`super::offers`]). While much of that waits, the connection is not read;
+//! its end is noticed all the same.
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
-use primitives::Transaction;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::core::{Core, OUTBOX_MESSAGES_MAX, Outbox, OutboxMessage, PeerJob, PeerReport};
-use crate::messages::{PeerMessage, WireFamily, WireProtocol};
+use super::core::{Core, PeerJob, PeerReport};
+use super::offers::PeerOffers;
+use super::outbox::{Outbox, OutboxMessage, OutboxReader};
+use super::traffic::{TrafficCells, TrafficCounters};
+use crate::address::canonical_socket;
+use crate::contact::NodeContact;
+use crate::messages::{PeerMessage, WireFamily, WireProtocol, codes};
 use crate::peers::serve::{self, ServeLimits};
-use crate::peers::{FAULT_BAN, NewPeer, PeerFault, PeerId};
+use crate::peers::{FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId, ShareHolder};
 use crate::rlpx::{InboundMessage, PeerConnection, RlpxDisconnect};
 
-/// Requests and packs of transactions of one peer that wait. More requests end the connection;
-/// more transactions are dropped.
+/// Requests of one peer that wait. More end the connection.
 pub const PEER_JOBS_MAX: usize = 64;
 /// While more bytes than this wait to be sent, no request is answered and no gossip is taken from
-/// the outbox.
-const BACKLOG_MAX: usize = 2 << 20;
+/// the outbox. An answer can be some times as long.
+const BACKLOG_MAX: usize = 512 << 10;
+/// How often is looked whether a connection has ended that is not read.
+const END_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// The index of the only capability. A node offers versions of one capability.
 const CAPABILITY: usize = 0;
 
 /// Takes a connection after its handshake. It ends at once if there is no place for it.
-/// `is_dialled` says that this node has dialled.
+/// `dialled` is where this node has dialled; `None` if the other side has.
 pub(super) fn take(
     core: &Arc<Core>,
     family: WireFamily,
     connection: PeerConnection<TcpStream>,
-    is_dialled: bool,
+    dialled: Option<NodeContact>,
 ) -> Result<(), RlpxDisconnect> {
+    let is_dialled = dialled.is_some();
     let remote = connection.peer();
     let node = remote.id;
     let version = remote.shared.get(CAPABILITY).map(|shared| shared.offered.version);
@@ -46,15 +57,20 @@ pub(super) fn take(
     };
     let mut state = core.state.lock();
     let (is_static, is_trusted) = (state.dialer.is_static(&node), state.trusted.contains(&node));
+    let is_exempt = is_static || is_trusted;
+    let has_room = is_dialled || is_exempt || state.dialer.may_come_in(remote_address.ip());
     let new = NewPeer {
         node,
+        address: remote_address.ip(),
         protocol,
         is_inbound: !is_dialled,
-        is_exempt: is_static || is_trusted,
+        is_exempt,
         is_preferred: is_dialled == (state.dialer.own_id() < node),
     };
     let admitted = if state.is_stopping {
         Err(RlpxDisconnect::Quitting)
+    } else if !has_room {
+        Err(RlpxDisconnect::TooManyPeers)
     } else {
         state.hub.admit(new, core.now())
     };
@@ -65,10 +81,22 @@ pub(super) fn take(
             return Err(reason);
         }
     };
-    let (messages, inbox) = mpsc::channel(OUTBOX_MESSAGES_MAX);
-    let (end, ended) = oneshot::channel();
+    let traffic = Arc::new(TrafficCells::default());
+    let (outbox, inbox, ended) = Outbox::new(protocol, Arc::clone(&traffic));
+    let remote_address = canonical_socket(remote_address);
     let report = PeerReport {
         node,
+        contact: dialled.unwrap_or_else(|| NodeContact {
+            id: node,
+            ip: remote_address.ip(),
+            udp: remote_address.port(),
+            tcp: remote_address.port(),
+        }),
+        record: None,
+        slot: state.free_slot(),
+        since: core.now().unix.as_secs(),
+        traffic: TrafficCounters::default(),
+        figures: PeerFigures::default(),
         client: remote.hello.client.clone(),
         capabilities: remote
             .hello
@@ -76,7 +104,7 @@ pub(super) fn take(
             .iter()
             .map(ToString::to_string)
             .collect(),
-        local: local_address,
+        local: canonical_socket(local_address),
         remote: remote_address,
         is_inbound: !is_dialled,
         is_static,
@@ -86,28 +114,28 @@ pub(super) fn take(
     };
     tracing::debug!(remote = %report.remote, client = report.client, %protocol, is_dialled, "connected");
     state.reports.insert(peer, report);
-    state.outboxes.insert(
-        peer,
-        Outbox {
-            protocol,
-            messages,
-            end: Some(end),
-        },
-    );
+    state.outboxes.insert(peer, outbox);
     if !is_dialled {
-        state.dialer.came_in(node);
+        state
+            .dialer
+            .came_in(node, (!is_exempt).then(|| remote_address.ip()));
     }
     core.perform(&mut state, actions);
     drop(state);
+    let holder = ShareHolder::of(node, remote_address.ip(), is_exempt);
     let task = PeerTask {
         core: Arc::clone(core),
         peer,
         protocol,
         limits: ServeLimits::of(family),
         connection,
-        jobs: VecDeque::new(),
-        running: None,
+        traffic,
+        offers: PeerOffers::new(core, peer, holder),
+        holder,
+        requests: VecDeque::new(),
+        serving: None,
         mark: None,
+        next_look: Instant::now(),
     };
     tokio::spawn(task.run(inbox, ended));
     Ok(())
@@ -119,10 +147,16 @@ struct PeerTask {
     protocol: WireProtocol,
     limits: ServeLimits,
     connection: PeerConnection<TcpStream>,
-    jobs: VecDeque<PeerJob>,
-    running: Option<JoinHandle<Option<PeerMessage>>>,
+    traffic: Arc<TrafficCells>,
+    offers: PeerOffers,
+    /// Whose share of the work on transactions it uses up.
+    holder: ShareHolder,
+    requests: VecDeque<PeerMessage>,
+    serving: Option<JoinHandle<Option<PeerMessage>>>,
     /// The newest mark of the outbox, until all before it is written.
     mark: Option<u64>,
+    /// When to look whether the connection has ended, while it is not read.
+    next_look: Instant,
 }
 
 /// What the task waits for.
@@ -131,19 +165,17 @@ enum TaskEvent {
     Message(InboundMessage),
     /// All that waited to be sent is written.
     Written,
-    JobDone(Option<PeerMessage>),
+    Served(Option<PeerMessage>),
+    OfferTaken,
+    Look,
     End(RlpxDisconnect),
     Closed(String),
 }
 
 impl PeerTask {
-    async fn run(
-        mut self,
-        mut inbox: mpsc::Receiver<OutboxMessage>,
-        mut ended: oneshot::Receiver<RlpxDisconnect>,
-    ) {
+    async fn run(mut self, mut inbox: OutboxReader, mut ended: oneshot::Receiver<RlpxDisconnect>) {
         let reason = loop {
-            self.start_job();
+            self.serve_next();
             if self.connection.backlog() == 0
                 && let Some(position) = self.mark.take()
             {
@@ -151,11 +183,15 @@ impl PeerTask {
             }
             let is_marked = self.mark.is_some();
             let has_room = self.connection.backlog() < BACKLOG_MAX;
+            let is_paused = !self.offers.has_room();
+            self.connection.pause_reading(is_paused);
             let event = tokio::select! {
                 // The sender is dropped only when the peer was removed.
                 end = &mut ended => TaskEvent::End(end.unwrap_or(RlpxDisconnect::Requested)),
-                Some(outgoing) = inbox.recv(), if has_room => TaskEvent::Outbox(outgoing),
-                answer = finished(&mut self.running) => TaskEvent::JobDone(answer),
+                Some(outgoing) = inbox.next(), if has_room => TaskEvent::Outbox(outgoing),
+                answer = finished(&mut self.serving) => TaskEvent::Served(answer),
+                () = self.offers.taken() => TaskEvent::OfferTaken,
+                () = sleep_until(self.next_look), if is_paused => TaskEvent::Look,
                 message = self.connection.next_or_written(is_marked) => match message {
                     Ok(Some(message)) => TaskEvent::Message(message),
                     Ok(None) => TaskEvent::Written,
@@ -163,15 +199,23 @@ impl PeerTask {
                 },
             };
             match event {
-                TaskEvent::Outbox(OutboxMessage::Message(code, rlp)) => self.send(code, &rlp),
+                TaskEvent::Outbox(OutboxMessage::Message(message)) => self.send(message.code, &message.rlp),
                 TaskEvent::Outbox(OutboxMessage::Mark(position)) => self.mark = Some(position),
                 TaskEvent::Written => {}
                 TaskEvent::Message(message) => self.received(&message),
-                TaskEvent::JobDone(answer) => {
-                    self.running = None;
+                TaskEvent::OfferTaken => self.offers.go_on(),
+                TaskEvent::Served(answer) => {
+                    self.serving = None;
                     if let Some(answer) = answer {
                         let (code, rlp) = answer.encode(self.protocol);
                         self.send(code, &rlp);
+                    }
+                }
+                TaskEvent::Look => {
+                    self.next_look = Instant::now() + END_LOOK_INTERVAL;
+                    if self.has_ended().await {
+                        tracing::debug!(peer = self.peer.0, "a connection has ended while it was not read");
+                        break None;
                     }
                 }
                 TaskEvent::End(reason) => break Some(reason),
@@ -185,31 +229,55 @@ impl PeerTask {
             core,
             peer,
             connection,
-            jobs,
+            offers,
+            serving,
             ..
         } = self;
         leave(&core, peer);
-        // What the peer has sent before its end counts: it may be the only one that had it.
-        submit_left(&core, jobs);
+        if let Some(serving) = serving {
+            serving.abort();
+        }
+        offers.end(reason.is_none());
         if let Some(reason) = reason {
             connection.disconnect(reason).await;
         }
     }
 
+    /// Whether the other side has closed the connection, even if bytes of it are not read yet.
+    async fn has_ended(&self) -> bool {
+        let ready = self.connection.stream().ready(Interest::READABLE);
+        match timeout(Duration::ZERO, ready).await {
+            Ok(Ok(ready)) => ready.is_read_closed(),
+            Ok(Err(_)) => true,
+            // Nothing has happened.
+            Err(_) => false,
+        }
+    }
+
     fn send(&mut self, code: u64, rlp: &[u8]) {
         match self.connection.send(CAPABILITY, code, rlp) {
-            Ok(()) => self.core.traffic.went(rlp.len()),
+            Ok(()) => {
+                self.core.traffic.went(rlp.len());
+                self.traffic.went(rlp.len());
+            }
             Err(error) => tracing::debug!(peer = self.peer.0, code, %error, "a message is not sent"),
         }
     }
 
     fn received(&mut self, message: &InboundMessage) {
-        self.core.traffic.came(message.payload.len());
-        let decoded = PeerMessage::decode(self.protocol, message.code, &message.payload);
-        let jobs = match decoded {
-            Ok(message) => self
-                .core
-                .with_hub(|hub, now| hub.received(self.peer, message, now)),
+        let InboundMessage { code, payload, .. } = message;
+        self.core.traffic.came(payload.len());
+        self.traffic.came(payload.len());
+        if !self.core.admits(self.peer, *code, payload.len()) || self.is_more_than_its_share(*code) {
+            self.core.traffic.was_left_out();
+            return;
+        }
+        let jobs = match PeerMessage::decode(self.protocol, *code, payload) {
+            Ok(message) => {
+                self.count_transactions(&message);
+                self.core
+                    .with_hub(|hub, now| hub.received(self.peer, message, now))
+            }
             Err(error) => {
                 self.core.traffic.was_bad();
                 self.fault(error.to_string())
@@ -217,12 +285,43 @@ impl PeerTask {
         };
         for job in jobs {
             match job {
-                job if self.jobs.len() < PEER_JOBS_MAX => self.jobs.push_back(job),
-                PeerJob::Submit(_) => {}
+                PeerJob::Offer(offered) => self.offers.push(offered),
+                PeerJob::Serve(mut request) if self.requests.len() < PEER_JOBS_MAX => {
+                    self.limits.cut(&mut request);
+                    self.requests.push_back(request);
+                }
                 PeerJob::Serve(_) => {
                     self.fault(format!("got more than {PEER_JOBS_MAX} requests that wait"));
                 }
+                // They follow from offers only.
+                PeerJob::Submit(_) | PeerJob::Pause(_) => {}
             }
+        }
+    }
+
+    /// Whether a message has transactions that nobody has asked for, of a peer that pauses or of
+    /// an address that has no share of the work left. They are not decoded.
+    fn is_more_than_its_share(&self, code: u64) -> bool {
+        let now = self.core.now().elapsed;
+        let is_more = code == codes::TRANSACTIONS
+            && (self.offers.is_paused() || !self.core.bounds.wait(self.holder, now).is_zero());
+        if is_more {
+            tracing::debug!(
+                peer = self.peer.0,
+                "transactions of a peer are left out: it pauses, or its share is used up"
+            );
+        }
+        is_more
+    }
+
+    fn count_transactions(&self, message: &PeerMessage) {
+        if let PeerMessage::Transactions(transactions) | PeerMessage::PooledTransactions(_, transactions) =
+            message
+        {
+            let cost = transactions.len() as u64 * LOOK_COST;
+            self.core
+                .bounds
+                .use_up(self.holder, cost, self.core.now().elapsed);
         }
     }
 
@@ -235,47 +334,30 @@ impl PeerTask {
         self.core.with_hub(|hub, now| hub.fault(self.peer, &fault, now))
     }
 
-    /// Starts the next job if none is running and the peer reads its answers.
-    fn start_job(&mut self) {
-        if self.running.is_some() || self.connection.backlog() >= BACKLOG_MAX {
+    /// Answers the next request if none is being answered and the peer reads its answers.
+    fn serve_next(&mut self) {
+        if self.serving.is_some() || self.connection.backlog() >= BACKLOG_MAX {
             return;
         }
-        let Some(job) = self.jobs.pop_front() else { return };
-        let (core, limits) = (Arc::clone(&self.core), self.limits);
-        let chain = Arc::clone(&self.core.chain);
-        self.running = Some(tokio::task::spawn_blocking(move || match job {
-            PeerJob::Serve(request) => serve::answer(&*chain, limits, &request).unwrap_or_else(|error| {
-                tracing::warn!(%error, "a request of a peer is not answered");
-                None
-            }),
-            PeerJob::Submit(transactions) => {
-                submit(&core, transactions);
-                None
-            }
+        let Some(request) = self.requests.pop_front() else {
+            return;
+        };
+        let (chain, limits) = (Arc::clone(&self.core.chain), self.limits);
+        let answers = Arc::clone(&self.core.bounds.answers);
+        self.serving = Some(tokio::spawn(async move {
+            // It is never closed.
+            let thread = answers.acquire_owned().await.ok()?;
+            let answered = tokio::task::spawn_blocking(move || {
+                let answered = serve::answer(&*chain, limits, &request);
+                drop(thread);
+                answered.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "a request of a peer is not answered");
+                    None
+                })
+            });
+            // A job that panics has no answer.
+            answered.await.ok().flatten()
         }));
-    }
-}
-
-/// Offers transactions of a peer to the pool.
-fn submit(core: &Core, transactions: Vec<Transaction>) {
-    let _counted = core.begin_submission();
-    for transaction in transactions {
-        if let Err(reason) = core.chain.submit(transaction) {
-            tracing::trace!(reason, "a transaction of a peer is not taken");
-        }
-    }
-}
-
-/// Offers the transactions of a connection that has ended to the pool.
-fn submit_left(core: &Arc<Core>, jobs: VecDeque<PeerJob>) {
-    let packs = jobs.into_iter().filter_map(|job| match job {
-        PeerJob::Submit(transactions) => Some(transactions),
-        PeerJob::Serve(_) => None,
-    });
-    let transactions: Vec<_> = packs.flatten().collect();
-    if !transactions.is_empty() {
-        let core = Arc::clone(core);
-        tokio::task::spawn_blocking(move || submit(&core, transactions));
     }
 }
 

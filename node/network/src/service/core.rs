@@ -11,52 +11,50 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
-use primitives::{B256, B512, Block, Transaction};
-use tokio::sync::{Notify, mpsc, oneshot};
+use primitives::{B256, B512, Block, Header, Transaction};
+use tokio::sync::{Notify, mpsc};
 
 use super::NetworkSettings;
+use super::bounds::SharedBounds;
+use super::offers::Offered;
+use super::outbox::{EncodedMessage, Outbox, Put};
+use super::records::NodeRecords;
 use super::syncing::SyncInbox;
 use super::told::ToldTransactions;
 use super::traffic::{TrafficCells, TrafficCounters};
+use crate::contact::NodeContact;
 use crate::dial::Dialer;
+use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
-use crate::messages::{ApplicationChainMessage, PeerMessage, WireProtocol};
+use crate::messages::{ApplicationChainMessage, PackedBlock, PeerMessage, WireProtocol};
 use crate::moment::{Moment, SystemClock};
 use crate::peers::{
-    BLOCKS_WAITING_MAX, ChainAccess, ImportResult, PeerAction, PeerCounters, PeerHub, PeerId, PeerNews,
+    BLOCKS_WAITING_MAX, BlockFault, CHECKS_MAX, ChainAccess, HashedTransaction, ImportResult, PeerAction,
+    PeerCounters, PeerFigures, PeerHub, PeerId, PeerNews,
 };
-use crate::requests::AnswerKind;
 use crate::rlpx::RlpxDisconnect;
 use crate::sync::SyncShared;
 
-/// Messages that wait for the task of a connection. Gossip beyond that is not sent.
-pub const OUTBOX_MESSAGES_MAX: usize = 512;
-
 /// Nodes that discovery must still be told of. More are left out.
 const AGREED_MAX: usize = 64;
-
-/// What goes to the task of a connection.
-#[derive(Clone)]
-pub(super) enum OutboxMessage {
-    /// A message for the peer: its code and its RLP.
-    Message(u64, Arc<[u8]>),
-    /// The messages before it tell the peer of the pool up to this position.
-    Mark(u64),
-}
-
-/// Where messages for a peer go.
-pub(super) struct Outbox {
-    pub(super) protocol: WireProtocol,
-    pub(super) messages: mpsc::Sender<OutboxMessage>,
-    /// Ends the connection.
-    pub(super) end: Option<oneshot::Sender<RlpxDisconnect>>,
-}
 
 /// A peer as users see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
     /// The node.
     pub node: B512,
+    /// Where it was dialled. A node that has dialled by itself: where its connection comes from.
+    pub contact: NodeContact,
+    /// The text of its record, if it is known.
+    pub record: Option<String>,
+    /// Its place among the connections: the lowest number that was free when it came.
+    pub slot: usize,
+    /// When it came, in seconds since 1970.
+    pub since: u64,
+    /// What the connection has carried.
+    pub traffic: TrafficCounters,
+    /// What was measured.
+    pub figures: PeerFigures,
     /// The client name in its Hello.
     pub client: String,
     /// The capabilities in its Hello, such as `mc/63`.
@@ -90,14 +88,20 @@ pub trait ApplicationChains: Send + Sync {
 
 /// Work on the chain for the threads of the service.
 pub(super) enum ChainJob {
-    Check(B256, Box<Block>),
+    CheckHeader(PeerId, B256, Arc<Header>),
+    Check(PeerId, B256, Arc<PackedBlock>),
     Import(B256, Box<Block>),
 }
 
-/// What the task of a connection does by itself.
+/// What the task of a connection, or whoever takes what it offers, does by itself.
 pub(super) enum PeerJob {
     Serve(PeerMessage),
-    Submit(Vec<Transaction>),
+    /// To be taken without the lock.
+    Offer(Offered),
+    /// For the pool.
+    Submit(Vec<HashedTransaction>),
+    /// Nothing is to be offered to the pool for so long.
+    Pause(Duration),
 }
 
 pub(super) struct CoreState {
@@ -106,8 +110,27 @@ pub(super) struct CoreState {
     pub(super) trusted: BTreeSet<B512>,
     pub(super) outboxes: BTreeMap<PeerId, Outbox>,
     pub(super) reports: BTreeMap<PeerId, PeerReport>,
+    /// The records of nodes, whether they are peers or not.
+    pub(super) records: NodeRecords,
     /// No connections are taken any more.
     pub(super) is_stopping: bool,
+}
+
+impl CoreState {
+    /// Whether a node's record says that it is of another network.
+    pub(super) fn is_foreign(&self, node: &B512) -> bool {
+        let fork_id = self.records.fork_id(node);
+        fork_id.is_some_and(|fork_id| !self.hub.accepts_fork(fork_id))
+    }
+
+    /// The lowest number that no connection has.
+    pub(super) fn free_slot(&self) -> usize {
+        let taken: BTreeSet<_> = self.reports.values().map(|report| report.slot).collect();
+        (0..)
+            .zip(&taken)
+            .take_while(|(slot, taken)| slot == *taken)
+            .count()
+    }
 }
 
 /// What all tasks share.
@@ -115,7 +138,8 @@ pub(super) struct Core {
     pub(super) state: Mutex<CoreState>,
     pub(super) chain: Arc<dyn ChainAccess>,
     pub(super) clock: SystemClock,
-    /// Blocks to check and blocks to import, each for a thread of its own.
+    /// Blocks to check and blocks to import. The checks have [`CHECKS_MAX`] threads, the imports
+    /// have one.
     pub(super) checks: Sender<ChainJob>,
     pub(super) imports: Sender<ChainJob>,
     /// The hub's deadline may be sooner.
@@ -132,6 +156,8 @@ pub(super) struct Core {
     pub(super) submissions: AtomicUsize,
     /// How far peers have been told of the pool.
     pub(super) told: ToldTransactions,
+    /// What all connections share.
+    pub(super) bounds: Arc<SharedBounds>,
     pub(super) traffic: TrafficCells,
     /// The thread of the synchronization.
     pub(super) sync: SyncInbox,
@@ -158,11 +184,12 @@ pub(super) struct CoreParts {
     pub(super) sync_status: Arc<SyncShared>,
     pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
     pub(super) is_subnet: bool,
+    pub(super) bounds: Arc<SharedBounds>,
 }
 
 impl Core {
     pub(super) fn new(parts: CoreParts) -> (Arc<Self>, CoreInboxes) {
-        let (checks, checks_inbox) = bounded(BLOCKS_WAITING_MAX);
+        let (checks, checks_inbox) = bounded(CHECKS_MAX);
         let (imports, imports_inbox) = bounded(BLOCKS_WAITING_MAX);
         let (agreed, agreed_inbox) = mpsc::channel(AGREED_MAX);
         let core = Self {
@@ -172,6 +199,7 @@ impl Core {
                 trusted: parts.trusted,
                 outboxes: BTreeMap::new(),
                 reports: BTreeMap::new(),
+                records: NodeRecords::default(),
                 is_stopping: false,
             }),
             chain: parts.chain,
@@ -185,6 +213,7 @@ impl Core {
             last_carried: Mutex::new(Instant::now()),
             submissions: AtomicUsize::new(0),
             told: ToldTransactions::default(),
+            bounds: parts.bounds,
             traffic: TrafficCells::default(),
             sync: parts.sync,
             sync_status: parts.sync_status,
@@ -208,7 +237,7 @@ impl Core {
             let state = self.state.lock();
             (state.hub.genesis(), state.hub.head())
         };
-        let dialer = settings.dialer();
+        let dialer = settings.dialer(entropy);
         let hub = settings.hub(&dialer, genesis, None);
         let mut hub = PeerHub::new(hub, Arc::clone(&self.chain), head, entropy.fork());
         hub.carry_application_chains_only();
@@ -222,6 +251,7 @@ impl Core {
             sync_status: Arc::default(),
             application_chains: Arc::clone(&self.application_chains),
             is_subnet: true,
+            bounds: Arc::clone(&self.bounds),
         })
     }
 
@@ -230,7 +260,11 @@ impl Core {
         let state = self.state.lock();
         let peers = state.hub.peers().filter_map(|facts| {
             let report = state.reports.get(&facts.peer)?.clone();
+            let outbox = state.outboxes.get(&facts.peer);
             Some(PeerReport {
+                record: state.records.text(&report.node),
+                traffic: outbox.map(|outbox| outbox.traffic.read()).unwrap_or_default(),
+                figures: state.hub.figures(facts.peer).unwrap_or_default(),
                 head: Some((facts.head, facts.total_difficulty)),
                 is_static: state.dialer.is_static(&report.node),
                 is_trusted: state.trusted.contains(&report.node),
@@ -238,6 +272,13 @@ impl Core {
             })
         });
         peers.collect()
+    }
+
+    /// Keeps the record of a node. Returns whether the node may be of this network.
+    pub(super) fn note_record(&self, record: &NodeRecord) -> bool {
+        let mut state = self.state.lock();
+        state.records.put(record);
+        !state.is_foreign(&record.id())
     }
 
     /// Notes that something for an application chain is passed on.
@@ -272,32 +313,42 @@ impl Core {
         while let Some(action) = left.pop_front() {
             match action {
                 PeerAction::Send { to, message } => {
-                    for peer in send(state, &to, &message) {
-                        // A request that is not sent would never be answered.
-                        let reason = RlpxDisconnect::NetworkError;
+                    for (peer, reason) in self.send(state, &to, &message) {
                         left.extend(state.hub.drop_peer(peer, reason, self.now()));
                     }
                 }
                 PeerAction::Disconnect { peer, reason } => {
-                    let outbox = state.outboxes.remove(&peer);
-                    if let Some(end) = outbox.and_then(|outbox| outbox.end) {
-                        // If the task has ended, so has the connection.
-                        let _ = end.send(reason);
+                    if let Some(outbox) = state.outboxes.remove(&peer) {
+                        outbox.end(reason);
                     }
                 }
                 PeerAction::Serve { request, .. } => jobs.push(PeerJob::Serve(request)),
+                PeerAction::Take { pack, .. } => jobs.push(PeerJob::Offer(Offered::Pack(pack))),
+                PeerAction::Recognize { message, .. } => {
+                    jobs.push(PeerJob::Offer(Offered::Message(message)));
+                }
                 PeerAction::Submit { transactions, .. } => jobs.push(PeerJob::Submit(transactions)),
-                PeerAction::Check { hash, block } => {
-                    let made = Duration::from_secs(block.header.timestamp);
+                PeerAction::Pause { time, .. } => jobs.push(PeerJob::Pause(time)),
+                PeerAction::CheckHeader { from, hash, header } => {
+                    let job = ChainJob::CheckHeader(from, hash, header);
+                    if let Err(reason) = try_job(&self.checks, job) {
+                        let result = Err(BlockFault::NotNow(reason));
+                        left.extend(state.hub.header_checked(from, &hash, result, self.now()));
+                    }
+                }
+                PeerAction::Check { from, hash, block } => {
+                    let made = Duration::from_secs(block.header().timestamp);
                     let age = self.now().unix.saturating_sub(made);
                     metrics::histogram!("vnode_block_arrival_seconds").record(age);
-                    if let Some(reason) = try_job(&self.checks, ChainJob::Check(hash, block)) {
-                        left.extend(state.hub.checked(&hash, &reason, self.now()));
+                    if let Err(reason) = try_job(&self.checks, ChainJob::Check(from, hash, block)) {
+                        let result = Err(BlockFault::NotNow(reason));
+                        left.extend(state.hub.checked(from, &hash, result, self.now()));
                     }
                 }
                 PeerAction::Import { hash, block } => {
-                    if let Some(reason) = try_job(&self.imports, ChainJob::Import(hash, block)) {
-                        left.extend(state.hub.imported(&hash, &reason, self.now()));
+                    if let Err(reason) = try_job(&self.imports, ChainJob::Import(hash, block)) {
+                        let result = ImportResult::Failed(reason);
+                        left.extend(state.hub.imported(&hash, &result, self.now()));
                     }
                 }
                 PeerAction::News(news) => {
@@ -335,10 +386,48 @@ impl Core {
         jobs
     }
 
+    /// Whether a message of a peer is worth decoding. `bytes` is its length.
+    pub(super) fn admits(&self, peer: PeerId, code: u64, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        let Err(actions) = state.hub.admits(peer, code, bytes, self.now()) else {
+            return true;
+        };
+        self.perform(&mut state, actions);
+        false
+    }
+
+    /// Puts a message into outboxes. Returns the peers that must be dropped, and why.
+    fn send(
+        &self,
+        state: &mut CoreState,
+        to: &[PeerId],
+        message: &PeerMessage,
+    ) -> Vec<(PeerId, RlpxDisconnect)> {
+        // Encoded once for each version.
+        let mut encoded: BTreeMap<WireProtocol, Arc<EncodedMessage>> = BTreeMap::new();
+        let (budget, now) = (&self.bounds.outboxes, self.now().elapsed);
+        let mut failed = Vec::new();
+        for peer in to {
+            let Some(outbox) = state.outboxes.get_mut(peer) else {
+                continue;
+            };
+            let outgoing = encoded
+                .entry(outbox.protocol)
+                .or_insert_with(|| EncodedMessage::new(message, outbox.protocol, budget));
+            match outbox.put(outgoing, budget, now) {
+                // A request that is not sent would never be answered.
+                Put::Full if outgoing.is_needed() => failed.push((*peer, RlpxDisconnect::NetworkError)),
+                Put::Taken | Put::Full => {}
+                Put::FullForLong => failed.push((*peer, RlpxDisconnect::Timeout)),
+            }
+        }
+        failed
+    }
+
     /// Notes that transactions of a peer are offered to the pool, until the result is dropped.
-    pub(super) fn begin_submission(&self) -> RunningSubmission<'_> {
+    pub(super) fn begin_submission(self: &Arc<Self>) -> RunningSubmission {
         self.submissions.fetch_add(1, Ordering::AcqRel);
-        RunningSubmission(self)
+        RunningSubmission(Arc::clone(self))
     }
 
     /// Puts a mark behind the messages to peers: they were told of the pool up to `position`.
@@ -346,8 +435,7 @@ impl Core {
         let state = self.state.lock();
         for facts in state.hub.peers() {
             if let Some(outbox) = state.outboxes.get(&facts.peer) {
-                // If there is no room, the mark of another peer counts, or the next mark.
-                let _ = outbox.messages.try_send(OutboxMessage::Mark(position));
+                outbox.mark(position);
             }
         }
     }
@@ -359,42 +447,24 @@ impl Core {
 }
 
 /// See [`Core::begin_submission`].
-pub(super) struct RunningSubmission<'a>(&'a Core);
+pub(super) struct RunningSubmission(Arc<Core>);
 
-impl Drop for RunningSubmission<'_> {
+impl Drop for RunningSubmission {
     fn drop(&mut self) {
         self.0.submissions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Hands a job to its thread. Returns why it was not taken.
-fn try_job(jobs: &Sender<ChainJob>, job: ChainJob) -> Option<ImportResult> {
-    let reason = match jobs.try_send(job) {
-        Ok(()) => return None,
-        Err(TrySendError::Full(_)) => "too many blocks wait",
-        Err(TrySendError::Disconnected(_)) => "the node is stopping",
-    };
-    Some(ImportResult::Failed(reason.to_owned()))
-}
-
-/// Puts a message into outboxes. Returns the peers that must be dropped because they did not get
-/// it.
-fn send(state: &CoreState, to: &[PeerId], message: &PeerMessage) -> Vec<PeerId> {
-    // Encoded once for each version.
-    let mut encoded: BTreeMap<WireProtocol, OutboxMessage> = BTreeMap::new();
-    let is_needed = AnswerKind::of_request(message).is_some() || matches!(message, PeerMessage::Status(_));
-    let mut failed = Vec::new();
-    for peer in to {
-        let Some(outbox) = state.outboxes.get(peer) else {
-            continue;
+/// Hands a job to its threads.
+///
+/// # Errors
+/// Why it is not taken.
+fn try_job(jobs: &Sender<ChainJob>, job: ChainJob) -> Result<(), String> {
+    jobs.try_send(job).map_err(|error| {
+        let reason = match error {
+            TrySendError::Full(_) => "too many blocks wait",
+            TrySendError::Disconnected(_) => "the node is stopping",
         };
-        let outgoing = encoded.entry(outbox.protocol).or_insert_with(|| {
-            let (code, rlp) = message.encode(outbox.protocol);
-            OutboxMessage::Message(code, rlp.into())
-        });
-        if outbox.messages.try_send(outgoing.clone()).is_err() && is_needed {
-            failed.push(*peer);
-        }
-    }
-    failed
+        reason.to_owned()
+    })
 }

@@ -1,5 +1,6 @@
 //! The tasks that make connections: one dials, one takes those that come in.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use tokio::sync::mpsc;
 
 use super::connection;
 use super::core::Core;
-use crate::dial::DialTask;
+use crate::address;
+use crate::contact::NodeContact;
+use crate::dial::{DIAL_TIMEOUT, DialTarget, DialTask};
+use crate::discovery::DiscoveryRecords;
 use crate::entropy::Entropy;
 use crate::messages::WireFamily;
 use crate::rlpx::RlpxSettings;
@@ -17,12 +21,17 @@ use crate::sockets::{InboundPeer, dial};
 /// How often the dialer is asked at least.
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Addresses of one name that a dial tries, one after the other.
+const NAME_ADDRESSES_MAX: usize = 4;
+
 /// What a dial needs.
 pub(super) struct DialLoop {
     pub(super) core: Arc<Core>,
     pub(super) key: SecretKey,
     pub(super) settings: RlpxSettings,
     pub(super) family: WireFamily,
+    /// Asks nodes for their records. `None` without discovery.
+    pub(super) records: Option<DiscoveryRecords>,
     pub(super) entropy: Entropy,
 }
 
@@ -46,9 +55,9 @@ impl DialLoop {
         let now = self.core.now();
         let mut tasks = state.dialer.next(now.elapsed);
         tasks.retain(|task| {
-            let is_banned = state.hub.is_banned(&task.contact.id, now);
+            let is_banned = state.hub.is_banned(&task.target.contact.id, now);
             if is_banned {
-                state.dialer.ended(&task.contact.id, false, now.elapsed);
+                state.dialer.ended(&task.target.contact.id, false, now.elapsed);
             }
             !is_banned
         });
@@ -57,20 +66,100 @@ impl DialLoop {
 
     fn dial(&mut self, task: DialTask) {
         let (core, family) = (Arc::clone(&self.core), self.family);
-        let (key, settings, entropy) = (self.key.clone(), self.settings.clone(), self.entropy.fork());
+        let (key, settings, mut entropy) = (self.key.clone(), self.settings.clone(), self.entropy.fork());
+        let records = self.records.clone();
         tokio::spawn(async move {
-            let contact = task.contact;
-            let taken = match dial(&contact, key, settings, entropy).await {
-                Ok(peer) => connection::take(&core, family, peer, true).map_err(|reason| reason.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
+            let known = task.target.contact;
+            if !task.is_static && is_foreign(&core, records, known).await {
+                core.traffic.was_foreign();
+                tracing::debug!(node = %known, "a node is not dialled: its record has other forks");
+                let now = core.now().elapsed;
+                return core.state.lock().dialer.ended(&known.id, false, now);
+            }
+            let mut reached = Err("got no address, expected one".to_owned());
+            match locate(&core, &task).await {
+                Ok(contacts) => {
+                    for contact in contacts {
+                        let dialled = dial(&contact, key.clone(), settings.clone(), entropy.fork()).await;
+                        reached = dialled
+                            .map(|peer| (peer, contact))
+                            .map_err(|error| error.to_string());
+                        if reached.is_ok() {
+                            break;
+                        }
+                    }
+                }
+                Err(reason) => reached = Err(reason),
+            }
+            let taken = reached.and_then(|(peer, contact)| {
+                connection::take(&core, family, peer, Some(contact)).map_err(|reason| reason.to_string())
+            });
             core.traffic.dialled(taken.is_ok());
             let now = core.now().elapsed;
-            core.state.lock().dialer.ended(&contact.id, taken.is_ok(), now);
+            let id = task.target.contact.id;
+            let mut state = core.state.lock();
+            // The connection may have ended already. Then nobody would tell the dialer of its end.
+            let is_connected = taken.is_ok() && state.reports.values().any(|report| report.node == id);
+            state.dialer.ended(&id, is_connected, now);
+            drop(state);
             if let Err(reason) = taken {
-                tracing::debug!(node = %contact, reason, "a node was dialled, but is no peer");
+                tracing::debug!(node = %task.target, reason, "a node was dialled, but is no peer");
             }
         });
+    }
+}
+
+/// Where the node of a task may be. A name is resolved anew for each dial. If that fails, the first
+/// failure is logged as a warning.
+async fn locate(core: &Core, task: &DialTask) -> Result<Vec<NodeContact>, String> {
+    let DialTarget { contact, name } = &task.target;
+    let Some(name) = name else {
+        return Ok(vec![*contact]);
+    };
+    let found = resolve(core, name, contact.tcp).await;
+    if let Err(error) = &found
+        && task.failures == 0
+    {
+        let node = &task.target;
+        tracing::warn!(%node, error, "the name of a static node is not resolved; it is resolved again later");
+    }
+    let at = |ip| NodeContact { ip, ..*contact };
+    Ok(found?.into_iter().map(at).collect())
+}
+
+/// The addresses of a name that the ranges of the settings contain, at most
+/// [`NAME_ADDRESSES_MAX`].
+async fn resolve(core: &Core, name: &str, port: u16) -> Result<Vec<IpAddr>, String> {
+    let lookup = tokio::time::timeout(DIAL_TIMEOUT, tokio::net::lookup_host((name, port)));
+    let found = lookup
+        .await
+        .map_err(|_| format!("got no answer within {} s", DIAL_TIMEOUT.as_secs()))?
+        .map_err(|error| error.to_string())?;
+    let state = core.state.lock();
+    let found = found.map(|address| address::canonical(address.ip()));
+    let in_range = found.filter(|ip| state.dialer.is_in_range(*ip));
+    let in_range: Vec<_> = in_range.take(NAME_ADDRESSES_MAX).collect();
+    if in_range.is_empty() {
+        return Err("got no address that --netrestrict allows, expected one".to_owned());
+    }
+    Ok(in_range)
+}
+
+/// Whether a node's record says that it is of another network. A record that is not known is asked
+/// for if the node has said that it has one. Without a record the node may be of this network.
+async fn is_foreign(core: &Core, records: Option<DiscoveryRecords>, node: NodeContact) -> bool {
+    let (is_known, is_foreign) = {
+        let state = core.state.lock();
+        // A family without fork ids has nothing to compare.
+        let is_known = state.hub.fork_id().is_none() || state.records.has(&node.id);
+        (is_known, state.is_foreign(&node.id))
+    };
+    match records.filter(|_| !is_known) {
+        Some(records) => {
+            let record = records.of(node).await;
+            record.is_some_and(|record| !core.note_record(&record))
+        }
+        None => is_foreign,
     }
 }
 
@@ -81,7 +170,7 @@ pub(super) async fn take_inbound(
     mut inbound: mpsc::Receiver<InboundPeer>,
 ) {
     while let Some((peer, from)) = inbound.recv().await {
-        if let Err(reason) = connection::take(&core, family, peer, false) {
+        if let Err(reason) = connection::take(&core, family, peer, None) {
             tracing::debug!(%from, %reason, "a connection is refused");
         }
     }

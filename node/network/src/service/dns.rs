@@ -2,7 +2,7 @@
 //!
 //! What a list is, and which names are asked for, is in [`crate::dns`].
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 
 use super::NetworkSettings;
 use super::core::Core;
-use crate::contact::NodeContact;
+use crate::address::{self, AddressRanges};
 use crate::dns::{DnsFound, DnsListWalk};
 use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
@@ -82,6 +82,9 @@ pub(super) struct DnsReader {
     core: Arc<Core>,
     resolver: TxtResolver,
     lists: Vec<DnsListWalk>,
+    /// The server that is asked, if not that of the system.
+    server: Option<SocketAddr>,
+    ranges: Option<AddressRanges>,
     entropy: Entropy,
 }
 
@@ -100,6 +103,8 @@ pub(super) fn reader(
             core: Arc::clone(core),
             resolver,
             lists: settings.dns_lists.iter().cloned().map(DnsListWalk::new).collect(),
+            server: settings.dns_server,
+            ranges: settings.ranges.clone(),
             entropy: entropy.fork(),
         }),
         Err(error) => {
@@ -146,18 +151,27 @@ impl DnsReader {
         }
     }
 
+    /// Whether a node of a list may be at `ip`. The nodes of a list are strangers: their records
+    /// may name addresses of this node's local network. Such addresses count if the server that was
+    /// asked is local, too, or if `--netrestrict` allows them.
+    fn may_be_at(&self, ip: IpAddr) -> bool {
+        match (self.server, &self.ranges) {
+            (_, Some(ranges)) => ranges.contains(ip),
+            (Some(server), None) => address::may_tell(server.ip(), ip),
+            (None, None) => address::is_public(ip),
+        }
+    }
+
     /// Offers a node to the dialer, unless its record says that it is of another network.
     fn offer(&self, record: &NodeRecord) {
-        let Some(contact): Option<NodeContact> = record.contact() else {
+        let contact = record.contact();
+        let Some(contact) = contact.filter(|contact| self.may_be_at(contact.ip)) else {
             return;
         };
-        let mut state = self.core.state.lock();
-        let fork_id = record.claims().fork_id;
-        if fork_id.is_some_and(|fork_id| !state.hub.accepts_fork(fork_id)) {
+        if !self.core.note_record(record) {
             return;
         }
-        state.dialer.add_candidates([contact]);
-        drop(state);
+        self.core.state.lock().dialer.add_candidates([contact]);
         self.core.dial.notify_one();
     }
 }

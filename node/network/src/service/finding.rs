@@ -4,11 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy_eip2124::ForkId;
 use primitives::B512;
 use tokio::sync::{mpsc, watch};
 
 use super::core::Core;
+use crate::contact::NodeContact;
 use crate::discovery::{ContactKind, DiscoveryEvent, DiscoverySocket, PacketEndpoint};
+use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
 use crate::nat::{NatStatus, TransportProtocol};
 use crate::node_files::SeenNodes;
@@ -25,6 +28,8 @@ pub(super) struct FindingLoop {
     /// `None` if nodes are not remembered.
     pub(super) seen: Option<SeenNodes>,
     pub(super) endpoint: PacketEndpoint,
+    /// The fork id in this node's record.
+    pub(super) fork_id: Option<ForkId>,
     pub(super) entropy: Entropy,
 }
 
@@ -45,9 +50,16 @@ impl FindingLoop {
             tokio::select! {
                 Some(event) = events.recv() => self.take(event).await,
                 Some((id, address)) = agreed.recv() => {
+                    self.remember_dialled(&id);
                     self.socket.set_kind(id, address, ContactKind::Uncle).await;
                 }
-                _ = need.tick() => self.look(None).await,
+                _ = need.tick() => {
+                    self.look(None).await;
+                    if self.core.state.lock().hub.fork_id() != self.fork_id {
+                        let status = nat.borrow().clone();
+                        self.announce(&status).await;
+                    }
+                }
                 _ = save.tick() => self.save(),
                 changed = nat.changed(), if has_nat => match changed {
                     Ok(()) => {
@@ -64,19 +76,36 @@ impl FindingLoop {
 
     async fn take(&mut self, event: DiscoveryEvent) {
         let nodes = match event {
-            DiscoveryEvent::Verified(node) => {
-                if let Some(seen) = &mut self.seen {
-                    seen.saw(node, self.core.now().unix);
-                }
-                vec![node]
-            }
+            DiscoveryEvent::Verified(node) => vec![node],
+            DiscoveryEvent::Lasting(node) => return self.remember(node),
             DiscoveryEvent::LookupDone { nodes, .. } => nodes,
-            DiscoveryEvent::Record(record) => record.contact().into_iter().collect(),
+            DiscoveryEvent::Record { record, from } => {
+                if !self.core.note_record(&record) {
+                    return;
+                }
+                contact_at(&record, from).into_iter().collect()
+            }
             // They are dialled once they have proven their addresses.
             DiscoveryEvent::Values { nodes, .. } => return self.socket.values().probe_all(&nodes).await,
         };
         self.core.state.lock().dialer.add_candidates(nodes);
         self.core.dial.notify_one();
+    }
+
+    /// Remembers a node over restarts. Anybody can prove an address, so only nodes that have lasted
+    /// or that have agreed to our Status are remembered.
+    fn remember(&mut self, node: NodeContact) {
+        if let Some(seen) = &mut self.seen {
+            seen.saw(node, self.core.now().unix);
+        }
+    }
+
+    /// Remembers a node that has agreed to our Status, if discovery has found it.
+    fn remember_dialled(&mut self, id: &B512) {
+        let dialled = self.core.state.lock().dialer.dialled(id);
+        if let Some(node) = dialled {
+            self.remember(node);
+        }
     }
 
     /// Searches for nodes if the dialer needs some.
@@ -89,19 +118,14 @@ impl FindingLoop {
     }
 
     /// Tells other nodes the outside address and ports.
-    async fn announce(&self, status: &NatStatus) {
-        let outside = |protocol, port: u16| {
-            let mapped = status.ports.iter();
-            let mut mapped = mapped.filter(|(request, _)| request.protocol == protocol);
-            mapped.next().map_or(port, |(_, outside)| *outside)
-        };
+    async fn announce(&mut self, status: &NatStatus) {
         let endpoint = PacketEndpoint {
             ip: status.external_ip.unwrap_or(self.endpoint.ip),
-            udp: outside(TransportProtocol::Udp, self.endpoint.udp),
-            tcp: outside(TransportProtocol::Tcp, self.endpoint.tcp),
+            udp: status.outside_port(TransportProtocol::Udp, self.endpoint.udp),
+            tcp: status.outside_port(TransportProtocol::Tcp, self.endpoint.tcp),
         };
-        let fork_id = self.core.state.lock().hub.fork_id();
-        self.socket.announce(endpoint, fork_id).await;
+        self.fork_id = self.core.state.lock().hub.fork_id();
+        self.socket.announce(endpoint, self.fork_id).await;
     }
 
     fn save(&mut self) {
@@ -114,11 +138,33 @@ impl FindingLoop {
     }
 }
 
-/// The endpoint of a node that listens on `port` and does not know its address.
-pub(super) const fn endpoint(ip: IpAddr, port: u16) -> PacketEndpoint {
-    PacketEndpoint {
-        ip,
-        udp: port,
-        tcp: port,
+/// Where to dial a node that has sent its record from the address `from`. `None` if the record
+/// names another address: the node has not proven that it is there.
+fn contact_at(record: &NodeRecord, from: IpAddr) -> Option<NodeContact> {
+    record.contact().filter(|contact| contact.ip == from)
+}
+
+#[cfg(test)]
+mod tests {
+    use primitives::SecretKey;
+
+    use super::*;
+    use crate::enr::NodeClaims;
+
+    #[test]
+    fn a_record_makes_this_node_connect_to_its_sender_only() {
+        let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
+        let from = IpAddr::from([50, 0, 0, 1]);
+        for ip in [[50, 0, 0, 1], [127, 0, 0, 1], [192, 168, 0, 1], [51, 0, 0, 1]] {
+            let claims = NodeClaims {
+                ip: Some(ip.into()),
+                tcp: 30303,
+                udp: 30303,
+                fork_id: None,
+            };
+            let record = NodeRecord::sign(&key, 1, &claims);
+            let dialled = contact_at(&record, from);
+            assert_eq!(dialled.is_some(), from == IpAddr::from(ip), "{ip:?}");
+        }
     }
 }

@@ -12,12 +12,15 @@ use tokio::sync::watch;
 use super::NetworkSettings;
 use super::called_subnets::CalledSubnets;
 use super::core::{ApplicationChains, Core, PeerReport};
+use super::records::OwnRecord;
 use super::subnets::{RunningSubnets, SubnetPlan, SubnetReport, chain_of};
 use super::tasks::NetworkTasks;
 use super::traffic::TrafficCounters;
-use crate::contact::NodeContact;
+use crate::address::or_loopback;
+use crate::dial::DialTarget;
+use crate::enr::{NodeClaims, NodeRecord};
 use crate::messages::{ApplicationChainMessage, WireFamily};
-use crate::nat::NatStatus;
+use crate::nat::{NatStatus, TransportProtocol};
 use crate::peers::PeerCounters;
 use crate::rlpx::RlpxDisconnect;
 use crate::sync::{FAR_BEHIND_BLOCKS, SyncState};
@@ -28,7 +31,8 @@ pub struct NetworkHandle {
     core: Arc<Core>,
     id: B512,
     address: SocketAddr,
-    has_discovery: bool,
+    discovery_port: u16,
+    record: Arc<OwnRecord>,
     nat: watch::Receiver<NatStatus>,
     family: WireFamily,
     subnets: Arc<SubnetHandle>,
@@ -61,7 +65,8 @@ impl NetworkHandle {
             core,
             id: settings.key.public_key(),
             address: tasks.address(),
-            has_discovery: settings.has_discovery,
+            discovery_port: tasks.discovery_port(),
+            record: Arc::clone(tasks.record()),
             nat: tasks.nat().clone(),
             family: settings.family,
             subnets: Arc::new(subnets),
@@ -80,11 +85,20 @@ impl NetworkHandle {
 
     /// The port of discovery; 0 if there is none.
     pub const fn discovery_port(&self) -> u16 {
-        if self.has_discovery {
-            self.address.port()
-        } else {
-            0
-        }
+        self.discovery_port
+    }
+
+    /// This node's record: the one that discovery tells others, if there is discovery.
+    pub fn record(&self) -> NodeRecord {
+        self.record.current(|| {
+            let nat = self.nat.borrow();
+            NodeClaims {
+                ip: Some(nat.external_ip.unwrap_or_else(|| or_loopback(self.address.ip()))),
+                tcp: nat.outside_port(TransportProtocol::Tcp, self.address.port()),
+                udp: 0,
+                fork_id: self.core.state.lock().hub.fork_id(),
+            }
+        })
     }
 
     /// The outside address, if the router or an option tells it.
@@ -131,11 +145,12 @@ impl NetworkHandle {
     }
 
     /// Keeps a node among those that should always be peers. `false` if there are too many.
-    pub fn add_static(&self, contact: NodeContact) -> bool {
+    pub fn add_static(&self, target: impl Into<DialTarget>) -> bool {
+        let target = target.into();
         let mut state = self.core.state.lock();
         let now = self.core.now();
-        state.hub.forgive(&contact.id);
-        let is_added = state.dialer.add_static(contact, now.elapsed);
+        state.hub.forgive(&target.contact.id);
+        let is_added = state.dialer.add_static(target, now.elapsed);
         drop(state);
         self.core.dial.notify_one();
         is_added
@@ -181,14 +196,16 @@ impl NetworkHandle {
             self.subnets.called.lock().spoke(address, Instant::now());
         }
         let core = self.carrier(chain);
-        core.with_hub(|hub, _| hub.relay_message(message));
+        let key = message.key();
+        core.with_hub(|hub, _| hub.relay_message(key, message));
     }
 
     /// Passes a transaction with a sharding flag on to peers: those of the subnet of the
     /// application chain that it is for if there is one, else those of this network.
     pub fn relay_transaction(&self, transaction: &Transaction) {
         let core = self.carrier(transaction.to);
-        core.with_hub(|hub, _| hub.relay_transaction(transaction));
+        let hash = transaction.hash();
+        core.with_hub(|hub, _| hub.relay_transaction(hash, transaction));
     }
 
     /// Who carries what is for an application chain.

@@ -3,6 +3,7 @@
 //! [`NetworkService`] owns the tasks and threads. [`NetworkHandle`] answers questions about peers
 //! and changes the lists of nodes. Knows neither options nor JSON-RPC.
 
+mod bounds;
 mod called_subnets;
 mod connection;
 mod core;
@@ -10,14 +11,20 @@ mod dialing;
 mod dns;
 mod finding;
 mod handle;
+mod offers;
+mod outbox;
+mod records;
 mod subnets;
 mod syncing;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod told;
 mod traffic;
 
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,23 +39,27 @@ use tokio::task::JoinHandle;
 use self::core::{Core, CoreInboxes, CoreParts};
 use crate::address::AddressRanges;
 use crate::contact::NodeContact;
-use crate::dial::{DialSettings, Dialer};
+use crate::dial::{DialSettings, DialTarget, Dialer};
 use crate::dns::DnsListUrl;
 use crate::entropy::{Entropy, EntropyError};
 use crate::fork_id::fork_filter;
 use crate::messages::WireFamily;
 use crate::nat::NatOption;
 use crate::node_files::SeenNodes;
-use crate::peers::{ChainAccess, ChainAccessError, HubSettings, PeerHub};
+use crate::peers::{CHECKS_MAX, ChainAccess, ChainAccessError, HubSettings, PeerHub};
 use crate::sync::ChainSync;
 use subnets::SubnetKeeper;
 use syncing::SyncInbox;
 use tasks::{NetworkSockets, NetworkTasks};
 
-pub use self::core::{ApplicationChains, OUTBOX_MESSAGES_MAX, PeerReport};
+pub use self::core::{ApplicationChains, PeerReport};
+pub use bounds::{OFFERED_BYTES_ALL_MAX, OUTBOX_BYTES_ALL_MAX};
 pub use called_subnets::SILENCE_MAX;
 pub use connection::PEER_JOBS_MAX;
 pub use handle::NetworkHandle;
+pub use offers::{LAST_TRANSACTIONS_MAX, OFFERED_BYTES_FREE, OFFERED_BYTES_MAX};
+pub use outbox::{OUTBOX_BYTES_MAX, OUTBOX_FULL_TIME_MAX, OUTBOX_MESSAGES_MAX};
+pub use records::RECORDS_MAX;
 pub use subnets::{SUBNET_LEAD_BLOCKS, SUBNET_PORTS, SUBNETS_RUNNING_MAX, SubnetPlan, SubnetReport};
 pub use traffic::TrafficCounters;
 
@@ -66,8 +77,11 @@ pub struct NetworkSettings {
     pub family: WireFamily,
     /// The id of the network in Status and in discovery.
     pub network_id: u64,
-    /// Where the node listens, for TCP and UDP. Port 0 chooses a free one.
+    /// Where the node listens, for TCP and UDP. Port 0 chooses a free one. The unspecified address
+    /// of IPv6 is for IPv4, too.
     pub listen: SocketAddr,
+    /// The port of discovery, if not that of connections.
+    pub discovery_port: Option<u16>,
     /// Whether nodes are looked for.
     pub has_discovery: bool,
     /// The nodes that are asked first.
@@ -82,10 +96,12 @@ pub struct NetworkSettings {
     pub ranges: Option<AddressRanges>,
     /// The most peers. Static and trusted ones do not count.
     pub peers_max: usize,
+    /// The most handshakes at a time: of connections from outside, and of dials.
+    pub pending_max: usize,
     /// The folder of the file with the seen nodes.
     pub folder: PathBuf,
     /// The nodes that should always be peers.
-    pub static_nodes: Vec<NodeContact>,
+    pub static_nodes: Vec<DialTarget>,
     /// The nodes that may always come.
     pub trusted_nodes: Vec<B512>,
     /// Whether the log has lines about the progress of a synchronization.
@@ -135,10 +151,9 @@ impl NetworkService {
             address: settings.listen,
             source,
         };
-        let sockets = NetworkSockets::bind(settings.listen, settings.has_discovery)
-            .await
-            .map_err(listen_error)?;
-        let dialer = settings.dialer();
+        let sockets =
+            NetworkSockets::bind(settings.listen, settings.has_discovery, settings.discovery_port).await?;
+        let dialer = settings.dialer(&mut entropy);
         let genesis = access.reader()?.canonical_hash(0)?.unwrap_or_default();
         let head = access.head()?;
         let forks = fork_filter(chain.spec(), genesis, head.number);
@@ -162,13 +177,15 @@ impl NetworkService {
             sync_status: sync.shared(),
             application_chains: Arc::default(),
             is_subnet: false,
+            bounds: Arc::default(),
         });
         let CoreInboxes {
             checks,
             imports,
             agreed,
         } = inboxes;
-        for (name, jobs) in [("peer-checks", checks), ("peer-imports", imports)] {
+        let checks = iter::repeat_n(("peer-checks", checks), CHECKS_MAX);
+        for (name, jobs) in checks.chain([("peer-imports", imports)]) {
             let core = Arc::downgrade(&core);
             threads::start(name, move || threads::work(&core, &jobs)).map_err(NetworkStartError::Thread)?;
         }
@@ -231,14 +248,16 @@ impl NetworkSettings {
         }
     }
 
-    fn dialer(&self) -> Dialer {
-        let mut dialer = Dialer::new(DialSettings {
+    fn dialer(&self, entropy: &mut Entropy) -> Dialer {
+        let settings = DialSettings {
             id: self.key.public_key(),
             peers_max: self.peers_max,
+            dials_max: self.pending_max,
             ranges: self.ranges.clone(),
-        });
+        };
+        let mut dialer = Dialer::new(settings, entropy.fork());
         for node in &self.static_nodes {
-            dialer.add_static(*node, Duration::ZERO);
+            dialer.add_static(node.clone(), Duration::ZERO);
         }
         dialer
     }

@@ -319,15 +319,16 @@ impl SubnetKeeper {
     async fn bind(&self) -> Result<(NetworkSockets, SocketAddr), NetworkStartError> {
         let ip = self.settings.listen.ip();
         let mut address = SocketAddr::new(ip, *SUBNET_PORTS.start());
-        let mut source = io::Error::from(io::ErrorKind::AddrInUse);
+        let source = io::Error::from(io::ErrorKind::AddrInUse);
+        let mut failure = NetworkStartError::Listen { address, source };
         for port in SUBNET_PORTS {
             address.set_port(port);
-            match NetworkSockets::bind(address, self.values.is_some()).await {
+            match NetworkSockets::bind(address, self.values.is_some(), None).await {
                 Ok(sockets) => return Ok((sockets, address)),
-                Err(error) => source = error,
+                Err(error) => failure = error,
             }
         }
-        Err(NetworkStartError::Listen { address, source })
+        Err(failure)
     }
 
     async fn end(&mut self, address: &Address) {

@@ -9,19 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primitives::B512;
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::NetworkSettings;
 use super::core::Core;
 use super::dialing::{self, DialLoop};
 use super::dns;
-use super::finding::{self, FindingLoop};
+use super::finding::FindingLoop;
+use super::records::OwnRecord;
+use super::{NetworkSettings, NetworkStartError};
 use crate::dial::InboundGuard;
 use crate::discovery::{
     Discovery, DiscoveryDialect, DiscoveryEvent, DiscoverySettings, DiscoverySocket, DiscoveryValues,
-    SEEDS_MAX,
+    PacketEndpoint, SEEDS_MAX,
 };
 use crate::entropy::Entropy;
 use crate::messages::WireFamily;
@@ -32,6 +34,8 @@ use crate::sockets::PeerListener;
 
 /// The version of the base protocol in the Hello: from 5 on messages are compressed.
 const BASE_VERSION: u64 = 5;
+/// Connections that the system keeps until they are accepted, as the runtime does.
+const CONNECTIONS_WAITING_MAX: i32 = 1024;
 /// How long the node waits for its Disconnects to be sent when it stops.
 const STOP_WAIT: Duration = Duration::from_millis(300);
 /// How often the end of the connections is looked at meanwhile.
@@ -44,12 +48,19 @@ pub(super) struct NetworkSockets {
 }
 
 impl NetworkSockets {
-    /// Opens sockets of the same port for TCP and UDP.
-    pub(super) async fn bind(listen: SocketAddr, has_discovery: bool) -> io::Result<Self> {
-        let connections = TcpListener::bind(listen).await?;
-        let port = connections.local_addr()?.port();
+    /// Opens the sockets. Discovery has the port of connections, unless there is a
+    /// `discovery_port`; without `has_discovery` there is none.
+    pub(super) async fn bind(
+        listen: SocketAddr,
+        has_discovery: bool,
+        discovery_port: Option<u16>,
+    ) -> Result<Self, NetworkStartError> {
+        let failed = |address| move |source| NetworkStartError::Listen { address, source };
+        let connections = listen_at(listen).await.map_err(failed(listen))?;
+        let port = connections.local_addr().map_err(failed(listen))?.port();
+        let address = SocketAddr::new(listen.ip(), discovery_port.unwrap_or(port));
         let discovery = if has_discovery {
-            Some(UdpSocket::bind(SocketAddr::new(listen.ip(), port)).await?)
+            Some(discover_at(address).await.map_err(failed(address))?)
         } else {
             None
         };
@@ -63,6 +74,46 @@ impl NetworkSockets {
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.connections.local_addr()
     }
+
+    /// The port of discovery; 0 if there is none.
+    fn discovery_port(&self) -> io::Result<u16> {
+        let address = self.discovery.as_ref().map(UdpSocket::local_addr).transpose()?;
+        Ok(address.map_or(0, |address| address.port()))
+    }
+}
+
+/// A socket of IPv6 that takes IPv4, too, whatever the system's default is.
+fn for_both_kinds(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV6, kind, None)?;
+    socket.set_only_v6(false)?;
+    socket.set_nonblocking(true)?;
+    if kind == Type::STREAM && cfg!(unix) {
+        // As the runtime does: a port whose last connections are still ending is free.
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Whether a node that listens there is reached by IPv4 and by IPv6.
+const fn is_for_both_kinds(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+async fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    if !is_for_both_kinds(address) {
+        return TcpListener::bind(address).await;
+    }
+    let socket = for_both_kinds(address, Type::STREAM)?;
+    socket.listen(CONNECTIONS_WAITING_MAX)?;
+    TcpListener::from_std(socket.into())
+}
+
+async fn discover_at(address: SocketAddr) -> io::Result<UdpSocket> {
+    if !is_for_both_kinds(address) {
+        return UdpSocket::bind(address).await;
+    }
+    UdpSocket::from_std(for_both_kinds(address, Type::DGRAM)?.into())
 }
 
 /// The running tasks of a network.
@@ -73,8 +124,10 @@ pub(super) struct NetworkTasks {
     stop: watch::Sender<bool>,
     listener: PeerListener,
     address: SocketAddr,
+    discovery_port: u16,
     nat: watch::Receiver<NatStatus>,
     values: Option<DiscoveryValues>,
+    record: Arc<OwnRecord>,
 }
 
 impl NetworkTasks {
@@ -88,9 +141,9 @@ impl NetworkTasks {
         seen: Option<SeenNodes>,
         entropy: &mut Entropy,
     ) -> io::Result<Self> {
-        let address = sockets.address()?;
+        let (address, discovery_port) = (sockets.address()?, sockets.discovery_port()?);
         let rlpx = rlpx_settings(settings);
-        let guard = InboundGuard::new(settings.ranges.clone());
+        let guard = InboundGuard::new(settings.ranges.clone(), settings.pending_max);
         let (listener, inbound) = PeerListener::start(
             sockets.connections,
             settings.key.clone(),
@@ -98,21 +151,37 @@ impl NetworkTasks {
             guard,
             entropy.fork(),
         )?;
+        let (stop, stopped) = watch::channel(false);
+        let (nat, nat_status) = watch::channel(NatStatus::default());
+        let discovery = match sockets.discovery {
+            Some(socket) => Some(start_discovery(
+                settings,
+                core,
+                socket,
+                address.port(),
+                seen,
+                entropy,
+            )?),
+            None => None,
+        };
+        let finding = discovery.as_ref().map(|(finding, _)| &finding.socket);
         let dial_loop = DialLoop {
             core: Arc::clone(core),
             key: settings.key.clone(),
             settings: rlpx,
             family: settings.family,
+            records: finding.map(DiscoverySocket::records),
             entropy: entropy.fork(),
         };
-        let (stop, stopped) = watch::channel(false);
-        let (nat, nat_status) = watch::channel(NatStatus::default());
-        let has_discovery = sockets.discovery.is_some();
+        let record = match finding {
+            Some(socket) => OwnRecord::Told(socket.record().clone()),
+            None => OwnRecord::untold(settings.key.clone(), first_record_sequence(core)),
+        };
         let tasks = vec![
             tokio::spawn(dialing::take_inbound(Arc::clone(core), settings.family, inbound)),
             tokio::spawn(dial_loop.run()),
             tokio::spawn(run_timer(Arc::clone(core))),
-            tokio::spawn(open_ports(settings.nat, address.port(), has_discovery, nat)),
+            tokio::spawn(open_ports(settings.nat, address.port(), discovery_port, nat)),
         ];
         let mut own = Self {
             core: Arc::clone(core),
@@ -121,11 +190,12 @@ impl NetworkTasks {
             stop,
             listener,
             address,
+            discovery_port,
             nat: nat_status.clone(),
             values: None,
+            record: Arc::new(record),
         };
-        if let Some(socket) = sockets.discovery {
-            let (finding, events) = start_discovery(settings, core, socket, seen, entropy)?;
+        if let Some((finding, events)) = discovery {
             own.values = Some(finding.socket.values());
             if let Some(reader) = dns::reader(settings, core, entropy) {
                 own.add(tokio::spawn(reader.run()));
@@ -138,6 +208,16 @@ impl NetworkTasks {
     /// Where connections are accepted.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The port of discovery; 0 if there is none.
+    pub(super) const fn discovery_port(&self) -> u16 {
+        self.discovery_port
+    }
+
+    /// This node's record.
+    pub(super) const fn record(&self) -> &Arc<OwnRecord> {
+        &self.record
     }
 
     /// What is known of the router.
@@ -213,30 +293,46 @@ async fn run_timer(core: Arc<Core>) {
     }
 }
 
-/// Looks for a router and keeps the port open on it.
-async fn open_ports(option: NatOption, port: u16, has_discovery: bool, status: watch::Sender<NatStatus>) {
-    let Some(port) = NonZeroU16::new(port) else { return };
+/// Looks for a router and keeps the ports open on it; a port that is 0 is none.
+async fn open_ports(option: NatOption, tcp: u16, udp: u16, status: watch::Sender<NatStatus>) {
     let Some(gateway) = find_gateway(option).await else {
         return;
     };
-    let protocols = [TransportProtocol::Tcp, TransportProtocol::Udp];
-    let protocols = protocols.into_iter().take(1 + usize::from(has_discovery));
-    let requests = protocols.map(|protocol| PortRequest { protocol, port }).collect();
+    let ports = [(TransportProtocol::Tcp, tcp), (TransportProtocol::Udp, udp)];
+    let request = |(protocol, port)| {
+        let port = NonZeroU16::new(port)?;
+        Some(PortRequest { protocol, port })
+    };
+    let requests = ports.into_iter().filter_map(request).collect();
     keep_mapped(gateway, requests, status).await;
+}
+
+/// The number of the first record of this run. The time rises from start to start.
+fn first_record_sequence(core: &Core) -> u64 {
+    u64::try_from(core.now().unix.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn start_discovery(
     settings: &NetworkSettings,
     core: &Arc<Core>,
     socket: UdpSocket,
+    tcp: u16,
     seen: Option<SeenNodes>,
     entropy: &mut Entropy,
 ) -> io::Result<(FindingLoop, mpsc::Receiver<DiscoveryEvent>)> {
     let now = core.now();
     let mut seeds = settings.boot_nodes.clone();
-    seeds.extend(seen.iter().flat_map(SeenNodes::latest).map(|node| node.contact));
+    // Random ones: nobody becomes the first by being seen last.
+    let mut known: Vec<_> = seen.iter().flat_map(SeenNodes::latest).collect();
+    entropy.shuffle(&mut known);
+    seeds.extend(known.iter().map(|node| node.contact));
     seeds.truncate(SEEDS_MAX);
-    let endpoint = finding::endpoint(settings.listen.ip(), socket.local_addr()?.port());
+    let endpoint = PacketEndpoint {
+        ip: settings.listen.ip(),
+        udp: socket.local_addr()?.port(),
+        tcp,
+    };
+    let fork_id = core.state.lock().hub.fork_id();
     let discovery = DiscoverySettings {
         dialect: match settings.family {
             WireFamily::Eth => DiscoveryDialect::Ethereum,
@@ -248,9 +344,8 @@ fn start_discovery(
         seeds,
         ranges: settings.ranges.clone(),
         is_strict: core.is_subnet,
-        fork_id: core.state.lock().hub.fork_id(),
-        // The time rises from start to start.
-        record_sequence: u64::try_from(now.unix.as_millis()).unwrap_or(u64::MAX),
+        fork_id,
+        record_sequence: first_record_sequence(core),
     };
     let discovery = Discovery::new(settings.key.clone(), discovery, now, entropy.fork());
     let (socket, events) = DiscoverySocket::start(socket, discovery, core.clock)?;
@@ -259,6 +354,7 @@ fn start_discovery(
         socket,
         seen,
         endpoint,
+        fork_id,
         entropy: entropy.fork(),
     };
     Ok((finding, events))

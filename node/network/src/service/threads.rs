@@ -1,4 +1,4 @@
-//! The threads that wait for the chain: one checks blocks, one imports them, one follows the head
+//! The threads that wait for the chain: some check blocks, one imports them, one follows the head
 //! and the pool.
 
 use std::sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use chain::Chain;
 use chain::chain::HeadEvent;
 use crossbeam_channel::{Receiver, select};
 use metrics::histogram;
-use primitives::{B256, Block, Transaction};
+use primitives::{B256, Block, catch_panic};
 
 use super::core::{ChainJob, Core};
-use crate::peers::{ChainAccess, ImportResult};
+use crate::peers::{BlockFault, ChainAccess, HashedTransaction, ImportResult};
 use crate::sync::SHORT_GAP_BLOCKS;
 
 /// How often the pool is looked at.
@@ -31,11 +31,15 @@ pub(super) fn work(core: &Weak<Core>, jobs: &Receiver<ChainJob>) {
     for job in jobs {
         let Some(core) = core.upgrade() else { return };
         match job {
-            ChainJob::Check(hash, block) => {
+            ChainJob::CheckHeader(from, hash, header) => {
+                let result = checked(|| core.chain.check_header(&hash, &header));
+                core.with_hub(|hub, now| hub.header_checked(from, &hash, result, now));
+            }
+            ChainJob::Check(from, hash, block) => {
                 let begun = Instant::now();
-                let result = core.chain.check(&block);
+                let result = checked(|| core.chain.check(&block));
                 histogram!("vnode_block_check_seconds").record(begun.elapsed());
-                core.with_hub(|hub, now| hub.checked(&hash, &result, now));
+                core.with_hub(|hub, now| hub.checked(from, &hash, result, now));
             }
             ChainJob::Import(hash, block) => {
                 let number = block.header.number;
@@ -49,6 +53,14 @@ pub(super) fn work(core: &Weak<Core>, jobs: &Receiver<ChainJob>) {
             }
         }
     }
+}
+
+/// Runs a check. A panic must not end the thread, because the hub waits for the result.
+fn checked<T>(check: impl FnOnce() -> Result<T, BlockFault>) -> Result<T, BlockFault> {
+    catch_panic(check).unwrap_or_else(|panic| {
+        tracing::error!(panic, "a block of a peer cannot be checked");
+        Err(BlockFault::NotNow(panic))
+    })
 }
 
 /// Starts a thread with a name.
@@ -84,8 +96,14 @@ pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<Head
         told = Instant::now();
         let pending = chain.pool().pending_since(cursor, POOL_STEP_MAX);
         cursor = pending.cursor;
-        let transaction = |hash| chain.pool().get(hash).map(|pooled| (*pooled.transaction).clone());
-        let transactions: Vec<Transaction> = pending.hashes.iter().filter_map(transaction).collect();
+        let transaction = |hash| {
+            let pooled = chain.pool().get(hash)?;
+            Some(HashedTransaction {
+                hash: pooled.hash,
+                transaction: (*pooled.transaction).clone(),
+            })
+        };
+        let transactions: Vec<_> = pending.hashes.iter().filter_map(transaction).collect();
         if !transactions.is_empty() {
             core.with_hub(|hub, _| hub.pool_has(&transactions));
         }

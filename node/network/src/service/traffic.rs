@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the connections have carried since the start.
+/// What connections have carried since the start, or one connection since its begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounters {
     /// Messages that peers have sent.
@@ -17,8 +17,13 @@ pub struct TrafficCounters {
     pub dials: u64,
     /// Dials that failed, the handshake included.
     pub failed_dials: u64,
+    /// Nodes that were not dialled, because their records say that they are of another network.
+    pub foreign_nodes: u64,
     /// Messages that could not be decoded.
     pub bad_messages: u64,
+    /// Messages that were left out: nobody has asked for them, the peer has sent more of the kind
+    /// than its share or pauses, or there was no memory for them. Some were left out in part.
+    pub messages_left_out: u64,
 }
 
 /// The cells of [`TrafficCounters`].
@@ -30,7 +35,9 @@ pub(super) struct TrafficCells {
     bytes_out: AtomicU64,
     dials: AtomicU64,
     failed_dials: AtomicU64,
+    foreign_nodes: AtomicU64,
     bad_messages: AtomicU64,
+    messages_left_out: AtomicU64,
 }
 
 impl TrafficCells {
@@ -50,8 +57,16 @@ impl TrafficCells {
             .fetch_add(u64::from(!is_connected), Ordering::Relaxed);
     }
 
+    pub(super) fn was_foreign(&self) {
+        self.foreign_nodes.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn was_bad(&self) {
         self.bad_messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn was_left_out(&self) {
+        self.messages_left_out.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn read(&self) -> TrafficCounters {
@@ -63,7 +78,9 @@ impl TrafficCells {
             bytes_out: value(&self.bytes_out),
             dials: value(&self.dials),
             failed_dials: value(&self.failed_dials),
+            foreign_nodes: value(&self.foreign_nodes),
             bad_messages: value(&self.bad_messages),
+            messages_left_out: value(&self.messages_left_out),
         }
     }
 }

@@ -12,10 +12,11 @@ use chain::import::PreparedBlock;
 use chain::rules::body::plain_transactions;
 use store::StoreError;
 
+use super::comparisons::{ReceivedBodies, implausible_bodies};
 use super::jobs::{ChainRefusal, SyncJob, WantedBody};
-use super::roster::{OVERTAKE_TIME, QuestionKind, lies, stalls};
+use super::roster::{OVERTAKE_TIME, QuestionKind, stalls};
 use super::window::WINDOW_BLOCKS;
-use super::{CHAIN_RETRY, QuestionTopic, Synchronizer};
+use super::{BUSY_PEER_TIME, CHAIN_RETRY, QuestionTopic, Synchronizer};
 use crate::messages::{PeerBody, PeerMessage};
 use crate::peers::{PeerId, PeerRequest, RequestTicket};
 
@@ -30,22 +31,11 @@ const IMPORTS_MAX: usize = 2;
 /// A block whose body every peer lacks for this long is given up.
 const WITHHELD_TIME: Duration = Duration::from_secs(6);
 
-/// Bodies that are being compared with headers.
-#[derive(Clone, Debug)]
-pub(super) struct ComparedBodies {
-    /// Who has sent them; `None` if nobody was asked.
-    peer: Option<PeerId>,
-    wanted: Vec<WantedBody>,
-    /// How many bodies there are.
-    came: usize,
-    took: Duration,
-}
-
 impl Synchronizer {
     /// Lets the window follow the best header chain.
     pub(super) fn follow_window(&mut self, view: &View) -> Result<(), StoreError> {
         let missing = view.missing_bodies(WINDOW_BLOCKS)?;
-        if missing.is_empty() && self.session.is_none() {
+        if missing.is_empty() && self.sessions.is_empty() {
             self.vouchers.clear();
         }
         self.window.follow(missing, |id| {
@@ -65,11 +55,16 @@ impl Synchronizer {
         self.import_ready();
         if self.window.is_empty() {
             self.front = None;
+            self.comparisons.forget_all();
             return;
         }
         self.take_plain_bodies(view);
         self.watch_front();
         self.ask_for_bodies();
+        let roster = &self.roster;
+        while let Some(job) = self.comparisons.next(|peer| roster.has_delivered(peer)) {
+            self.actions.jobs.push(job);
+        }
     }
 
     fn import_ready(&mut self) {
@@ -96,29 +91,30 @@ impl Synchronizer {
             transactions,
             uncles: Vec::new(),
         });
-        self.compare(None, ticket, wanted, bodies.collect(), Duration::ZERO);
-    }
-
-    fn compare(
-        &mut self,
-        peer: Option<PeerId>,
-        ticket: RequestTicket,
-        wanted: Vec<WantedBody>,
-        bodies: Vec<PeerBody>,
-        took: Duration,
-    ) {
-        let compared = ComparedBodies {
-            peer,
-            wanted: wanted.clone(),
-            came: bodies.len(),
-            took,
-        };
-        self.comparisons.insert(ticket, compared);
-        self.actions.jobs.push(SyncJob::Bodies {
+        let received = ReceivedBodies {
+            peer: None,
             ticket,
             wanted,
-            bodies,
-        });
+            bodies: bodies.collect(),
+            took: Duration::ZERO,
+        };
+        self.compare(received);
+    }
+
+    /// Lets bodies wait to be compared with headers.
+    fn compare(&mut self, received: ReceivedBodies) {
+        let (peer, ticket, bytes) = (received.peer, received.ticket, received.bytes());
+        self.window.compare(ticket, bytes);
+        if self.comparisons.add(bytes, received) {
+            return;
+        }
+        // They are asked for again when others are compared.
+        self.window.release(ticket);
+        let rest_until = self.now + BUSY_PEER_TIME;
+        if let Some(entry) = peer.and_then(|peer| self.roster.get(peer)) {
+            entry.batch = (entry.batch / 2).max(1);
+            entry.rest_until = rest_until;
+        }
     }
 
     /// Gives up the lowest missing body if every peer has said for long that it lacks it.
@@ -162,7 +158,7 @@ impl Synchronizer {
         self.overtake();
         // A question to each peer, then another one, so that all share the work.
         for round in 0..PEER_QUESTIONS_MAX {
-            for peer in self.roster.ids() {
+            for peer in self.roster.best_first(QuestionKind::Bodies, self.now) {
                 let ticket = RequestTicket(self.tickets + 1);
                 let now = self.now;
                 let Some(entry) = self.roster.get(peer) else {
@@ -190,17 +186,21 @@ impl Synchronizer {
 
     /// Asks a second peer for the lowest missing body, if the first one takes long.
     fn overtake(&mut self) {
-        let Some((slow, since)) = self.window.waited_for() else {
+        let Some((slow, asked, since)) = self.window.waited_for() else {
             return;
         };
-        let waited = self.now.saturating_sub(since);
+        // Each one that was asked has had some time.
+        let waited = self.now.saturating_sub(since) / u32::try_from(asked).unwrap_or(u32::MAX);
         let Some(lowest) = self.window.first_missing() else {
             return;
         };
-        let idle = self.roster.iter().find(|(peer, entry)| {
+        let best = self.roster.best_first(QuestionKind::Bodies, self.now);
+        let others = best.into_iter().filter(|peer| *peer != slow);
+        let mut others = others.filter_map(|peer| Some((peer, self.roster.peek(peer)?)));
+        let idle = others.find(|(_, entry)| {
             let is_idle = entry.body_questions == 0 && self.now >= entry.rest_until;
             let is_due = waited > entry.overtakes_after(QuestionKind::Bodies);
-            *peer != slow && is_idle && is_due && entry.lacks_from(self.now) > lowest.number
+            is_idle && is_due && entry.lacks_from(self.now) > lowest.number
         });
         let Some((peer, entry)) = idle else { return };
         let (most, lacks) = (entry.batch, entry.lacks_from(self.now));
@@ -220,9 +220,9 @@ impl Synchronizer {
     /// Takes an answer to a question for bodies.
     pub(super) fn bodies_answer(
         &mut self,
+        view: &View,
         peer: PeerId,
-        ticket: RequestTicket,
-        wanted: Vec<WantedBody>,
+        (ticket, wanted): (RequestTicket, Vec<WantedBody>),
         answer: PeerMessage,
         took: Duration,
     ) {
@@ -241,8 +241,18 @@ impl Synchronizer {
             self.drop_liar(peer, format!("bodies: got {got}, expected at most {most}"));
             return;
         }
-        self.window.compare(ticket);
-        self.compare(Some(peer), ticket, wanted, bodies, took);
+        if let Some(text) = implausible_bodies(view.spec(), &wanted, &bodies) {
+            self.window.release(ticket);
+            self.drop_liar(peer, text);
+            return;
+        }
+        self.compare(ReceivedBodies {
+            peer: Some(peer),
+            ticket,
+            wanted,
+            bodies,
+            took,
+        });
     }
 
     /// The peer lacks this block.
@@ -260,9 +270,9 @@ impl Synchronizer {
         &mut self,
         ticket: RequestTicket,
         blocks: Vec<Option<Arc<PreparedBlock>>>,
-        unmatched: usize,
+        wrong: Option<usize>,
     ) {
-        let Some(compared) = self.comparisons.remove(&ticket) else {
+        let Some(compared) = self.comparisons.done(ticket) else {
             return;
         };
         let found = blocks.iter().flatten().count();
@@ -279,18 +289,19 @@ impl Synchronizer {
             }
             return;
         };
-        if unmatched > 0 {
-            let text = format!(
-                "{unmatched} of {} bodies are of no block that was asked for",
-                compared.came
+        if let Some(at) = wrong {
+            let came = compared.came;
+            self.drop_liar(
+                peer,
+                format!("body {at} of {came} is of no block that was asked for"),
             );
-            self.drop_peer(peer, lies(text));
             return;
         }
         if found < compared.came {
             self.chain_pause = self.now + CHAIN_RETRY;
             return;
         }
+        self.roster.delivered(peer);
         if let Some(entry) = self.roster.get(peer) {
             entry.bodies_came(compared.took, found == compared.wanted.len());
         }

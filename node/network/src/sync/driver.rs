@@ -47,8 +47,7 @@ impl SyncDriver {
     pub fn start(chain: &Chain, take: impl Fn(SyncOutcome) + Send + Sync + 'static) -> std::io::Result<Self> {
         let take: Arc<TakeOutcome> = Arc::new(take);
         let lane = |name: &str| {
-            // Bounded by the state machine: one job for headers, two for blocks, and no more for
-            // bodies than there are questions.
+            // Bounded by the state machine: one job for headers, two for bodies, two for blocks.
             let (sender, jobs) = unbounded();
             let (chain, take) = (chain.clone(), take.clone());
             std::thread::Builder::new()
@@ -82,7 +81,7 @@ fn run_on_chain(chain: &Chain, job: SyncJob) -> SyncOutcome {
         SyncJob::Bodies { ticket, wanted, .. } => SyncOutcome::Bodies {
             ticket: *ticket,
             blocks: vec![None; wanted.len()],
-            unmatched: 0,
+            wrong: None,
         },
         SyncJob::Blocks(_) => SyncOutcome::Blocks {
             stored: 0,

@@ -4,6 +4,7 @@
 //! writes is a [`SyncJob`]: seals, roots of bodies, execution. [`run_job`] does one. It may run
 //! anywhere, so a node runs jobs on threads, and a simulation at a simulated time.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use chain::chain::WriteError;
@@ -13,8 +14,14 @@ use chain::rules::body::transactions_root;
 use chain::{Chain, ChainSpec};
 use primitives::{B256, Block, Header, uncles_hash};
 
+use super::comparisons::body_bytes;
 use crate::messages::PeerBody;
 use crate::peers::RequestTicket;
+
+/// The most bodies that are looked at together.
+const SLICE_BODIES: usize = 16;
+/// No more bodies are added to those that have more bytes than this.
+const SLICE_BYTES: usize = 1 << 20;
 
 /// A block whose header is known and whose body is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +64,9 @@ pub enum SyncOutcome {
         ticket: RequestTicket,
         /// For each block that was asked for: the block, if its body came.
         blocks: Vec<Option<Arc<PreparedBlock>>>,
-        /// How many bodies belong to none of the blocks.
-        unmatched: usize,
+        /// The place of the first body that belongs to none of the blocks. Those after it were not
+        /// looked at.
+        wrong: Option<usize>,
     },
     /// Of [`SyncJob::Blocks`].
     Blocks {
@@ -215,11 +223,11 @@ pub fn run_job(target: &impl SyncTarget, job: SyncJob) -> SyncOutcome {
             wanted,
             bodies,
         } => {
-            let (blocks, unmatched) = match_bodies(target, &wanted, bodies);
+            let (blocks, wrong) = match_bodies(target, &wanted, bodies);
             SyncOutcome::Bodies {
                 ticket,
                 blocks,
-                unmatched,
+                wrong,
             }
         }
         SyncJob::Blocks(blocks) => {
@@ -233,12 +241,6 @@ pub fn run_job(target: &impl SyncTarget, job: SyncJob) -> SyncOutcome {
     }
 }
 
-/// Whether a body has the roots of a header.
-fn belongs(header: &Header, body: &PeerBody) -> bool {
-    uncles_hash(&body.uncles) == header.uncles_hash
-        && transactions_root(&body.transactions) == header.transactions_root
-}
-
 fn block_of(wanted: &WantedBody, body: PeerBody) -> Block {
     Block {
         header: (*wanted.header).clone(),
@@ -248,50 +250,111 @@ fn block_of(wanted: &WantedBody, body: PeerBody) -> Block {
 }
 
 /// Finds the block of each body. Returns the blocks whose bodies came, in the order of `wanted`,
-/// and how many bodies belong to none. After a failure of the store there are no blocks.
+/// and the place of the first body that belongs to none. The work ends there. After a failure of
+/// the store the rest is missing.
 ///
 /// Usually all bodies came, or the first ones. So this is tried first: then the checks of the
 /// blocks, which run on all processors, show that the bodies are right, and no root is computed
-/// twice.
+/// twice. Bodies are looked at in slices, so that wrong ones cost little.
 fn match_bodies(
     target: &impl SyncTarget,
     wanted: &[WantedBody],
     bodies: Vec<PeerBody>,
-) -> (Vec<Option<Arc<PreparedBlock>>>, usize) {
+) -> (Vec<Option<Arc<PreparedBlock>>>, Option<usize>) {
     let mut found: Vec<Option<Arc<PreparedBlock>>> = vec![None; wanted.len()];
-    let mut unmatched = bodies.len().saturating_sub(wanted.len());
-    let pairs = wanted.iter().zip(bodies);
-    let blocks: Vec<_> = pairs.map(|(wanted, body)| block_of(wanted, body)).collect();
-    let Ok(prepared) = target.prepare_blocks(blocks) else {
-        return (found, 0);
-    };
-    let (mut next, mut moved, mut moved_to) = (0, Vec::new(), Vec::new());
-    for (at, prepared) in prepared.into_iter().enumerate() {
-        let body = || PeerBody {
-            transactions: prepared.block.transactions.clone(),
-            uncles: prepared.block.uncles.clone(),
-        };
-        if next == at && (prepared.body_is_right() || belongs(&wanted[at].header, &body())) {
-            found[at] = Some(Arc::new(prepared));
-            next = at + 1;
-            continue;
+    let (mut next, mut looked_at) = (0, 0);
+    let mut left = bodies.into_iter().peekable();
+    loop {
+        let slice = take_slice(&mut left);
+        let count = slice.len();
+        if count == 0 {
+            return (found, None);
         }
-        // A body before this one is missing, so the rest belongs to later blocks.
-        let body = body();
-        let place = (next..wanted.len()).find(|place| belongs(&wanted[*place].header, &body));
+        match match_slice(target, wanted, next, slice, &mut found) {
+            Ok(after) => next = after,
+            Err(SliceEnd::Wrong(at)) => return (found, Some(looked_at + at)),
+            Err(SliceEnd::StoreFailed) => return (found, None),
+        }
+        looked_at += count;
+    }
+}
+
+/// The next bodies: not more than [`SLICE_BODIES`], and not many more than [`SLICE_BYTES`].
+fn take_slice(left: &mut Peekable<impl Iterator<Item = PeerBody>>) -> Vec<PeerBody> {
+    let (mut slice, mut bytes) = (Vec::new(), 0usize);
+    while slice.len() < SLICE_BODIES
+        && let Some(body) = left.next_if(|_| bytes <= SLICE_BYTES)
+    {
+        bytes = bytes.saturating_add(body_bytes(&body.transactions, &body.uncles));
+        slice.push(body);
+    }
+    slice
+}
+
+/// Why bodies are not looked at any more.
+enum SliceEnd {
+    /// This body of the slice belongs to none of the blocks.
+    Wrong(usize),
+    /// The store has failed.
+    StoreFailed,
+}
+
+/// Finds the blocks of some bodies among those from place `next` on. Returns the place after the
+/// last one.
+fn match_slice(
+    target: &impl SyncTarget,
+    wanted: &[WantedBody],
+    mut next: usize,
+    slice: Vec<PeerBody>,
+    found: &mut [Option<Arc<PreparedBlock>>],
+) -> Result<usize, SliceEnd> {
+    let first = next;
+    let expected = wanted.get(first..).unwrap_or_default();
+    if slice.len() > expected.len() {
+        return Err(SliceEnd::Wrong(expected.len()));
+    }
+    let failed = |_| SliceEnd::StoreFailed;
+    let blocks = expected
+        .iter()
+        .zip(slice)
+        .map(|(wanted, body)| block_of(wanted, body));
+    let prepared = target.prepare_blocks(blocks.collect()).map_err(failed)?;
+    let (mut wrong, mut moved, mut moved_to) = (None, Vec::new(), Vec::new());
+    for (at, prepared) in prepared.into_iter().enumerate() {
+        let guess = first + at;
+        let place = if next == guess && prepared.body_is_right() {
+            Some(guess)
+        } else {
+            // A body before this one is missing, so the rest belongs to later blocks.
+            let Block {
+                transactions, uncles, ..
+            } = &prepared.block;
+            let roots = (transactions_root(transactions), uncles_hash(uncles));
+            let fits =
+                |wanted: &WantedBody| roots == (wanted.header.transactions_root, wanted.header.uncles_hash);
+            let rest = wanted.get(next..).unwrap_or_default();
+            rest.iter().position(fits).map(|place| next + place)
+        };
         match place {
+            Some(place) if place == guess => found[place] = Some(Arc::new(prepared)),
             Some(place) => {
+                let Block {
+                    transactions, uncles, ..
+                } = prepared.block;
+                let body = PeerBody { transactions, uncles };
                 moved.push(block_of(&wanted[place], body));
                 moved_to.push(place);
-                next = place + 1;
             }
-            None => unmatched += 1,
+            None => {
+                wrong = Some(at);
+                break;
+            }
         }
+        next = place.map_or(next, |place| place + 1);
     }
-    if let Ok(prepared) = target.prepare_blocks(moved) {
-        for (place, prepared) in moved_to.into_iter().zip(prepared) {
-            found[place] = Some(Arc::new(prepared));
-        }
+    let prepared = target.prepare_blocks(moved).map_err(failed)?;
+    for (place, prepared) in moved_to.into_iter().zip(prepared) {
+        found[place] = Some(Arc::new(prepared));
     }
-    (found, unmatched)
+    wrong.map_or(Ok(next), |at| Err(SliceEnd::Wrong(at)))
 }

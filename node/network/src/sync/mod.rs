@@ -19,7 +19,10 @@
 //! | does not answer, or much later than others do | loses its place after a few times (`roster`) |
 //! | sends headers or bodies that were not asked for | loses its place |
 //! | has given a header whose seal, rules or block are wrong | loses its place (`vouchers`) |
+//! | claims more total difficulty than there can be | loses its place (`claims`) |
 //! | claims more total difficulty than it has | loses its place when its headers are here |
+//! | sends few of the headers that it must have | loses its place (`segments`) |
+//! | sends headers below the least rate | loses its session, then its place (`headers`) |
 //! | sends headers without end and without weight | loses its place ([`ENDLESS_HEADERS`]) |
 //! | gives headers whose bodies nobody has | loses its place, and the headers go |
 //!
@@ -28,6 +31,8 @@
 
 mod ancestor;
 mod bodies;
+mod claims;
+mod comparisons;
 mod driver;
 mod headers;
 mod jobs;
@@ -49,8 +54,9 @@ use store::StoreError;
 
 use crate::moment::Moment;
 use crate::peers::{NEAR_BELOW, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
+use comparisons::Comparisons;
 use headers::HeaderSession;
-use roster::{QuestionKind, Roster, lies};
+use roster::{ClaimOrder, QuestionKind, Roster, lies};
 use vouchers::Vouchers;
 use window::BodyWindow;
 
@@ -187,14 +193,19 @@ pub struct Synchronizer {
     roster: Roster,
     questions: BTreeMap<RequestTicket, OpenQuestion>,
     tickets: u64,
-    session: Option<HeaderSession>,
-    sessions: u64,
+    sessions: Vec<HeaderSession>,
+    sessions_begun: u64,
+    session_begun_at: Duration,
+    /// When the best header rose. What the chain needs for its work is added.
+    advanced_at: Duration,
+    /// There was no claim to follow.
+    was_idle: bool,
     /// Hashes of the headers that are being checked and stored, and where they end.
     headers_job: Option<headers::HeadersInWork>,
     window: BodyWindow,
     vouchers: Vouchers,
     /// Comparisons of bodies that the chain is doing, and who has sent the bodies.
-    comparisons: BTreeMap<RequestTicket, bodies::ComparedBodies>,
+    comparisons: Comparisons,
     /// Import jobs that are under way.
     imports: usize,
     /// The lowest missing body, and since when it is that.
@@ -217,12 +228,15 @@ impl Synchronizer {
             roster: Roster::default(),
             questions: BTreeMap::new(),
             tickets: 0,
-            session: None,
-            sessions: 0,
+            sessions: Vec::new(),
+            sessions_begun: 0,
+            session_begun_at: Duration::ZERO,
+            advanced_at: Duration::ZERO,
+            was_idle: true,
             headers_job: None,
             window: BodyWindow::default(),
             vouchers: Vouchers::default(),
-            comparisons: BTreeMap::new(),
+            comparisons: Comparisons::default(),
             imports: 0,
             front: None,
             chain_pause: Duration::ZERO,
@@ -258,10 +272,11 @@ impl Synchronizer {
 
     /// When [`Self::on_time`] must be called, in the time of [`Moment::elapsed`].
     pub fn deadline(&self) -> Option<Duration> {
-        if self.session.is_some() || self.headers_job.is_some() || !self.window.is_empty() {
+        if !self.sessions.is_empty() || self.headers_job.is_some() || !self.window.is_empty() {
             return Some(self.now + BUSY_INTERVAL);
         }
-        let open = self.roster.open_heads(self.chain.best.total_difficulty);
+        let best = self.chain.best.total_difficulty;
+        let open = self.roster.open_heads(best, ClaimOrder::Weight, self.now);
         let soonest = self.now.max(self.chain_pause);
         open.into_iter().map(|head| head.look_at.max(soonest)).min()
     }
@@ -275,7 +290,7 @@ impl Synchronizer {
     fn finish(&mut self, view: &View, taken: Result<(), StoreError>) -> SyncActions {
         if let Err(error) = taken.and_then(|()| self.go_on(view)) {
             tracing::error!(%error, "the synchronization cannot read the chain; it begins again");
-            self.end_session();
+            self.sessions.clear();
             self.window = BodyWindow::default();
             self.chain_pause = self.now + CHAIN_RETRY;
             self.is_stale = true;
@@ -286,8 +301,8 @@ impl Synchronizer {
     fn take_news(&mut self, view: &View, news: PeerNews) -> Result<(), StoreError> {
         match news {
             PeerNews::Joined(facts) => {
-                let (head, weight) = (facts.head, facts.total_difficulty);
-                self.roster.join(facts.peer, head, weight, self.now);
+                self.roster.join(&facts, self.now);
+                self.refuse_impossible(facts.peer, facts.total_difficulty);
                 self.is_stale = true;
             }
             PeerNews::Left(peer) => self.forget_peer(peer),
@@ -298,12 +313,16 @@ impl Synchronizer {
             } => {
                 let look_at = self.now + GOSSIP_TIME;
                 self.roster.claim(peer, head, total_difficulty, look_at);
+                self.refuse_impossible(peer, total_difficulty);
             }
             PeerNews::DistantBlock {
                 peer,
                 hash,
                 total_difficulty,
-            } => self.roster.claim(peer, hash, total_difficulty, self.now),
+            } => {
+                self.roster.claim(peer, hash, total_difficulty, self.now);
+                self.refuse_impossible(peer, total_difficulty);
+            }
             PeerNews::DistantAnnouncement { peer, blocks } => {
                 // A block that is a little lower can still be the heavier one.
                 let highest = blocks.into_iter().max_by_key(|block| block.number);
@@ -325,7 +344,7 @@ impl Synchronizer {
                             self.session_answer(view, peer, session, question, answer)?;
                         }
                         QuestionTopic::Bodies(wanted) => {
-                            self.bodies_answer(peer, ticket, wanted, answer, took)
+                            self.bodies_answer(view, peer, (ticket, wanted), answer, took);
                         }
                     }
                     if let Some(fault) = self.roster.answered(peer, kind, took) {
@@ -368,8 +387,8 @@ impl Synchronizer {
             SyncOutcome::Bodies {
                 ticket,
                 blocks,
-                unmatched,
-            } => self.bodies_compared(ticket, blocks, unmatched),
+                wrong,
+            } => self.bodies_compared(ticket, blocks, wrong),
             SyncOutcome::Blocks { stored, refusal } => self.blocks_done(stored, refusal),
             SyncOutcome::Forgotten => {}
         }
@@ -391,11 +410,15 @@ impl Synchronizer {
     fn read_chain(&mut self, view: &View) -> Result<(), StoreError> {
         let best = view.best_header()?;
         let weight = view.known_header(&best.hash)?;
+        let total_difficulty = weight.map_or(U256::ZERO, |header| header.total_difficulty);
+        if total_difficulty > self.chain.best.total_difficulty {
+            self.advanced_at = self.now;
+        }
         self.chain = ChainState {
             head: view.head_number(),
             best: BestHeader {
                 number: best.number,
-                total_difficulty: weight.map_or(U256::ZERO, |header| header.total_difficulty),
+                total_difficulty,
             },
         };
         self.follow_window(view)
@@ -406,12 +429,17 @@ impl Synchronizer {
         let missing = self.window.front().map_or(0, |front| {
             best.number.saturating_add(1).saturating_sub(front.number)
         });
-        let target = self.session.as_ref().and_then(HeaderSession::target_number);
+        // A number that nothing is known of counts only if there is no better one.
+        let followed = self
+            .sessions
+            .iter()
+            .min_by_key(|session| (!session.is_proven(), session.id()));
+        let target = followed.and_then(HeaderSession::target_number);
         let highest = best.number.max(target.unwrap_or(0)).max(head);
         let gap = missing.max(highest - head.min(highest));
-        let is_busy = self.session.is_some() || missing > 0;
+        let is_busy = !self.sessions.is_empty() || missing > 0;
         // A heavier chain of unknown length may be a long one.
-        let is_unknown = self.session.is_some() && target.is_none();
+        let is_unknown = !self.sessions.is_empty() && target.is_none();
         let started_at = match self.progress.started_at {
             None if is_unknown || gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
             Some(at) if is_busy => Some(at),
@@ -466,12 +494,22 @@ impl Synchronizer {
 
     /// A peer loses its place.
     fn drop_peer(&mut self, peer: PeerId, fault: PeerFault) {
+        if !fault.banned.is_zero() {
+            self.roster.was_unfulfilled(peer, self.now);
+        }
         if !self.roster.remove(peer) {
             return;
         }
         tracing::debug!(peer = peer.0, fault = %fault.text, "a peer loses its place");
         self.actions.orders.push(PeerOrder::Drop { peer, fault });
         self.forget_peer(peer);
+    }
+
+    /// A peer that claims what no peer can have loses its place.
+    fn refuse_impossible(&mut self, peer: PeerId, total_difficulty: U256) {
+        if let Some(text) = claims::impossible(total_difficulty) {
+            self.drop_liar(peer, text);
+        }
     }
 
     /// A peer has lied.
@@ -487,6 +525,9 @@ impl Synchronizer {
         let tickets: Vec<_> = self.questions.iter().filter_map(gone).collect();
         for ticket in tickets {
             self.questions.remove(&ticket);
+            self.window.release(ticket);
+        }
+        for ticket in self.comparisons.forget(peer) {
             self.window.release(ticket);
         }
         self.session_peer_left(peer);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use chain::import::{BlockId, PreparedBlock};
 use primitives::{B256, Block};
 
+use super::comparisons::body_bytes;
 use super::jobs::WantedBody;
 use crate::peers::{PeerId, RequestTicket};
 
@@ -27,15 +28,18 @@ const IMPORT_GAS: u64 = 500_000_000;
 /// costs 21,000 gas; data costs at most 16 gas a byte, but few blocks are full of it.
 const GAS_PER_BYTE: u64 = 128;
 
+/// The most peers that are asked for a body at a time.
+const ASKED_MAX: usize = 4;
+
 /// What is known of a body.
 #[derive(Clone, Debug)]
 enum BodyState {
     /// Nobody is asked.
     Wanted,
-    /// Peers are asked, at most two. The first one since this time.
+    /// Peers are asked, at most [`ASKED_MAX`]. The first one since this time.
     Asked(Duration, Vec<(PeerId, RequestTicket)>),
-    /// It came, and is compared with the header.
-    Compared(RequestTicket),
+    /// It came, and is compared with the header. It has so many bytes.
+    Compared(RequestTicket, usize),
     /// It is right.
     Ready(Arc<PreparedBlock>, usize),
     /// It is being imported.
@@ -54,21 +58,19 @@ impl BodySlot {
     fn bytes(&self) -> usize {
         match &self.state {
             BodyState::Wanted => 0,
-            BodyState::Asked(..) | BodyState::Compared(_) => {
+            BodyState::Asked(..) => {
                 usize::try_from(self.wanted.header.gas_used / GAS_PER_BYTE).unwrap_or(usize::MAX)
             }
-            BodyState::Ready(_, bytes) | BodyState::Importing(bytes) => *bytes,
+            BodyState::Compared(_, bytes) | BodyState::Ready(_, bytes) | BodyState::Importing(bytes) => {
+                *bytes
+            }
         }
     }
 }
 
 /// Memory that a block takes, in bytes.
 fn block_bytes(block: &Block) -> usize {
-    let inputs: usize = block.transactions.iter().map(|one| one.input.len()).sum();
-    size_of::<Block>()
-        + size_of_val(block.transactions.as_slice())
-        + size_of_val(block.uncles.as_slice())
-        + inputs
+    size_of::<Block>() + body_bytes(&block.transactions, &block.uncles)
 }
 
 /// See the module.
@@ -153,7 +155,7 @@ impl BodyWindow {
             if matches!(slot.state, BodyState::Wanted)
                 && let Some(body) = plain(&slot.wanted)
             {
-                slot.state = BodyState::Compared(ticket);
+                slot.state = BodyState::Compared(ticket, 0);
                 found.push((slot.wanted.clone(), body));
             }
         }
@@ -195,19 +197,20 @@ impl BodyWindow {
         chosen
     }
 
-    /// Who is asked for the lowest missing body, since when, if it is one peer only.
-    pub(super) fn waited_for(&self) -> Option<(PeerId, Duration)> {
+    /// Who was asked last for the lowest missing body, how many are asked, and since when the first
+    /// one is. `None` if no more may be asked.
+    pub(super) fn waited_for(&self) -> Option<(PeerId, usize, Duration)> {
         let is_missing = |slot: &&BodySlot| matches!(slot.state, BodyState::Wanted | BodyState::Asked(..));
         match &self.slots.iter().find(is_missing)?.state {
-            BodyState::Asked(since, asked) => match asked[..] {
-                [(peer, _)] => Some((peer, *since)),
-                _ => None,
-            },
+            BodyState::Asked(since, asked) if asked.len() < ASKED_MAX => {
+                let (last, _) = asked.last()?;
+                Some((*last, asked.len(), *since))
+            }
             _ => None,
         }
     }
 
-    /// Asks one more peer for up to `most` bodies that `slow` alone is asked for.
+    /// Asks one more peer for up to `most` bodies for which `slow` was asked last.
     pub(super) fn assign_again(
         &mut self,
         slow: PeerId,
@@ -222,8 +225,9 @@ impl BodyWindow {
                 break;
             }
             if let BodyState::Asked(_, asked) = &mut slot.state
-                && let [(only, _)] = asked[..]
-                && only == slow
+                && asked.len() < ASKED_MAX
+                && asked.last().is_some_and(|(last, _)| *last == slow)
+                && asked.iter().all(|(one, _)| *one != peer)
             {
                 asked.push((peer, ticket));
                 chosen.push(slot.wanted.clone());
@@ -232,13 +236,16 @@ impl BodyWindow {
         chosen
     }
 
-    /// The answer to `ticket` has come: the bodies of the first ones may be in it.
-    pub(super) fn compare(&mut self, ticket: RequestTicket) {
+    /// The answer to `ticket` has come: the bodies of the first ones may be in it. It has so many
+    /// bytes.
+    pub(super) fn compare(&mut self, ticket: RequestTicket, bytes: usize) {
+        let mut left = bytes;
         for slot in &mut self.slots {
             if let BodyState::Asked(_, asked) = &slot.state
                 && asked.iter().any(|(_, one)| *one == ticket)
             {
-                slot.state = BodyState::Compared(ticket);
+                // It does not matter which of them has the bytes.
+                slot.state = BodyState::Compared(ticket, std::mem::take(&mut left));
             }
         }
     }
@@ -254,7 +261,7 @@ impl BodyWindow {
                         slot.state = BodyState::Wanted;
                     }
                 }
-                BodyState::Compared(one) if *one == ticket => slot.state = BodyState::Wanted,
+                BodyState::Compared(one, _) if *one == ticket => slot.state = BodyState::Wanted,
                 _ => {}
             }
         }
@@ -371,7 +378,7 @@ mod tests {
         let mut window = window(5..11, 0);
         assert_eq!(assign(&mut window, ONE, 1, 2), [5, 6]);
         assert_eq!(assign(&mut window, TWO, 2, 3), [7, 8, 9]);
-        assert_eq!(window.waited_for(), Some((ONE, Duration::from_secs(1))));
+        assert_eq!(window.waited_for(), Some((ONE, 1, Duration::from_secs(1))));
         // What has no answer is wanted again.
         window.release(RequestTicket(1));
         assert_eq!(window.waited_for(), None);
@@ -379,12 +386,12 @@ mod tests {
         assert_eq!(numbers(&lacking), [5]);
         assert_eq!(assign(&mut window, ONE, 4, 9), [6, 10]);
         assert_eq!(window.first_missing(), Some(id(5)));
-        window.compare(RequestTicket(3));
+        window.compare(RequestTicket(3), 1);
         assert_eq!(window.first_missing(), Some(id(6)));
     }
 
     #[test]
-    fn a_slow_peer_is_overtaken_once() {
+    fn slow_peers_are_overtaken() {
         let mut window = window(5..8, 0);
         assign(&mut window, ONE, 1, 9);
         let again = |window: &mut BodyWindow, ticket| {
@@ -392,9 +399,28 @@ mod tests {
         };
         assert_eq!(again(&mut window, 2), [5, 6]);
         assert_eq!(again(&mut window, 3), [7]);
-        assert_eq!(window.waited_for(), None, "two are asked");
-        window.release(RequestTicket(1));
-        assert_eq!(window.waited_for().map(|(peer, _)| peer), Some(TWO));
+        assert_eq!(
+            window.waited_for().map(|(peer, count, _)| (peer, count)),
+            Some((TWO, 2))
+        );
+        for peer in [3, 4] {
+            let again = window.assign_again(
+                PeerId(peer - 1),
+                PeerId(peer),
+                RequestTicket(peer + 1),
+                1,
+                u64::MAX,
+            );
+            assert_eq!(numbers(&again), [5]);
+        }
+        assert_eq!(window.waited_for(), None, "four are asked");
+        for ticket in [1, 4, 5] {
+            window.release(RequestTicket(ticket));
+        }
+        assert_eq!(
+            window.waited_for().map(|(peer, count, _)| (peer, count)),
+            Some((TWO, 1))
+        );
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Discovery over UDP sockets on loopback.
 
-use network::NodeContact;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
 use network::discovery::{
-    Discovery, DiscoveryDialect, DiscoveryEvent, DiscoverySettings, DiscoverySocket, PacketEndpoint,
+    Discovery, DiscoveryDialect, DiscoveryEvent, DiscoveryPacket, DiscoverySettings, DiscoverySocket,
+    PACKET_BYTES_MAX, PacketEndpoint, PacketTail,
 };
 use network::moment::SystemClock;
-use tokio::net::UdpSocket;
+use network::{NodeClaims, NodeContact, NodeRecord};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
+use crate::operators::ethereum;
+use crate::service_node::{PATIENCE, ServiceNode};
 use crate::support::{entropy, key};
 
 struct RunningNode {
@@ -72,4 +79,92 @@ async fn nodes_find_each_other_over_sockets() {
             }
         }
     }
+}
+
+/// A node that proves one address and whose record names another one, `named`.
+struct Misleading {
+    socket: UdpSocket,
+    node: SocketAddr,
+    named: SocketAddr,
+}
+
+impl Misleading {
+    async fn send(&self, packet: &DiscoveryPacket) {
+        let (bytes, _) = packet.seal(&key(41), DiscoveryDialect::Ethereum, u64::from(u32::MAX));
+        self.socket.send_to(&bytes, self.node).await.expect("loopback");
+    }
+
+    fn endpoint(&self) -> PacketEndpoint {
+        let own = self.socket.local_addr().expect("an address");
+        PacketEndpoint::new(own.ip(), own.port(), 0)
+    }
+
+    /// Plays the node for ever.
+    async fn run(&self) {
+        let tail = PacketTail {
+            record_sequence: Some(1),
+            network_id: None,
+        };
+        let (from, to) = (
+            self.endpoint(),
+            PacketEndpoint::new(self.node.ip(), self.node.port(), 0),
+        );
+        self.send(&DiscoveryPacket::Ping { from, to, tail }).await;
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        loop {
+            let (count, _) = self.socket.recv_from(&mut buffer).await.expect("loopback");
+            let read = DiscoveryPacket::open(&buffer[..count], DiscoveryDialect::Ethereum);
+            let read = read.expect("a good packet");
+            let claims = NodeClaims {
+                ip: Some(self.named.ip()),
+                tcp: self.named.port(),
+                udp: self.named.port(),
+                fork_id: None,
+            };
+            let (ping_hash, request_hash) = (read.hash, read.hash);
+            match read.packet {
+                DiscoveryPacket::Ping { .. } => {
+                    self.send(&DiscoveryPacket::Pong { to, ping_hash, tail }).await;
+                }
+                DiscoveryPacket::EnrRequest => {
+                    let record = NodeRecord::sign(&key(41), 1, &claims).encode().into();
+                    self.send(&DiscoveryPacket::EnrResponse { request_hash, record })
+                        .await;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_leads_to_no_connection_elsewhere() {
+    let node = ServiceNode::start(40, ethereum(5), |_| {}).await;
+    let elsewhere = IpAddr::from([127, 0, 0, 2]);
+    let trap = TcpListener::bind((elsewhere, 0)).await.expect("a free port");
+    let named = trap.local_addr().expect("an address");
+    let asked = UdpSocket::bind(named).await.expect("a free port");
+    let misleading = Misleading {
+        socket: UdpSocket::bind("127.0.0.1:0").await.expect("a free port"),
+        node: SocketAddr::new(node.network().address().ip(), node.network().discovery_port()),
+        named,
+    };
+    // The node asks the address in the record whether it is that of the node, and has no answer.
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    tokio::select! {
+        () = misleading.run() => {}
+        question = timeout(PATIENCE, asked.recv_from(&mut buffer)) => {
+            let (count, _) = question.expect("a question").expect("loopback");
+            let read = DiscoveryPacket::open(&buffer[..count], DiscoveryDialect::Ethereum);
+            let packet = read.expect("a good packet").packet;
+            assert!(matches!(packet, DiscoveryPacket::Ping { .. }), "{packet:?}");
+        }
+        _ = trap.accept() => panic!("the node connects to an address that nobody has proven"),
+    }
+    let accepted = timeout(Duration::from_secs(2), trap.accept()).await;
+    assert!(
+        accepted.is_err(),
+        "the node connects to an address that nobody has proven"
+    );
+    node.stop().await;
 }

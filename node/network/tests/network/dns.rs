@@ -1,29 +1,21 @@
 //! Published lists of nodes: good ones, and all that can be wrong with one.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use chain::chain::ChainConfig;
-use chain::import::{ForkLimits, StateRetention};
-use chain::pool::PoolConfig;
-use chain::rules::seal::SealCheck;
-use chain::{Chain, ChainSpec};
+use chain::ChainSpec;
+use network::dial::DialTarget;
 use network::dns::{DNS_DEPTH_MAX, DNS_ENTRIES_MAX, DNS_ROOT_INTERVAL, DnsFound, DnsListUrl, DnsListWalk};
-use network::messages::WireFamily;
-use network::nat::NatOption;
-use network::service::{NetworkService, NetworkSettings};
+use network::service::NetworkSettings;
 use network::{NodeClaims, NodeRecord};
-use primitives::{Address, SecretKey};
-use store::Store;
+use primitives::{Enode, SecretKey};
 
 use crate::dns_server::{DnsServer, DnsZone, label, root};
+use crate::service_node::{PATIENCE, ServiceNode};
 use crate::support::{entropy, key};
 
 const DOMAIN: &str = "nodes.example.org";
-/// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn list_key() -> SecretKey {
     key(9)
@@ -214,70 +206,10 @@ fn a_list_that_gives_no_answers_is_asked_less_and_less() {
     assert_eq!((found, names, errors.len()), (Vec::new(), 4, 3));
 }
 
-/// A node of the development network in this process.
-struct ListedNode {
-    chain: Chain,
-    service: NetworkService,
-    _folder: tempfile::TempDir,
-}
-
-impl ListedNode {
-    async fn start(mark: u8, change: impl FnOnce(&mut NetworkSettings)) -> Self {
-        let config = ChainConfig {
-            spec: Arc::new(ChainSpec::dev()),
-            seals: SealCheck::Off,
-            forks: ForkLimits::default(),
-            pool: PoolConfig::default(),
-            beneficiary: Address::ZERO,
-            extra_data: Vec::new().into(),
-            states: StateRetention::Archive,
-        };
-        let store = Store::in_memory().expect("a store in memory");
-        let chain = Chain::open(store, config).expect("a chain");
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut settings = NetworkSettings {
-            key: key(mark),
-            client: "listed/1".to_owned(),
-            family: WireFamily::Mc,
-            network_id: 100,
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            has_discovery: true,
-            boot_nodes: Vec::new(),
-            dns_lists: Vec::new(),
-            dns_server: None,
-            nat: NatOption::None,
-            ranges: None,
-            peers_max: 25,
-            folder: folder.path().to_owned(),
-            static_nodes: Vec::new(),
-            trusted_nodes: Vec::new(),
-            has_progress_lines: false,
-        };
-        change(&mut settings);
-        let service = NetworkService::start(settings, chain.clone())
-            .await
-            .expect("a free port");
-        Self {
-            chain,
-            service,
-            _folder: folder,
-        }
-    }
-
-    fn peers(&self) -> usize {
-        self.service.handle().peers().len()
-    }
-
-    async fn stop(self) {
-        self.service.stop().await;
-        self.chain.stop();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_a_list_are_dialled() {
-    let first = ListedNode::start(11, |_| {}).await;
-    let port = first.service.handle().address().port();
+    let first = ServiceNode::start(11, ChainSpec::dev(), |_| {}).await;
+    let port = first.network().address().port();
     let mut zone = DnsZone::default();
     // Some nodes of the list do not exist, and one entry is never answered.
     let mut nodes: Vec<_> = (1..=8).map(|byte| record(byte, 1)).collect();
@@ -290,27 +222,27 @@ async fn nodes_of_a_list_are_dialled() {
         settings.dns_lists = vec![list()];
         settings.dns_server = Some(server.address);
     };
-    let second = ListedNode::start(12, with_list).await;
+    let second = ServiceNode::start(12, ChainSpec::dev(), with_list).await;
     let started = Instant::now();
-    while second.peers() == 0 {
+    while second.peer_count() == 0 {
         assert!(
             started.elapsed() < PATIENCE,
             "waited {PATIENCE:?} for the listed node"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(second.service.handle().peers()[0].node, key(11).public_key());
+    assert_eq!(second.network().peers()[0].node, key(11).public_key());
     second.stop().await;
     // Without discovery nobody is asked.
     let before = server.asked.load(Ordering::Relaxed);
     assert!(before > 0);
-    let third = ListedNode::start(13, |settings| {
+    let third = ServiceNode::start(13, ChainSpec::dev(), |settings| {
         with_list(settings);
         settings.has_discovery = false;
     })
     .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(third.peers(), 0);
+    assert_eq!(third.peer_count(), 0);
     assert_eq!(server.asked.load(Ordering::Relaxed), before);
     third.stop().await;
     first.stop().await;
@@ -324,7 +256,7 @@ async fn a_node_runs_without_its_lists() {
     zone.silent.insert("silent.example.org".to_owned());
     let server = DnsServer::start(zone);
     let silent = DnsListUrl::new(list_key().public_key(), "silent.example.org").expect("a domain");
-    let node = ListedNode::start(14, |settings| {
+    let node = ServiceNode::start(14, ChainSpec::dev(), |settings| {
         settings.dns_lists = vec![list(), silent];
         settings.dns_server = Some(server.address);
     })
@@ -334,6 +266,36 @@ async fn a_node_runs_without_its_lists() {
         assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} for questions");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(node.peers(), 0);
+    assert_eq!(node.peer_count(), 0);
     node.stop().await;
+}
+
+/// A name that does not resolve when the node starts is no reason to forget the node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn static_nodes_may_have_names() {
+    let first = ServiceNode::start(15, ChainSpec::dev(), |_| {}).await;
+    let port = first.network().address().port();
+    let named = |mark: u8, name: &str| {
+        let enode = Enode {
+            id: key(mark).public_key(),
+            host: name.to_owned(),
+            port,
+            discovery_port: port,
+            query: Vec::new(),
+        };
+        DialTarget::from(&enode)
+    };
+    let second = ServiceNode::start(16, ChainSpec::dev(), |settings| {
+        settings.has_discovery = false;
+        settings.static_nodes = vec![named(17, "node.invalid"), named(15, "localhost")];
+    })
+    .await;
+    second
+        .wait("the named node", |network| network.peer_count() == 1)
+        .await;
+    let peers = second.network().peers();
+    assert_eq!(peers[0].node, key(15).public_key());
+    assert!(peers[0].is_static);
+    second.stop().await;
+    first.stop().await;
 }

@@ -1,11 +1,17 @@
 //! Peers that send junk, too much, or nothing: good peers go on.
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use network::dial::INBOUND_HANDSHAKES_MAX;
 use network::messages::WireFamily;
 use network::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxError, RlpxSettings};
 use network::sockets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{entropy, exchange, key, listen, protocol, settings, status};
 
@@ -94,6 +100,75 @@ async fn half_open_connections_are_bounded() {
     }
     assert_eq!(ended, streams.len());
     check_good_peer(&contact, &mut peers).await;
+}
+
+/// A connection from an address of this machine.
+async fn connect_from(ip: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((ip, 0)))?;
+    socket.connect(to).await
+}
+
+/// Opens connections without a word from hosts of one network, one after the other, until it is
+/// dropped.
+struct HalfOpenFlood {
+    opened: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl HalfOpenFlood {
+    fn start(to: SocketAddr) -> Self {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let task = tokio::spawn(async move {
+            let mut streams = VecDeque::new();
+            for host in (1..=250).cycle() {
+                if let Ok(stream) = connect_from([127, 1, 1, host], to).await {
+                    streams.push_back(stream);
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                // Those that are dropped have been closed by the node.
+                if streams.len() > 4 * INBOUND_HANDSHAKES_MAX {
+                    streams.pop_front();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        Self { opened, task }
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for HalfOpenFlood {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn honest_dials_come_in_beside_a_flood() {
+    let (_listener, mut peers, contact) = listen(2, settings(WireFamily::Eth, 5)).await;
+    let to = contact.tcp_address();
+    let flood = HalfOpenFlood::start(to);
+    let mut good = 0;
+    for number in 0..60_u8 {
+        // The places are taken, and more half-open connections come before each honest one.
+        let wanted = 2 * INBOUND_HANDSHAKES_MAX + usize::from(number);
+        while flood.opened() < wanted {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let stream = connect_from([127, 2, number, 1], to).await.expect("it listens");
+        let eth = settings(WireFamily::Eth, 5);
+        let form = HandshakeForm::Eip8;
+        let dialled = PeerConnection::dial(stream, key(1), contact.id, form, eth, entropy(number)).await;
+        if dialled.is_ok() && peers.recv().await.is_some() {
+            good += 1;
+        }
+    }
+    assert_eq!(good, 60, "beside {} half-open connections", flood.opened());
 }
 
 #[tokio::test]

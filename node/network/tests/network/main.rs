@@ -4,5 +4,7 @@ mod discovery;
 mod dns;
 mod dns_server;
 mod hostile;
+mod operators;
 mod peers;
+mod service_node;
 mod support;

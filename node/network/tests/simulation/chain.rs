@@ -9,21 +9,23 @@ use chain::genesis::ensure_genesis;
 use chain::import::{BlockId, ImportError, Imported, Importer, PreparedBlock};
 use chain::mining::build::{BuildSettings, build};
 use chain::pool::{NextBlock, PoolConfig, SenderState, TxPool};
-use chain::rules::body::transactions_root;
 use chain::rules::seal::SealCheck;
 use chain::spec::{DEV_ACCOUNTS, DifficultyRule, GAS_TARGET_DEFAULT};
 use chain::{ChainSpec, View};
-use network::peers::{ChainAccess, ChainAccessError, ChainHead, ChainReader, ImportResult};
+use network::peers::{
+    BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, HashedTransaction, ImportResult,
+    TransactionVerdict,
+};
 use network::sync::{ChainRefusal, SyncTarget};
 use primitives::{
-    Address, B256, Block, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction, keccak256,
-    uncles_hash,
+    Address, B256, Block, Header, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
+    keccak256,
 };
 use store::Store;
 
 /// The clock at block 0: long before the clock at the start, so that a branch of little weight can
 /// have many headers.
-const GENESIS_SECS: u64 = 1_000_000_000;
+pub(crate) const GENESIS_SECS: u64 = 1_000_000_000;
 /// The clock at the start of the simulation.
 pub(crate) const START_SECS: u64 = 1_700_000_000;
 /// Side blocks that are remembered as uncles.
@@ -210,22 +212,23 @@ impl ChainAccess for SimChain {
         Ok(Box::new(self.view()))
     }
 
-    fn check(&self, block: &Block) -> ImportResult {
-        let header = &block.header;
-        if transactions_root(&block.transactions) != header.transactions_root
-            || uncles_hash(&block.uncles) != header.uncles_hash
-        {
-            return ImportResult::Invalid("another body".to_owned());
-        }
+    fn tx_rules(&self) -> TxRules {
+        self.spec.tx_rules()
+    }
+
+    fn check_header(&self, hash: &B256, header: &Header) -> Result<(), BlockFault> {
         let snapshot = self.store.snapshot().expect("a snapshot");
-        let headers = vec![header.clone()];
-        match self
+        let checked = self
             .importer
-            .check_headers(&*snapshot, headers, Some(self.latest()))
-        {
-            Ok(_) => ImportResult::Good,
-            Err(error) => result_of(block, &error),
-        }
+            .check_new_header(&*snapshot, hash, header, self.latest());
+        checked.map_err(|error| match ChainRefusal::of(id_of(header), &error) {
+            ChainRefusal::Invalid { text, .. } if matches!(error, ImportError::KnownInvalid { .. }) => {
+                BlockFault::KnownInvalid(text)
+            }
+            ChainRefusal::Invalid { text, .. } => BlockFault::Header(text),
+            ChainRefusal::Early(text) => BlockFault::Ahead(text),
+            ChainRefusal::Unsuitable(text) | ChainRefusal::NotNow(text) => BlockFault::NotNow(text),
+        })
     }
 
     fn import(&self, block: Block) -> ImportResult {
@@ -243,8 +246,8 @@ impl ChainAccess for SimChain {
         Vec::new()
     }
 
-    fn submit(&self, _: Transaction) -> Result<(), String> {
-        Err("no pool".to_owned())
+    fn submit(&self, _: HashedTransaction) -> TransactionVerdict {
+        TransactionVerdict::Refused("no pool".to_owned())
     }
 }
 

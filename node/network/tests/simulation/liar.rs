@@ -9,10 +9,10 @@ use chain::rules::difficulty::next_difficulty;
 use network::messages::{HeadersRequest, HeadersStart, PeerBody, PeerMessage, PeerStatus, WireFamily};
 use network::peers::serve::{ServeLimits, answer};
 use network::requests::{REQUEST_TIMEOUT_MAX, REQUEST_TIMEOUT_MIN};
-use primitives::{B256, Header, Transaction, U256};
+use primitives::{B256, Header, Transaction, TxForm, U256};
 use store::BlockReads;
 
-use crate::chain::{START_SECS, SimChain, seal};
+use crate::chain::{GENESIS_SECS, START_SECS, SimChain, seal};
 
 /// What a liar does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Lie {
     NoHead,
     /// Has a valid branch from block 0 on, with many headers and little weight.
     Endless,
+    /// The same with a branch that takes long to fetch.
+    Long,
     /// Builds a heavier chain with a wrong seal.
     BadSeal,
     /// Builds a heavier chain and sends other bodies.
@@ -33,13 +35,26 @@ pub(crate) enum Lie {
     BadState,
     /// Answers with what was not asked for.
     Junk,
+    /// Makes up a long chain without seals and sends its headers one at a time, each within a
+    /// second.
+    OneAtATime,
+    /// Makes up a long chain without seals. Each answer is whole and takes almost a second.
+    Tardy,
+    /// Makes up a long chain whose headers have good form and no seals, and is quick.
+    NoSeals,
+    /// Claims a total difficulty of more bits than there can be.
+    Huge,
+    /// Claims a total difficulty that its head cannot have.
+    Implausible,
+    /// Gives the headers of the honest chain, and large bodies of no block.
+    LargeBodies,
     /// Tells the truth, each time just before the longest time for an answer is over.
     Late,
     /// Tells the truth, each time just before the shortest time for an answer is over.
     Slow,
 }
 
-pub(crate) const LIES: [Lie; 8] = [
+pub(crate) const LIES: [Lie; 14] = [
     Lie::Silent,
     Lie::NoHead,
     Lie::Endless,
@@ -48,6 +63,12 @@ pub(crate) const LIES: [Lie; 8] = [
     Lie::NoBodies,
     Lie::BadState,
     Lie::Junk,
+    Lie::OneAtATime,
+    Lie::Tardy,
+    Lie::NoSeals,
+    Lie::Huge,
+    Lie::Implausible,
+    Lie::LargeBodies,
 ];
 
 /// They do not lie, but are much slower than others.
@@ -59,6 +80,27 @@ const FORGED: u64 = 80;
 const MARGIN: Duration = Duration::from_millis(400);
 /// Headers of the branch of little weight.
 const ENDLESS: u64 = 6_000;
+/// The same for one that takes long to fetch.
+const LONG: u64 = 32_000;
+/// Headers of a chain that is made up, more than the honest one has.
+const MADE_UP: u64 = 100;
+/// Seconds between two headers of it.
+const STEP_SECS: u64 = 13;
+/// How long an answer takes that comes within a second, without the link.
+const TARDY: Duration = Duration::from_millis(800);
+/// Gas of a forged block: enough for its transaction.
+const BODY_GAS: u64 = 21_000;
+/// Transactions of a large body.
+const LARGE_BODY: usize = 2_000;
+
+/// A transaction without a right signature.
+fn transaction(tx_nonce: u64) -> Transaction {
+    Transaction {
+        form: TxForm::Native,
+        syscnt: 0,
+        ..Transaction::system(tx_nonce)
+    }
+}
 
 /// See the module.
 pub(crate) struct Liar {
@@ -82,12 +124,12 @@ impl Liar {
             by_hash: HashMap::new(),
         };
         match lie {
-            Lie::Silent | Lie::NoHead | Lie::Junk | Lie::Late | Lie::Slow => {}
-            Lie::Endless => {
-                let view = liar.honest.view();
-                let genesis = view.header(0).expect("read").expect("block 0").1.header;
-                let step = (START_SECS - genesis.timestamp) / (ENDLESS + 1);
-                liar.forge(genesis, ENDLESS, step);
+            Lie::Silent | Lie::NoHead | Lie::Junk | Lie::Huge | Lie::LargeBodies | Lie::Late | Lie::Slow => {}
+            Lie::Endless => liar.forge_light(ENDLESS),
+            Lie::Long => liar.forge_light(LONG),
+            Lie::OneAtATime | Lie::Tardy | Lie::NoSeals | Lie::Implausible => {
+                let count = liar.honest.view().head_number() + MADE_UP;
+                liar.forge_from_genesis(count, STEP_SECS);
             }
             _ => {
                 let head = liar.honest.view().head().header.clone();
@@ -95,6 +137,17 @@ impl Liar {
             }
         }
         liar
+    }
+
+    /// Builds headers of little weight on block 0: a long time is between them.
+    fn forge_light(&mut self, count: u64) {
+        self.forge_from_genesis(count, (START_SECS - GENESIS_SECS) / (count + 1));
+    }
+
+    fn forge_from_genesis(&mut self, count: u64, step: u64) {
+        let view = self.honest.view();
+        let genesis = view.header(0).expect("read").expect("block 0").1.header;
+        self.forge(genesis, count, step);
     }
 
     /// Builds headers on `parent`.
@@ -110,7 +163,7 @@ impl Liar {
                 timestamp,
                 difficulty: next_difficulty(&self.honest.spec, &parent, timestamp),
                 gas_limit: parent.gas_limit,
-                gas_used: 0,
+                gas_used: self.body().len() as u64 * BODY_GAS,
                 extra_data: vec![0xff, self.lie as u8].into(),
                 state_root: parent.state_root,
                 ..Header::default()
@@ -119,7 +172,12 @@ impl Liar {
             header.uncles_hash = primitives::uncles_hash(&[]);
             header.receipts_root = primitives::EMPTY_ROOT;
             seal(&mut header);
-            if self.lie == Lie::BadSeal && at % 7 == 6 {
+            let is_sealed = match self.lie {
+                Lie::BadSeal => at % 7 != 6,
+                Lie::OneAtATime | Lie::Tardy | Lie::NoSeals | Lie::Implausible => false,
+                _ => true,
+            };
+            if !is_sealed {
                 header.pow_nonce ^= 1;
             }
             self.by_hash.insert(header.hash(), self.own.len());
@@ -131,8 +189,8 @@ impl Liar {
     /// The transactions of each forged block. Not none, so that they must be asked for.
     fn body(&self) -> Vec<Transaction> {
         match self.lie {
-            Lie::Endless => Vec::new(),
-            _ => vec![Transaction::system(0)],
+            Lie::Endless | Lie::Long => Vec::new(),
+            _ => vec![transaction(0)],
         }
     }
 
@@ -144,22 +202,47 @@ impl Liar {
             None if self.lie == Lie::NoHead => B256::repeat_byte(0xee),
             None => view.head_hash(),
         };
-        let claimed = if self.thinks().is_zero() { 1u64 << 50 } else { 0 };
+        let weight = view.head().total_difficulty;
+        let total_difficulty = match self.lie {
+            // The truth, which is no more than that of others.
+            Lie::Late | Lie::Slow | Lie::LargeBodies => weight,
+            Lie::Huge => U256::from(1) << 200,
+            Lie::Implausible => U256::from(1) << 99,
+            // As little more as it takes to be followed.
+            Lie::Endless | Lie::Long => weight + U256::from(1),
+            _ => weight + self.plausible_excess(),
+        };
         PeerStatus {
             version,
             network_id,
-            total_difficulty: view.head().total_difficulty.saturating_add(U256::from(claimed)),
+            total_difficulty,
             head,
             genesis,
             fork_id: None,
         }
     }
 
+    /// What it claims beyond the weight of the honest chain.
+    fn plausible_excess(&self) -> U256 {
+        let of_head = |head: &Header| head.difficulty * U256::from(head.number);
+        let usual = || U256::from(1u64 << 50);
+        self.own.last().map_or_else(usual, of_head)
+    }
+
     /// How long it takes for an answer.
-    pub(crate) fn thinks(&self) -> Duration {
+    pub(crate) fn thinks(&self, message: &PeerMessage) -> Duration {
+        let asks_for_head = |request: &HeadersRequest| {
+            let head = self.own.last().map(Header::hash);
+            head.is_some_and(|head| request.start == HeadersStart::Hash(head))
+        };
         match self.lie {
+            // It is quick until it is followed.
+            Lie::OneAtATime | Lie::Tardy if matches!(message, PeerMessage::GetBlockHeaders(_, request) if asks_for_head(request)) => {
+                Duration::ZERO
+            }
             Lie::Late => REQUEST_TIMEOUT_MAX - MARGIN,
             Lie::Slow => REQUEST_TIMEOUT_MIN - MARGIN,
+            Lie::OneAtATime | Lie::Tardy => TARDY,
             _ => Duration::ZERO,
         }
     }
@@ -178,10 +261,22 @@ impl Liar {
             }
             (Lie::Junk | Lie::OtherBodies, PeerMessage::GetBlockBodies(id, hashes)) => {
                 let body = PeerBody {
-                    transactions: vec![Transaction::system(99)],
+                    transactions: vec![transaction(99)],
                     uncles: Vec::new(),
                 };
                 Some(PeerMessage::BlockBodies(*id, vec![body; hashes.len()]))
+            }
+            (Lie::LargeBodies, PeerMessage::GetBlockBodies(id, hashes)) => {
+                let body = PeerBody {
+                    transactions: vec![transaction(99); LARGE_BODY],
+                    uncles: Vec::new(),
+                };
+                Some(PeerMessage::BlockBodies(*id, vec![body; hashes.len()]))
+            }
+            (Lie::OneAtATime, PeerMessage::GetBlockHeaders(id, request)) => {
+                let mut headers = self.headers(request);
+                headers.truncate(1);
+                Some(PeerMessage::BlockHeaders(*id, headers))
             }
             (Lie::NoBodies, PeerMessage::GetBlockBodies(id, _)) => {
                 Some(PeerMessage::BlockBodies(*id, Vec::new()))
@@ -219,7 +314,10 @@ impl Liar {
                 Some(at) => Some(self.own[*at].number),
                 None => {
                     let record = self.honest.view().header_by_hash(&hash).expect("read");
-                    record.map(|record| record.header.number)
+                    let number = record.map(|record| record.header.number);
+                    // It has its own header in place of this one.
+                    let is_other = |number: &u64| self.own.first().is_none_or(|own| *number < own.number);
+                    number.filter(is_other)
                 }
             },
         };

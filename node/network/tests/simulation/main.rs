@@ -4,8 +4,11 @@
 //! (50) and `SIM_BLOCK_SECONDS` the mean time between two blocks. A failure prints the seed.
 
 mod chain;
+mod floods;
 mod liar;
+mod masters;
 mod world;
+mod wrong_bodies;
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -259,20 +262,22 @@ fn slow_peers_cost_nobody_else_anything() {
 }
 
 #[test]
-fn a_slow_peer_among_quick_ones_loses_its_place() {
+fn a_slow_peer_among_quick_ones_costs_nothing_and_is_not_banned() {
     /// Nodes with the chain.
     const GOOD: usize = 4;
+    const BLOCKS: u32 = 5_000;
+    const IMPORT_TIME: Duration = Duration::from_millis(20);
     let _print = SeedOnPanic(SEED);
     for lie in SLOW_ONES {
         let mut world = World::new(chain::spec(), SEED, GOOD + 1, hours(1_000_000));
         // The chain is several times as long as the window of bodies, and the imports take long
         // enough that the slow one is asked again and again.
-        world.import_time = Duration::from_millis(20);
+        world.import_time = IMPORT_TIME;
         world.cut(|index| usize::from(index < GOOD));
         for other in 1..GOOD {
             world.connect(0, other);
         }
-        for _ in 0..10_000 {
+        for _ in 0..BLOCKS {
             world.run_until(world.now + seconds(13));
             world.mine_now(0);
         }
@@ -293,9 +298,12 @@ fn a_slow_peer_among_quick_ones_loses_its_place() {
             world.run_until(world.now + seconds(1));
         }
         println!("{lie:?}: {:?}, {:?}", world.now - met, world.counts.liars_dropped);
-        assert_eq!(
-            world.counts.liars_dropped.values().sum::<u64>(),
-            1,
+        // Two imports are under way at a time, and nothing else takes long.
+        let took = world.now - met;
+        assert!(took < IMPORT_TIME * BLOCKS / 2 + seconds(5), "{lie:?}: {took:?}");
+        let slow = GOOD + 1;
+        assert!(
+            world.is_linked(GOOD, slow) || world.connect(GOOD, slow),
             "{lie:?}: {:?}",
             world.counts
         );

@@ -27,6 +27,10 @@ use crate::proto::{
     AccountInfoRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest, ScbPublicCallRequest,
     ServiceReply, UploadBlockRequest,
 };
+use crate::wire::metered::StreamMeter;
+
+/// Bytes of an answer beside its body, at most.
+const REPLY_LEN: usize = 16;
 
 /// The answer of a call that has done what it was asked.
 const SUCCESS: &str = "success";
@@ -154,10 +158,11 @@ impl ServiceState {
         Ok(reply(request.requestid, encode_text(SUCCESS)))
     }
 
-    /// `DownloadBlock`. The body is empty if there is no such block.
+    /// `DownloadBlock`. The body is empty if there is no such block. A block is kept if its answer
+    /// has no room in `meter`.
     pub(super) async fn download_block(
         self: Arc<Self>,
-        _: Arc<ConnectionState>,
+        meter: StreamMeter,
         request: DownloadBlockRequest,
     ) -> Result<ServiceReply, Status> {
         let key = BlockKey::new(
@@ -166,7 +171,10 @@ impl ServiceState {
             request.blocknumber,
             &request.blockhash,
         );
-        let body = self.uploads.take(key.map_err(refusal)?, Instant::now());
+        let key = key.map_err(refusal)?;
+        let body = self
+            .uploads
+            .take(key, Instant::now(), |len| meter.count_answer(REPLY_LEN + len))?;
         Ok(reply(request.requestid, body.unwrap_or_default()))
     }
 

@@ -42,7 +42,8 @@ pub struct ServiceLimits {
     pub streams_max: u32,
     /// Bytes of a message, in both directions.
     pub message_len_max: usize,
-    /// Bytes of messages that are being received or worked on, for all clients together.
+    /// Bytes of messages that are being received, worked on or answered, and of answers that are
+    /// not sent yet, for all clients together.
     pub received_len_max: usize,
     /// Ids of SCSs that are connected.
     pub ids_max: usize,
@@ -66,6 +67,8 @@ pub struct ServiceLimits {
     pub address_calls_max: usize,
     /// How long a call waits for its turn.
     pub call_wait_max: Duration,
+    /// How long a client may take to read an answer.
+    pub answer_timeout: Duration,
     /// Broadcasts that are taken from one address in a second; the others wait.
     pub broadcasts_per_second: u32,
     /// How long a connection without a stream and without a call stays open.
@@ -93,6 +96,7 @@ impl Default for ServiceLimits {
             calls_max: 4,
             address_calls_max: 2,
             call_wait_max: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(60),
             broadcasts_per_second: 1000,
             idle_timeout: Duration::from_secs(120),
             keep_alive: Duration::from_secs(20),

@@ -15,6 +15,7 @@
 //! id, except for who gets a message. Whoever acts on a message checks its content.
 
 mod allow;
+mod answers;
 mod calls;
 mod client_share;
 mod filter;

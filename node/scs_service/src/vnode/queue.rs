@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use inbound::{QuotaPermit, percent_of};
 use parking_lot::Mutex;
 use tonic::Status;
@@ -42,7 +43,13 @@ pub(super) struct PushQueue {
 #[derive(Debug)]
 struct QueueState {
     messages: VecDeque<ScsPushMsg>,
+    /// Bytes of the messages, and of those that were taken out and are not sent yet.
     bytes: usize,
+    /// Bytes of those that were taken out and are in no part of the stream's body yet.
+    taken: usize,
+    /// Bytes of those in parts of the stream's body. A part counts until it is dropped, because
+    /// HTTP/2 keeps it until its client lets it through.
+    sending: usize,
     /// What the messages hold of the memory for all queues.
     permit: QuotaPermit,
     end: QueueEnd,
@@ -69,6 +76,8 @@ impl PushQueue {
             state: Mutex::new(QueueState {
                 messages: VecDeque::new(),
                 bytes: 0,
+                taken: 0,
+                sending: 0,
                 permit,
                 end: QueueEnd::Open,
                 waker: None,
@@ -144,9 +153,44 @@ impl PushQueue {
             state.waker = Some(context.waker().clone());
             return Poll::Pending;
         };
-        state.bytes -= ENTRY_LEN + message.content_len();
-        state.permit.shrink(state.bytes);
+        state.taken += ENTRY_LEN + message.content_len();
         Poll::Ready(Some(Ok(message)))
+    }
+
+    /// The part `bytes` of the stream's body, which holds the messages that were taken out since
+    /// the last part. Their memory is given back when the part is dropped.
+    pub(super) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        let state = &mut *self.state.lock();
+        let len = std::mem::take(&mut state.taken);
+        state.sending += len;
+        Bytes::from_owner(QueuePart {
+            bytes,
+            len,
+            queue: Arc::clone(self),
+        })
+    }
+}
+
+/// A part of the body of a stream.
+struct QueuePart {
+    bytes: Bytes,
+    /// The bytes that its messages count for.
+    len: usize,
+    queue: Arc<PushQueue>,
+}
+
+impl AsRef<[u8]> for QueuePart {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for QueuePart {
+    fn drop(&mut self) {
+        let state = &mut *self.queue.state.lock();
+        state.sending -= self.len;
+        state.bytes -= self.len;
+        state.permit.shrink(state.bytes);
     }
 }
 
@@ -160,8 +204,8 @@ impl QueueState {
     fn fail(&mut self, status: Status) {
         self.end = QueueEnd::Failed(status);
         self.messages = VecDeque::new();
-        self.bytes = 0;
-        self.permit.shrink(0);
+        self.bytes = self.taken + self.sending;
+        self.permit.shrink(self.bytes);
         self.wake();
     }
 }
@@ -190,7 +234,6 @@ impl<G: Unpin> tokio_stream::Stream for Outbound<G> {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use bytes::Bytes;
     use inbound::{ClientId, Quota};
 
     use super::*;
@@ -199,9 +242,10 @@ mod tests {
         Quota::new(bytes, 100)
     }
 
-    fn queue(quota: &Quota, len_max: usize, bytes_max: usize) -> PushQueue {
+    fn queue(quota: &Quota, len_max: usize, bytes_max: usize) -> Arc<PushQueue> {
         let client = ClientId::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-        PushQueue::new(len_max, bytes_max, quota.take(client, 0).expect("nothing"))
+        let permit = quota.take(client, 0).expect("nothing");
+        Arc::new(PushQueue::new(len_max, bytes_max, permit))
     }
 
     fn message(len: usize) -> ScsPushMsg {
@@ -212,7 +256,14 @@ mod tests {
     }
 
     /// What is sent now: lengths of messages, then the error, if any.
-    fn sent(queue: &PushQueue) -> (Vec<usize>, Option<tonic::Code>) {
+    fn sent(queue: &Arc<PushQueue>) -> (Vec<usize>, Option<tonic::Code>) {
+        let sent = taken(queue);
+        drop(queue.part(Bytes::new()));
+        sent
+    }
+
+    /// As [`sent`], and the messages are in no part yet.
+    fn taken(queue: &PushQueue) -> (Vec<usize>, Option<tonic::Code>) {
         let context = Context::from_waker(Waker::noop());
         let mut lengths = Vec::new();
         loop {
@@ -238,6 +289,33 @@ mod tests {
         queue.close();
         assert_eq!(queue.push(message(5), false), PushOutcome::Ended);
         assert_eq!(sent(&queue), (vec![4], None));
+    }
+
+    #[test]
+    fn messages_count_until_their_part_is_dropped() {
+        let quota = quota(1 << 20);
+        let queue = queue(&quota, 10, 1 << 20);
+        let push = |len| assert_eq!(queue.push(message(len), false), PushOutcome::Queued);
+        let counted = |messages: usize, bytes| assert_eq!(quota.used(), messages * ENTRY_LEN + bytes);
+        push(3);
+        push(1);
+        assert_eq!(taken(&queue), (vec![3, 1], None));
+        let first = queue.part(Bytes::from_static(b"first"));
+        assert_eq!(first, "first");
+        push(2);
+        assert_eq!(taken(&queue), (vec![2], None));
+        counted(3, 6);
+        let second = queue.part(Bytes::new());
+        push(5);
+        queue.fail(Status::cancelled("as asked"));
+        counted(3, 6);
+        drop(first);
+        counted(1, 2);
+        assert_eq!(taken(&queue), (vec![], Some(tonic::Code::Cancelled)));
+        drop(queue);
+        counted(1, 2);
+        drop(second);
+        counted(0, 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status};
 
+use super::answers::{HeldBody, counted_answer};
 use super::server::{ConnectionState, OpenCall};
 use super::service::ServiceState;
 use super::streams;
@@ -55,7 +56,11 @@ pub(super) async fn route(
         REMOTE_CALL => call.unary(ServiceState::remote_call).await,
         SCB_PUBLIC_CALL => call.unary(ServiceState::public_call).await,
         UPLOAD_BLOCK => call.unary(ServiceState::upload_block).await,
-        DOWNLOAD_BLOCK => call.unary(ServiceState::download_block).await,
+        DOWNLOAD_BLOCK => {
+            let meter = call.meter.clone();
+            call.unary(move |state, _, request| state.download_block(meter.clone(), request))
+                .await
+        }
         other => {
             Status::unimplemented(format!("method: got {other}, expected one of moac.Vnode")).into_http()
         }
@@ -72,21 +77,27 @@ impl Call {
             request,
         } = self;
         let max = state.config.limits.message_len_max;
-        let mut given = Some((state, connection, open, meter));
+        let queue = match streams::new_queue(&state, &connection) {
+            Ok(queue) => queue,
+            Err(status) => return status.into_http(),
+        };
+        let mut given = Some((state, connection, open, meter, Arc::clone(&queue)));
         let handler = StreamHandler(move |request: Request<_>| {
             // tonic calls a handler once.
             let given = given.take();
             async move {
-                let (state, connection, open, meter) =
+                let (state, connection, open, meter, queue) =
                     given.ok_or_else(|| Status::internal("a stream was opened twice"))?;
-                streams::open(state, connection, open, meter, request)
+                streams::open(state, connection, open, meter, queue, request)
             }
         });
-        Grpc::new(codec())
+        let response = Grpc::new(codec())
             .max_decoding_message_size(max)
             .max_encoding_message_size(max)
             .streaming(handler, request)
-            .await
+            .await;
+        let hold = move |part| queue.part(part);
+        response.map(|inner| Body::new(HeldBody { inner, hold }))
     }
 
     async fn unary<Req, F, R>(self, answer: F) -> http::Response<Body>
@@ -98,8 +109,8 @@ impl Call {
         let Self {
             state,
             connection,
-            open: _open,
-            meter: _meter,
+            open,
+            meter,
             request,
         } = self;
         let max = state.config.limits.message_len_max;
@@ -107,15 +118,19 @@ impl Call {
             let (state, connection) = (Arc::clone(&state), Arc::clone(&connection));
             let serving = state.check_serving();
             let answered = answer(state, connection, request.into_inner());
+            let meter = meter.clone();
             async move {
                 serving?;
-                Ok(Response::new(answered.await?))
+                let reply = answered.await?;
+                meter.count_answer(reply.encoded_len())?;
+                Ok(Response::new(reply))
             }
         });
-        Grpc::new(codec())
+        let response = Grpc::new(codec())
             .max_decoding_message_size(max)
             .max_encoding_message_size(max)
             .unary(handler, request)
-            .await
+            .await;
+        response.map(|body| counted_answer(body, connection, meter, open))
     }
 }

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::Status;
 
+use super::answers::UnsentAnswers;
 use super::client_share::ClientShare;
 use super::host::ScsHost;
 use super::limits::{CONNECTION_WINDOW, HEADERS_LEN_MAX, RESETS_MAX, SEND_BUFFER_MAX, STREAM_WINDOW};
@@ -36,8 +37,8 @@ pub const ALPN: &[u8] = b"h2";
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for a client to finish the handshake of TLS, and to send its first request.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a connection looks whether it has been idle for too long.
-const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a connection looks whether it has been idle for too long, or does not read an answer.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the streams have to tell their clients that the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(300);
 
@@ -162,6 +163,8 @@ pub(super) struct ConnectionState {
     registered: AtomicUsize,
     /// When the last call or stream ended; `None` before the first one.
     idle_since: Mutex<Option<Instant>>,
+    /// The answers that are not sent yet.
+    pub(super) unsent: Mutex<UnsentAnswers>,
 }
 
 impl ConnectionState {
@@ -243,6 +246,7 @@ async fn accept_connections(
             open: AtomicUsize::new(0),
             registered: AtomicUsize::new(0),
             idle_since: Mutex::new(None),
+            unsent: Mutex::default(),
         });
         connections.spawn(serve_stream(
             stream,
@@ -285,8 +289,8 @@ async fn serve_stream(
     }
 }
 
-/// Speaks HTTP/2 on a connection until it ends, is idle for too long, has to make room, or the
-/// server stops.
+/// Speaks HTTP/2 on a connection until it ends, is idle for too long, does not read an answer, has
+/// to make room, or the server stops.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     connection: Arc<ConnectionState>,
@@ -312,7 +316,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     });
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let started = Instant::now();
-    let mut checks = tokio::time::interval(IDLE_CHECK_INTERVAL.min(limits.idle_timeout));
+    let mut checks =
+        tokio::time::interval(CHECK_INTERVAL.min(limits.idle_timeout).min(limits.answer_timeout));
     loop {
         tokio::select! {
             result = served.as_mut() => {
@@ -331,6 +336,12 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                     Some(since) => since.elapsed() > limits.idle_timeout,
                 };
                 if is_idle && connection.open.load(Ordering::Relaxed) == 0 {
+                    return;
+                }
+                let oldest = connection.unsent.lock().oldest();
+                if oldest.is_some_and(|made| made.elapsed() > limits.answer_timeout) {
+                    let peer = connection.client.address;
+                    tracing::debug!(%peer, "a client of the service does not read an answer");
                     return;
                 }
             }

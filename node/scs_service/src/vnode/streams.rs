@@ -69,24 +69,31 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Opens a stream.
+/// The queue of a new stream.
+pub(super) fn new_queue(
+    state: &ServiceState,
+    connection: &ConnectionState,
+) -> Result<Arc<PushQueue>, Status> {
+    let limits = &state.config.limits;
+    let permit = state.queued.take(connection.client.address.into(), 0);
+    let permit = permit.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    Ok(Arc::new(PushQueue::new(
+        limits.queue_len_max,
+        limits.queue_bytes_max,
+        permit,
+    )))
+}
+
+/// Opens a stream, whose messages wait in `queue`.
 pub(super) fn open(
     state: Arc<ServiceState>,
     connection: Arc<ConnectionState>,
     open: OpenCall,
     meter: StreamMeter,
+    queue: Arc<PushQueue>,
     request: Request<Streaming<ScsPushMsg>>,
 ) -> Result<Response<Outbound<StreamGuard>>, Status> {
     state.check_serving()?;
-    let limits = &state.config.limits;
-    let client = connection.client.address.into();
-    let permit = state.queued.take(client, 0);
-    let permit = permit.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-    let queue = Arc::new(PushQueue::new(
-        limits.queue_len_max,
-        limits.queue_bytes_max,
-        permit,
-    ));
     let slot = Arc::new(StreamSlot {
         connection: Arc::clone(&connection),
         state: Mutex::new(SlotState::Open(None)),

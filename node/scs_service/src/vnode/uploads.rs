@@ -149,19 +149,33 @@ impl Uploads {
     }
 
     /// Hands a block out. It goes when it was handed out as often as it was uploaded.
-    pub(super) fn take(&self, mut key: BlockKey, now: Instant) -> Option<Bytes> {
+    ///
+    /// # Errors
+    /// If `make_room` fails for its length. Then it was not handed out.
+    pub(super) fn take<E>(
+        &self,
+        mut key: BlockKey,
+        now: Instant,
+        make_room: impl FnOnce(usize) -> Result<(), E>,
+    ) -> Result<Option<Bytes>, E> {
         let state = &mut *self.state.lock();
         state.expire(self.age_max, now);
         if key.hash.is_empty() {
-            key.hash = state.last.get(&key.line)?.clone();
+            let Some(last) = state.last.get(&key.line) else {
+                return Ok(None);
+            };
+            key.hash = last.clone();
         }
-        let upload = state.blocks.get_mut(&key)?;
+        let Some(upload) = state.blocks.get_mut(&key) else {
+            return Ok(None);
+        };
+        make_room(upload.data.len())?;
         upload.count -= 1;
         let (data, is_over) = (upload.data.clone(), upload.count == 0);
         if is_over {
             state.remove(&key);
         }
-        Some(data)
+        Ok(Some(data))
     }
 }
 
@@ -219,6 +233,10 @@ mod tests {
         Bytes::from(vec![7; len])
     }
 
+    fn take(uploads: &Uploads, key: BlockKey, now: Instant) -> Option<Bytes> {
+        uploads.take(key, now, |_| Ok::<_, ()>(())).expect("room")
+    }
+
     fn uploads(count_max: usize, bytes_max: usize) -> Uploads {
         Uploads::new(&ServiceLimits {
             uploads_max: count_max,
@@ -233,13 +251,13 @@ mod tests {
         uploads.put(key(1, "a"), &data(3), owner(1), now).expect("kept");
         uploads.put(key(1, "a"), &data(3), owner(1), now).expect("kept");
         uploads.put(key(1, "b"), &data(4), owner(1), now).expect("kept");
-        let taken = |hash: &str| uploads.take(key(1, hash), now).map(|data| data.len());
+        let taken = |hash: &str| take(&uploads, key(1, hash), now).map(|data| data.len());
         assert_eq!(taken(""), Some(4), "the last one");
         assert_eq!(taken(""), None, "its hash is gone with it");
         assert_eq!(taken("a"), Some(3));
         assert_eq!(taken("a"), Some(3));
         assert_eq!(taken("a"), None);
-        assert_eq!(uploads.take(key(2, "a"), now), None);
+        assert_eq!(take(&uploads, key(2, "a"), now), None);
         assert_eq!(uploads.state.lock().bytes, 0);
     }
 
@@ -248,7 +266,7 @@ mod tests {
         let (uploads, now) = (uploads(10, 1 << 20), Instant::now());
         uploads.put(key(1, "a"), &data(3), owner(1), now).expect("kept");
         let later = now + uploads.age_max + Duration::from_secs(1);
-        assert_eq!(uploads.take(key(1, "a"), later), None);
+        assert_eq!(take(&uploads, key(1, "a"), later), None);
         assert!(uploads.state.lock().last.is_empty());
     }
 
@@ -264,10 +282,10 @@ mod tests {
                 .expect("kept");
             assert!(uploads.state.lock().bytes <= 10_000);
         }
-        assert_eq!(uploads.take(key(1, "a"), now), None);
-        assert!(uploads.take(key(39, "a"), now).is_some());
+        assert_eq!(take(&uploads, key(1, "a"), now), None);
+        assert!(take(&uploads, key(39, "a"), now).is_some());
         assert!(
-            uploads.take(key(0, "x"), now).is_some(),
+            take(&uploads, key(0, "x"), now).is_some(),
             "it is of another address"
         );
         assert!(uploads.put(key(0, "x"), &data(10_000), owner(2), now).is_err());

@@ -1,4 +1,4 @@
-//! The memory of messages that are being received.
+//! The memory of messages that are being received, and of answers until they are sent.
 //!
 //! A stream may announce a message of the greatest length and send its last byte never. So the
 //! bytes of messages that are not complete are counted for the client, within a bound for all
@@ -10,9 +10,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use inbound::QuotaPermit;
+use inbound::{QuotaError, QuotaPermit};
 use parking_lot::Mutex;
 use tonic::Status;
+
+/// An answer of at most this many bytes is not counted. So a call that has acted can always say so.
+pub(crate) const FREE_ANSWER_LEN: usize = 1024;
 
 /// What a request or a stream holds of the memory for received bytes. Clones are the same.
 #[derive(Clone, Debug)]
@@ -29,10 +32,26 @@ impl StreamMeter {
         self.0.lock().shrink(0);
     }
 
-    fn add(&self, len: usize) -> Result<(), Status> {
-        let grown = self.0.lock().grow(len);
-        grown.map_err(|error| Status::resource_exhausted(format!("memory for received messages: {error}")))
+    /// Counts `len` more bytes.
+    ///
+    /// # Errors
+    /// If the client would hold more than it may.
+    pub(crate) fn add(&self, len: usize) -> Result<(), Status> {
+        self.0.lock().grow(len).map_err(refusal)
     }
+
+    /// Counts an answer of `len` bytes in place of what was counted: its request is gone.
+    ///
+    /// # Errors
+    /// If the client would hold more than it may. A short answer always has room.
+    pub(crate) fn count_answer(&self, len: usize) -> Result<(), Status> {
+        let counted = if len > FREE_ANSWER_LEN { len } else { 0 };
+        self.0.lock().resize(counted).map_err(refusal)
+    }
+}
+
+fn refusal(error: QuotaError) -> Status {
+    Status::resource_exhausted(format!("memory for messages and answers: {error}"))
 }
 
 /// A body whose bytes are counted.
@@ -74,5 +93,33 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use inbound::{ClientId, Quota};
+
+    use super::*;
+
+    #[test]
+    fn a_short_answer_always_has_room() {
+        let quota = Quota::new(8000, 100);
+        let client = ClientId::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let meter = || StreamMeter::new(quota.take(client, 0).expect("nothing"));
+        let (all, other) = (meter(), meter());
+        all.add(6900).expect("room");
+        other.add(100).expect("room");
+        other.count_answer(FREE_ANSWER_LEN).expect("it has room");
+        all.add(100).expect("it was given back");
+        assert!(other.count_answer(FREE_ANSWER_LEN + 1).is_err());
+        other.count_answer(FREE_ANSWER_LEN).expect("it has room");
+        // A long answer takes the place of its request.
+        all.count_answer(7000).expect("room");
+        assert_eq!(quota.used(), 7000);
+        all.count_answer(2000).expect("room");
+        assert_eq!(quota.used(), 2000);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
@@ -243,7 +244,7 @@ impl Setup {
 
 /// The sending half of a connection, as tonic wants it.
 #[derive(Clone)]
-pub(crate) struct Sender(hyper::client::conn::http2::SendRequest<Body>);
+pub(crate) struct Sender(http2::SendRequest<Body>);
 
 impl tower_service::Service<http::Request<Body>> for Sender {
     type Response = http::Response<Incoming>;
@@ -267,9 +268,31 @@ pub(crate) struct TestClient {
 
 impl TestClient {
     pub(crate) async fn connect(address: &str) -> Result<Self, hyper::Error> {
+        let builder = http2::Builder::new(TokioExecutor::new());
+        Self::connect_by(builder, address).await
+    }
+
+    /// A client that lets `window` bytes of an answer through before it has read them.
+    pub(crate) async fn connect_with_window(address: &str, window: u32) -> Result<Self, hyper::Error> {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        Self::connect_by(builder, address).await
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        let ended = async {
+            while self.grpc.clone().ready().await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let ended = tokio::time::timeout(PATIENCE, ended).await;
+        ended.expect("the connection ends");
+    }
+
+    async fn connect_by(builder: http2::Builder<TokioExecutor>, address: &str) -> Result<Self, hyper::Error> {
         let stream = TcpStream::connect(address).await.expect("the server listens");
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let origin = format!("http://{address}").parse().expect("a URL");
         Ok(Self {
@@ -310,6 +333,22 @@ impl TestClient {
         let path = http::uri::PathAndQuery::from_static(method);
         let codec = ProstCodec::<M, ServiceReply>::default();
         Ok(grpc.unary(Request::new(request), path, codec).await?.into_inner())
+    }
+
+    /// As [`Self::call`], and the answer is not read before the caller does so.
+    pub(crate) async fn call_unread<M: prost::Message + 'static>(
+        &self,
+        method: &'static str,
+        request: M,
+    ) -> Result<Streaming<ServiceReply>, Status> {
+        let mut grpc = self.grpc.clone();
+        grpc.ready()
+            .await
+            .map_err(|error| Status::unavailable(error.to_string()))?;
+        let path = http::uri::PathAndQuery::from_static(method);
+        let codec = ProstCodec::<M, ServiceReply>::default();
+        let answer = grpc.server_streaming(Request::new(request), path, codec);
+        Ok(answer.await?.into_inner())
     }
 }
 

@@ -5,13 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use primitives::Address;
 use scs_service::ScsId;
-use scs_service::proto::{ScsPushMsg, UploadBlockRequest};
+use scs_service::proto::{DownloadBlockRequest, ScbPublicCallRequest, ScsPushMsg, UploadBlockRequest};
 use scs_service::vnode::{ScsRole, ServiceLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tonic::Code;
 
-use crate::common::{CHAIN, PATIENCE, Setup, TestStream, call, handshake, id, message, wait_until};
+use crate::common::{
+    CHAIN, PATIENCE, QUIET, Setup, TestClient, TestStream, call, handshake, id, message, wait_until,
+};
 
 /// An SCS that takes part in [`CHAIN`], and that others must not disturb.
 async fn honest(setup: &Setup) -> TestStream {
@@ -263,4 +265,181 @@ async fn a_flood_of_broadcasts_waits_and_others_go_on() {
     // 100 may come at once. HTTP/2 keeps some of the others, and the rest waits at the client.
     assert!(!flooding.is_finished(), "the client is slowed down");
     flooding.abort();
+}
+
+/// A call with an answer of 5 MiB.
+fn long_call() -> ScbPublicCallRequest {
+    ScbPublicCallRequest {
+        contractaddr: CHAIN.to_vec().into(),
+        data: Bytes::from_static(b"long"),
+        ..ScbPublicCallRequest::default()
+    }
+}
+
+/// One answer of 5 MiB has room, and not two.
+const fn room_for_one_answer(limits: &mut ServiceLimits) {
+    limits.message_len_max = 8 << 20;
+    limits.received_len_max = 16 << 20;
+}
+
+/// HTTP/2 takes a whole answer as soon as its client lets one byte through.
+#[tokio::test]
+async fn answers_that_are_not_read_hold_a_bounded_amount_for_a_while() {
+    let setup = Setup::with(|config| {
+        room_for_one_answer(&mut config.limits);
+        config.limits.answer_timeout = Duration::from_secs(4);
+    })
+    .await;
+    let mut scs = honest(&setup).await;
+    for (number, window) in [0, 1, 1000].into_iter().enumerate() {
+        let client = TestClient::connect_with_window(&setup.address(), window)
+            .await
+            .expect("a connection");
+        let mut unread = Vec::new();
+        for call in 0..8 {
+            match client.call_unread("/moac.Vnode/ScbPublicCall", long_call()).await {
+                Ok(answer) => unread.push(answer),
+                Err(status) => {
+                    let code = status.code();
+                    assert_eq!(code, Code::ResourceExhausted, "window {window}, call {call}");
+                }
+            }
+        }
+        assert_eq!(unread.len(), 1, "window {window}: the others find no room");
+        client.ended().await;
+        drop(unread);
+        let answer = setup
+            .connect()
+            .await
+            .call("/moac.Vnode/ScbPublicCall", long_call())
+            .await;
+        assert_eq!(answer.expect("the room is given back").replybody.len(), 5 << 20);
+        goes_on(&setup, &mut scs, number).await;
+    }
+}
+
+#[tokio::test]
+async fn pushed_messages_that_are_not_read_count_until_they_are_sent() {
+    for window in [1, 1000] {
+        // Two broadcasts of 300 kB have room, and not three.
+        let setup = Setup::with(|config| config.limits.queue_bytes_max = 1 << 20).await;
+        setup.set_role(CHAIN, id(2), ScsRole::Consensus);
+        let client = TestClient::connect_with_window(&setup.address(), window)
+            .await
+            .expect("a connection");
+        let mut silent = client.stream().await;
+        assert_eq!(silent.shake_hands(id(2)).await, "shakereply");
+        let push = async |number| {
+            let mut long = message(2, 0, id(9), number);
+            long.payload = Bytes::from(vec![1; 300_000]);
+            let pushed = setup.service().push_from_peer(&long.encode()).await;
+            pushed.expect("well formed");
+            setup.service().counters().dropped
+        };
+        for number in 0..2 {
+            assert_eq!(push(number).await, 0, "window {window}");
+            // HTTP/2 takes what it can.
+            tokio::time::sleep(QUIET).await;
+        }
+        assert_eq!(push(2).await, 1, "window {window}");
+        if window > 1 {
+            for _ in 0..2 {
+                assert_eq!(silent.message().await.payload.len(), 300_000);
+            }
+            assert_eq!(push(3).await, 1, "the room is given back");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_block_whose_answer_finds_no_room_is_not_lost() {
+    let setup = Setup::with(|config| room_for_one_answer(&mut config.limits)).await;
+    let client = setup.connect().await;
+    let upload = UploadBlockRequest {
+        blockdata: vec![1; 3 << 20].into(),
+        ..UploadBlockRequest::default()
+    };
+    client
+        .call("/moac.Vnode/UploadBlock", upload)
+        .await
+        .expect("kept");
+    let closed = TestClient::connect_with_window(&setup.address(), 0)
+        .await
+        .expect("a connection");
+    let unread = closed.call_unread("/moac.Vnode/ScbPublicCall", long_call()).await;
+    let download = || client.call("/moac.Vnode/DownloadBlock", DownloadBlockRequest::default());
+    let refused = download().await.expect_err("no room");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    drop((unread.expect("an answer"), closed));
+    let again = async {
+        loop {
+            match download().await {
+                Ok(answer) => break answer.replybody,
+                // The room of the unread answer is not given back yet.
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let block = tokio::time::timeout(PATIENCE, again).await.expect("room");
+    assert_eq!(block.len(), 3 << 20);
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    let head = [len[1], len[2], len[3], kind, flags];
+    [&head[..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What HTTP/2 answers by itself, or answers for a path that there is not: a client that asks for
+/// it without end, and reads nothing, is not read any more, or cut off.
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_frames_without_a_reader_do_not_pile_up() {
+    /// More than all buffers of the system between a client and the service hold.
+    const FLOOD_LEN: usize = 32 << 20;
+    /// `POST` of `/` over `http`, as HTTP/2 packs it.
+    const HEADERS: [u8; 3] = [0x83, 0x86, 0x84];
+    let setup = Setup::start().await;
+    let mut scs = honest(&setup).await;
+    let request = |stream| frame(1, 5, stream, &HEADERS);
+    let next = |name, stream| match name {
+        "pings" => frame(6, 0, 0, &[7; 8]),
+        "settings" => frame(4, 0, 0, &[]),
+        "requests" => request(stream),
+        _ => [request(stream), frame(3, 0, stream, &[0, 0, 0, 8])].concat(),
+    };
+    for (number, name) in ["pings", "settings", "requests", "resets"]
+        .into_iter()
+        .enumerate()
+    {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a small buffer");
+        let mut stream = socket
+            .connect(setup.server.address())
+            .await
+            .expect("a connection");
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await
+            .expect("sent");
+        stream.write_all(&frame(4, 0, 0, &[])).await.expect("sent");
+        let (mut sent, mut id) = (0, 1);
+        loop {
+            let chunk: Vec<u8> = (0..4000)
+                .flat_map(|_| {
+                    id += 2;
+                    next(name, id)
+                })
+                .collect();
+            // A write that takes this long waits for the service to read.
+            let written = tokio::time::timeout(Duration::from_secs(2), stream.write_all(&chunk)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                break;
+            }
+            sent += chunk.len();
+            assert!(sent < FLOOD_LEN, "{name}: the service has read {sent} bytes");
+        }
+        goes_on(&setup, &mut scs, number).await;
+    }
 }

@@ -21,6 +21,8 @@ pub(super) enum DisconnectReason {
     Flood,
     BadMessages,
     BadLogin,
+    /// The address has sent wrong passwords, and has to wait so long.
+    Guesses(Duration),
     /// Most shares of the connection were bad.
     MostlyBadShares,
     /// The address is banned, and the connection has sent bad shares and no more good ones.
@@ -43,6 +45,11 @@ impl fmt::Display for DisconnectReason {
             }
             Self::BadMessages => write!(f, "the miner sent {ERRORS_MAX} bad messages"),
             Self::BadLogin => f.write_str("the login has a wrong password"),
+            Self::Guesses(wait) => write!(
+                f,
+                "the address sent too many wrong passwords and has to wait for {} s",
+                wait.as_secs() + 1
+            ),
             Self::MostlyBadShares => f.write_str("most shares of the last minutes were bad"),
             Self::AddressBanned => f.write_str("the address is banned, because most of its shares were bad"),
             Self::Displaced => f.write_str("another connection needed its place"),

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use ethash::B256;
 use inbound::{Place, TokenBucket, TokenRate};
+use serde_json::Value;
 use server_tls::{HandshakeError, ServerStream};
 use stratum::LineBuffer;
 use stratum::server::{ServerSession, ServerSettings, ShareClaim};
@@ -87,6 +88,8 @@ struct WorkerConnection {
     waiting: bool,
     /// Further lines wait until this time.
     paused_until: Option<Instant>,
+    /// The id of a login with a wrong password. It is answered when the pause is over.
+    late_refusal: Option<Value>,
     /// A share that may not be hashed yet. Further lines wait for it.
     waiting_share: Option<ShareClaim>,
     /// The shares of the last minutes.
@@ -175,6 +178,7 @@ pub(super) async fn serve(
         judging: JoinSet::new(),
         waiting: false,
         paused_until: None,
+        late_refusal: None,
         waiting_share: None,
         shares: ShareRecord::new(now),
         checks: CheckAllowance::new(now),
@@ -247,7 +251,10 @@ impl WorkerConnection {
                 }
                 () = sleep_until(paused_until.unwrap_or(opened).into()), if paused_until.is_some() => {
                     self.paused_until = None;
-                    self.handle_lines().await
+                    match self.refuse_late() {
+                        Ok(()) => self.handle_lines().await,
+                        refused => refused,
+                    }
                 }
                 _ = adjustments.tick(), if self.wants_jobs => {
                     self.report_rates_to_chain();

@@ -1,17 +1,22 @@
 //! Answers the requests of a miner other than shares, and sends jobs.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ethash::{B256, U256};
 use inbound::Claim;
+use rpc::access::TokenDigest;
 use serde_json::Value;
 use stratum::server::{AnnouncedJob, MinerRequest, RejectReason};
 use stratum::{Dialect, boundary_of_difficulty, difficulty_of_boundary};
 
+use super::super::addresses::GuessPenalty;
 use super::super::event_log::LoggedEvent;
 use super::super::jobs::StratumJob;
 use super::{DisconnectReason, ERRORS_MAX, SENT_JOBS_MAX, SentJob, WorkerConnection};
+
+/// A wrong password is answered after so long. Further lines of the connection wait for it.
+const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(500);
 
 impl WorkerConnection {
     /// Handles one request of the miner.
@@ -47,16 +52,8 @@ impl WorkerConnection {
         worker: Option<&str>,
         password: &str,
     ) -> Result<(), DisconnectReason> {
-        let expected = self.state.config.password.as_deref();
-        if expected.is_some_and(|expected| expected != password) {
-            self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
-            self.session.refuse(id, RejectReason::BadLogin);
-            self.errors += 1;
-            return if self.errors >= ERRORS_MAX {
-                Err(DisconnectReason::BadLogin)
-            } else {
-                Ok(())
-            };
+        if !self.check_password(id, password)? {
+            return Ok(());
         }
         let was_logged_in = self.session.is_logged_in();
         let Some(index) = self.session.admit(id, user, worker) else {
@@ -73,6 +70,7 @@ impl WorkerConnection {
         }
         self.workers.push(name);
         if !was_logged_in {
+            self.address.set_logged_in();
             self.place.set(Claim::Known, Instant::now());
             self.state.logged_in.fetch_add(1, Ordering::Relaxed);
             // A miner with the dialect eth-proxy asks for its first work itself.
@@ -80,6 +78,56 @@ impl WorkerConnection {
                 self.wants_jobs = true;
                 self.announce_newest(false);
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the password of a login is right. A wrong one is answered after a pause
+    /// ([`Self::refuse_late`]), so that a new connection learns no faster than an old one whether
+    /// its guess is right. While the address has to wait for its wrong passwords, no password is
+    /// looked at.
+    fn check_password(&mut self, id: &Value, password: &str) -> Result<bool, DisconnectReason> {
+        let Some(expected) = self.state.config.password.as_deref().map(TokenDigest::of) else {
+            return Ok(true);
+        };
+        let now = Instant::now();
+        if let Some(wait) = self.address.guess_wait(now) {
+            self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
+            self.session.refuse(id, RejectReason::TooMany);
+            return Err(DisconnectReason::Guesses(wait));
+        }
+        // Digests are compared in the same time wherever they part.
+        let guess = TokenDigest::of(password);
+        if guess == expected {
+            self.address.forget_guesses();
+            return Ok(true);
+        }
+        let penalty = self.address.count_guess(guess, now);
+        if let GuessPenalty::Ban(time) = penalty
+            && self.state.log.allows(LoggedEvent::Banned)
+        {
+            let address = self.address.address();
+            tracing::warn!(%address, "an address tried many passwords; it is banned for {time:?}");
+        }
+        self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
+        self.errors += 1;
+        if penalty != GuessPenalty::None || self.address.is_banned(now) {
+            self.session.refuse(id, RejectReason::BadLogin);
+            return Err(DisconnectReason::BadLogin);
+        }
+        self.late_refusal = Some(id.clone());
+        self.pause(now + WRONG_PASSWORD_PAUSE);
+        Ok(false)
+    }
+
+    /// Answers the login with a wrong password that has waited for the end of the pause.
+    pub(super) fn refuse_late(&mut self) -> Result<(), DisconnectReason> {
+        let Some(id) = self.late_refusal.take() else {
+            return Ok(());
+        };
+        self.session.refuse(&id, RejectReason::BadLogin);
+        if self.errors >= ERRORS_MAX {
+            return Err(DisconnectReason::BadLogin);
         }
         Ok(())
     }

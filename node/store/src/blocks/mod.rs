@@ -138,6 +138,17 @@ pub trait BlockReads: Source {
             .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &block_key(number, hash), reason))
     }
 
+    /// Length of the rows of header and body of the block `number` with `hash`, in bytes; 0 if they
+    /// are not stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn block_bytes(&self, number: u64, hash: &B256) -> Result<usize, StoreError> {
+        let header = self.with(TableId::BlockToHeader, &block_key(number, hash), <[u8]>::len)?;
+        let body = with_part(self, BlockPart::Body, number, hash, <[u8]>::len)?;
+        Ok(header.unwrap_or(0) + body.unwrap_or(0))
+    }
+
     /// Receipts of the block `number` with `hash`; `None` if it was not executed.
     ///
     /// # Errors

@@ -7,12 +7,12 @@ use primitives::B256;
 
 use super::request::{TraceCallOptions, TraceOptions};
 use crate::error::{RpcError, RpcResult, failure};
-use crate::json::JsonOf;
+use crate::json::{JsonOf, JsonParts};
 use crate::methods::mc::{CallObject, call_error, call_request, stored_number, with_state};
 use crate::node::Node;
-use crate::objects::{TraceObject, TransactionTrace};
+use crate::objects::{BlockTraces, TraceObject, write_block_traces, write_trace};
 use crate::table::Method;
-use crate::types::{BlockRef, Data};
+use crate::types::BlockRef;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
@@ -36,7 +36,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 }
 
 /// The traces of all transactions of a block, as JSON.
-type BlockTrace = JsonOf<Vec<TransactionTrace<'static>>>;
+type BlockTrace = JsonOf<BlockTraces>;
 
 /// What `options` ask for, within the limits of the node.
 fn request(node: &Node, options: &TraceOptions) -> TraceRequest {
@@ -53,7 +53,7 @@ fn trace_transaction(
         return Err(RpcError::refused(format!("transaction {hash:#x} not found")));
     };
     let trace = view.trace_transaction(&block, index, &request(node, &options));
-    JsonOf::write(&TraceObject::from(&trace.map_err(trace_error)?))
+    written(&trace.map_err(trace_error)?)
 }
 
 /// `debug_traceCall`: on the state after the block.
@@ -67,7 +67,13 @@ fn trace_call(
         view.trace_call(place, &request, &self::request(node, &options.trace))
             .map_err(trace_error)
     })?;
-    JsonOf::write(&TraceObject::from(&trace))
+    written(&trace)
+}
+
+fn written(trace: &Trace) -> RpcResult<JsonOf<TraceObject<'static>>> {
+    let mut out = JsonParts::new();
+    write_trace(&mut out, trace)?;
+    Ok(JsonOf::trust(out.finish()))
 }
 
 /// `debug_traceBlockByNumber`.
@@ -90,14 +96,13 @@ fn trace_block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> Rp
 fn trace_block(view: &View, block: &StoredBlock, request: &TraceRequest) -> RpcResult<BlockTrace> {
     let traces: Vec<Trace> = view.trace_block(block, request).map_err(trace_error)?;
     let transactions = block.body.transactions.iter();
-    let objects: Vec<_> = transactions
-        .zip(&traces)
-        .map(|(transaction, trace)| TransactionTrace {
-            tx_hash: Data(transaction.hash()),
-            result: trace.into(),
-        })
-        .collect();
-    JsonOf::write(&objects)
+    let mut out = JsonParts::new();
+    let traces = transactions.zip(&traces);
+    write_block_traces(
+        &mut out,
+        traces.map(|(transaction, trace)| (transaction.hash(), trace)),
+    )?;
+    Ok(JsonOf::trust(out.finish()))
 }
 
 /// The error for the caller. Faults of the request are refused; other errors are failures of the

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::lookup::stored_number;
 use super::request::Word;
+use crate::budget::reserve_values;
 use crate::decode::FromParam;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
@@ -13,6 +14,10 @@ use crate::node::Node;
 use crate::table::Method;
 use crate::types::{BlockRef, Data, ParamError, Quantity};
 use crate::wire_type::{Described, WireType};
+
+/// Bytes that are reserved for the proof of an account or of a slot. The paths of a trie with 4
+/// billion keys have 8 branches of 532 bytes.
+const PROOF_LEN: usize = 8 * 532;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
@@ -91,6 +96,7 @@ fn proof(
             "no proof of block {got}: trie nodes are kept for the head only, expected block {head}"
         )));
     }
+    reserve_values(PROOF_LEN * (1 + positions.len()))?;
     let slots: Vec<_> = positions.iter().map(|position| position.slot).collect();
     let proof = view.proof(&address, &slots).map_err(failure)?;
     JsonOf::write(&object(address, &positions, &proof))

@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn operations_of_calls_that_succeeded() {
-        let call = |kind, value: u64, error: Option<&str>, calls| CallFrame {
+        let call = |kind, value: u64, error: Option<&str>, calls: Vec<CallFrame>| CallFrame {
             kind,
             value: Some(U256::from(value)),
             error: error.map(str::to_owned),
-            calls,
+            calls: calls.into(),
             ..CallFrame::default()
         };
         let failed = call(

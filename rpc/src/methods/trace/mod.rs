@@ -6,7 +6,7 @@ mod replay;
 
 use chain::View;
 use chain::rules::payment::BlockPayment;
-use chain::trace::{CallOptions, FlatCall, Trace, TraceRequest, Tracer};
+use chain::trace::{CallOptions, FlatCall, FlatCalls, Trace, TraceRequest, Tracer};
 use chain::view::StoredBlock;
 use primitives::{Address, B256, U256};
 
@@ -128,7 +128,7 @@ fn write_block(
     out: &mut JsonArray,
 ) -> RpcResult<()> {
     for (index, top) in view.call_trees(block, request).map_err(trace_error)? {
-        for call in FlatCall::list(&top) {
+        for call in FlatCalls::of(&top) {
             let (from, to) = call.ends();
             if selection.takes(Some(from), to) {
                 out.push(&ParityTraceObject::call(call, Some(place(block, Some(index)))))?;
@@ -182,7 +182,7 @@ fn trace_transaction(node: &Node, (hash,): (B256,)) -> RpcResult<TraceList> {
     if let Trace::Calls(top) = trace.map_err(trace_error)?
         && !top.kind.is_empty()
     {
-        for call in FlatCall::list(&top) {
+        for call in FlatCalls::of(&top) {
             out.push(&ParityTraceObject::call(call, Some(place(&block, Some(index)))))?;
         }
     }
@@ -201,14 +201,14 @@ fn trace_get(
     let trace = view.trace_transaction(&block, index, &request(node));
     let trace = trace.map_err(trace_error)?;
     let calls = match &trace {
-        Trace::Calls(top) if !top.kind.is_empty() => FlatCall::list(top),
-        _ => Vec::new(),
+        Trace::Calls(top) if !top.kind.is_empty() => Some(FlatCalls::of(top)),
+        _ => None,
     };
     let is_asked_for = |call: &FlatCall<'_>| {
         let indices = call.address.iter().map(|index| *index as u64);
         indices.eq(address.iter().map(|index| index.0))
     };
-    let call = calls.into_iter().find(is_asked_for);
+    let call = calls.into_iter().flatten().find(is_asked_for);
     JsonOf::write(&call.map(|call| ParityTraceObject::call(call, Some(place(&block, Some(index))))))
 }
 

@@ -4,8 +4,9 @@
 //! Knows neither frames nor sockets: a [`DuplexChannel`] moves the messages. A client that asks
 //! faster than it reads is held up, because the number of running calls is bounded and no message
 //! is read while an answer waits to be sent. Notifications do not pile up either: the subscriptions
-//! are pulled only when their notifications can be sent. A client that takes too long to read a
-//! message is disconnected.
+//! are pulled only when their notifications can be sent. If too little memory is left for one, the
+//! subscriptions stay where they are for a while. A client that takes too long to read a message is
+//! disconnected, and so is one whose notification finds no memory for as long.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -13,13 +14,14 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::acceptor::RequestSource;
 use super::stopped;
@@ -27,9 +29,15 @@ use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::{RpcError, RpcResult};
 use crate::message::NoMemory;
-use crate::subscriptions::{ChangeSignal, Notification, RpcSession, Subscriptions};
+use crate::subscriptions::{ChangeSignal, PulledNotifications, RpcSession, Subscriptions};
 use crate::text::Text;
 use crate::traffic::{FREE_LEN, MemoryReservation};
+
+/// Time between two pulls if too little memory is left for a notification.
+const MEMORY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A pull of the subscriptions, with the memory of its notifications.
+type PullResult = RpcResult<(PulledNotifications, MemoryReservation)>;
 
 /// Moves messages in both directions.
 pub(super) trait DuplexChannel: Send {
@@ -45,8 +53,10 @@ pub(super) trait DuplexChannel: Send {
         pending()
     }
 
-    /// Sends a message. Fails with [`DuplexError::SlowReader`] if that takes too long.
-    fn send(&mut self, message: Text) -> impl Future<Output = Result<(), DuplexError>> + Send;
+    /// Sends a message. It may wait for the next one if that follows at once (`has_more`). Fails
+    /// with [`DuplexError::SlowReader`] if it takes too long.
+    fn send(&mut self, message: Text, has_more: bool)
+    -> impl Future<Output = Result<(), DuplexError>> + Send;
 }
 
 /// Why a connection is closed by the server while it does not stop.
@@ -59,7 +69,7 @@ pub(super) enum DuplexError {
     #[error("the client was silent for too long")]
     Silent,
     /// The token that the client came with is not valid any more.
-    #[error("the token was withdrawn")]
+    #[error("the token was withdrawn or has expired")]
     Withdrawn,
     /// A message is longer than allowed.
     #[error("a message is longer than {0} bytes")]
@@ -73,6 +83,9 @@ pub(super) enum DuplexError {
     /// Too little memory is left for a long message, as other messages have reserved it.
     #[error("too many long messages at the same time")]
     NoMemory,
+    /// Too little memory is left for a notification, for as long as a client may take to read one.
+    #[error("too little memory is left for a notification")]
+    Starved,
     /// The node failed.
     #[error("{0}")]
     Node(RpcError),
@@ -178,11 +191,15 @@ struct DuplexConnection<'a, C> {
     /// The messages that are being answered.
     calls: FuturesUnordered<BoxFuture<'a, FinishedCall>>,
     /// The running pull of the subscriptions.
-    pull: Option<BoxFuture<'a, RpcResult<Vec<Notification>>>>,
+    pull: Option<BoxFuture<'a, PullResult>>,
     /// The signals of all subscriptions. A change means that there may be something new to pull.
     signals: Vec<ChangeSignal>,
     /// The last pull left something behind, so another pull is due without a signal.
     has_backlog: bool,
+    /// Since when too little memory is left for a notification.
+    lacks_memory_since: Option<Instant>,
+    /// Then there is no pull before this time.
+    paused_until: Option<Instant>,
     unsent: VecDeque<OutgoingMessage>,
     /// Notifications that are unsent or being sent.
     unsent_notifications: usize,
@@ -212,6 +229,8 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
             pull: None,
             signals: Vec::new(),
             has_backlog: false,
+            lacks_memory_since: None,
+            paused_until: None,
             unsent: VecDeque::new(),
             unsent_notifications: 0,
             notification_memory: MemoryReservation::default(),
@@ -247,6 +266,7 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     /// neither. Dropping the future loses nothing.
     async fn progress(&mut self) -> Result<(), DuplexError> {
         let may_pull = self.pull.is_none() && self.unsent_notifications == 0;
+        let paused_until = self.paused_until;
         tokio::select! {
             Some(finished) = self.calls.next() => self.finish_call(finished),
             pulled = pull_result(&mut self.pull) => {
@@ -254,21 +274,46 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
                 self.has_backlog = self.subscriptions.has_backlog();
                 // A subscription may have ended during the pull. Nothing of it may follow the
                 // answer that says so.
-                let pulled = pulled.map_err(DuplexError::Node)?;
-                let notifications = self.subscriptions.without_ended(pulled);
-                let len = notifications.iter().map(|notification| notification.text.len()).sum();
-                self.notification_memory = self.reserve(len)?;
+                let (pulled, memory) = pulled.map_err(DuplexError::Node)?;
+                self.note_memory(pulled.lacks_memory)?;
+                let notifications = self.subscriptions.without_ended(pulled.notifications);
+                if !notifications.is_empty() {
+                    self.notification_memory = memory;
+                }
                 self.unsent_notifications += notifications.len();
                 let messages = notifications.into_iter().map(|notification| notification.text);
                 self.unsent.extend(messages.map(OutgoingMessage::Notification));
                 Ok(())
             }
-            () = something_new(&mut self.signals, self.has_backlog), if may_pull => {
+            () = sleep_until(paused_until.unwrap_or_else(Instant::now)), if paused_until.is_some() => {
+                self.paused_until = None;
+                Ok(())
+            }
+            () = something_new(&mut self.signals, self.has_backlog), if may_pull && paused_until.is_none() => {
                 let subscriptions = Arc::clone(&self.subscriptions);
-                self.pull = Some(Box::pin(self.dispatcher.pull(subscriptions)));
+                let memory = self.caller.memory.clone();
+                self.pull = Some(Box::pin(self.dispatcher.pull(subscriptions, memory)));
                 Ok(())
             }
         }
+    }
+
+    /// Notes whether the last pull lacked memory for a notification.
+    ///
+    /// # Errors
+    /// If memory was lacking for as long as a client may take to read a message.
+    fn note_memory(&mut self, is_lacking: bool) -> Result<(), DuplexError> {
+        if !is_lacking {
+            self.lacks_memory_since = None;
+            return Ok(());
+        }
+        let now = Instant::now();
+        let since = *self.lacks_memory_since.get_or_insert(now);
+        if now.duration_since(since) >= self.dispatcher.limits().write_timeout {
+            return Err(DuplexError::Starved);
+        }
+        self.paused_until = Some(now + MEMORY_PAUSE);
+        Ok(())
     }
 
     /// Queues the answer, and starts the subscriptions that the call made. Their notifications come
@@ -291,7 +336,8 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     ) -> Result<(), DuplexError> {
         let is_notification = matches!(message, OutgoingMessage::Notification(_));
         let (OutgoingMessage::Answer(text) | OutgoingMessage::Notification(text)) = message;
-        let mut sending = pin!(channel.send(text));
+        let has_more = !self.unsent.is_empty();
+        let mut sending = pin!(channel.send(text, has_more));
         loop {
             tokio::select! {
                 sent = sending.as_mut() => {

@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::dispatch::Rpc;
-use crate::json::Json;
 use crate::limits::Limits;
 use crate::modules::{Modules, NameStyle};
 use crate::server::activity::Activity;
-use crate::subscriptions::SubscriptionSource;
+use crate::subscriptions::{PULL_LEN_MAX, PulledResults, SubscriptionSource};
 use crate::table::Method;
+use crate::traffic::TrafficMemory;
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,7 +61,7 @@ impl SubscriptionSource for Ticker {
         ChangeSignal::Count(self.0.ticks.subscribe())
     }
 
-    fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
         self.0.pulls.fetch_add(1, SeqCst);
         let ticks = *self.0.ticks.borrow();
         while self.0.blocks_pulls.load(SeqCst) {
@@ -69,7 +69,10 @@ impl SubscriptionSource for Ticker {
         }
         while self.1 < ticks {
             self.1 += 1;
-            out.push(Json::write(&self.1)?);
+            if !out.add(&self.1)? {
+                self.1 -= 1;
+                return Ok(true);
+            }
         }
         Ok(false)
     }
@@ -136,7 +139,7 @@ impl<const HALF: bool> DuplexChannel for MemoryChannel<HALF> {
         }
     }
 
-    async fn send(&mut self, message: Text) -> Result<(), DuplexError> {
+    async fn send(&mut self, message: Text, _: bool) -> Result<(), DuplexError> {
         let text =
             String::from_utf8(message.to_vec()).map_err(|error| DuplexError::Protocol(error.to_string()))?;
         let sent = self.outgoing.send(text).await;
@@ -146,6 +149,7 @@ impl<const HALF: bool> DuplexChannel for MemoryChannel<HALF> {
 
 /// The client's end of the channel.
 struct Client {
+    traffic: TrafficMemory,
     context: Arc<TestContext>,
     outgoing: Option<mpsc::UnboundedSender<Result<String, RpcError>>>,
     incoming: mpsc::Receiver<String>,
@@ -175,6 +179,7 @@ impl Client {
         let mut exchange_stop = stop.subscribe();
         let rpc = Rpc::new(Arc::new(Arc::clone(&context)), methods(), limits).expect("valid rows");
         let dispatcher = rpc.dispatcher(&Modules::default());
+        let traffic = dispatcher.traffic().clone();
         let exchange = tokio::spawn(async move {
             let mut channel = MemoryChannel::<HALF> {
                 incoming: server_incoming,
@@ -187,6 +192,7 @@ impl Client {
             exchange_messages(&dispatcher, &mut channel, &source, &mut exchange_stop).await
         });
         Self {
+            traffic,
             context,
             outgoing: Some(to_server),
             incoming: from_server,
@@ -433,6 +439,38 @@ async fn a_pull_delays_no_call_and_an_ended_subscription_is_silent() {
         notification.contains(&other) && !notification.contains(&id),
         "{notification}"
     );
+}
+
+/// However much a client has not read, its connection holds one pull, and all of it is counted.
+/// What the client reads later is complete.
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_one_pull() {
+    let mut client = Client::with_capacity::<false>(Limits::default(), 1);
+    client.subscribe(1).await;
+    client.context.ticks.send_modify(|ticks| *ticks += 2000);
+    let begun = Instant::now();
+    while !(1..=PULL_LEN_MAX + 1024).contains(&client.traffic.used()) {
+        let used = client.traffic.used();
+        assert!(begun.elapsed() < PATIENCE, "{used} bytes are counted");
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(A_WHILE).await;
+    assert!(
+        client.context.pulls.load(SeqCst) <= 3,
+        "no pull before the last is sent"
+    );
+    for tick in 1..=2000 {
+        let notification = client.receive().await;
+        assert!(
+            notification.ends_with(&format!("\"result\":{tick}}}}}")),
+            "{notification}"
+        );
+    }
+    let begun = Instant::now();
+    while client.traffic.used() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "the memory is not released");
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test]

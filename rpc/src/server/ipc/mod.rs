@@ -129,10 +129,11 @@ async fn serve<C, S>(
 {
     let limits = dispatcher.limits();
     let mut channel = IpcChannel {
-        stream: Metered::new(stream, source.caller.memory.clone()),
+        stream: Metered::new(stream, source.caller.memory.clone(), limits.body_len_max),
         values: ValueStream::new(limits.body_len_max, limits.depth_max),
         buffer: vec![0; READ_LEN],
         pace: ReadPace::new(limits),
+        len_max: limits.body_len_max,
     };
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, &source, &stop) => ended,
@@ -144,7 +145,7 @@ async fn serve<C, S>(
     if let Some(Err(error)) = ended {
         tracing::debug!(%error, "closing a connection on the local socket");
         if let DuplexError::Unreadable(error) = error {
-            let _ = channel.send(message::error_response(&error)).await;
+            let _ = channel.send(message::error_response(&error), false).await;
         }
     }
     drop(place);
@@ -155,6 +156,7 @@ struct IpcChannel<S> {
     values: ValueStream,
     buffer: Vec<u8>,
     pace: ReadPace,
+    len_max: usize,
 }
 
 /// The stream of a connection on the local socket.
@@ -182,6 +184,9 @@ impl<S: ChannelStream> DuplexChannel for IpcChannel<S> {
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                     return Err(DuplexError::NoMemory);
                 }
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    return Err(DuplexError::TooLong(self.len_max));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -191,7 +196,7 @@ impl<S: ChannelStream> DuplexChannel for IpcChannel<S> {
         self.stream.inner().closed().await;
     }
 
-    async fn send(&mut self, mut message: Text) -> Result<(), DuplexError> {
+    async fn send(&mut self, mut message: Text, _: bool) -> Result<(), DuplexError> {
         message.push_end(b"\n");
         let mut paced = self.pace.begin();
         for piece in message.into_pieces() {

@@ -73,6 +73,34 @@ fn full_chain() -> (Chain, Arc<AtomicBool>, Solution) {
     (chain, is_full, solution)
 }
 
+#[test]
+fn work_that_was_made_before_the_followers_knew_the_head_is_made_again() {
+    let store = Store::in_memory().unwrap();
+    let importer = Importer::new(store.clone(), Arc::new(ChainSpec::dev()), SealCheck::Off);
+    let chain = open_on(
+        store,
+        WriterJobs {
+            follow: |inner, block, _| {
+                // The work maker is faster than the followers, and the pool stays as it is.
+                let next = Some(block.header.number + 1);
+                wait_for(|| inner.work.current().filter(|work| work.number == next));
+                inner.withdraw_work();
+                Ok(())
+            },
+            ..WriterJobs::of(&importer)
+        },
+    );
+    let package = wait_for(|| chain.work().current());
+    let solution = Solution {
+        header_hash: package.header_hash,
+        pow_nonce: 7,
+        mix_hash: B256::ZERO,
+    };
+    chain.submit_solution(&solution).expect("the work is open");
+    let next = wait_for(|| chain.work().current());
+    assert_eq!(next.number, Some(2));
+}
+
 fn wait_for<T>(mut get: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

@@ -177,6 +177,36 @@ fn each_refusal_says_why() {
 }
 
 #[test]
+fn what_needs_no_sender_is_refused_without_one() {
+    let pool = pool(PoolConfig::default());
+    let check = |expected: &str, change: &dyn Fn(&mut Transaction)| {
+        let mut transaction = transfer(6, 5);
+        change(&mut transaction);
+        let checked = pool.check_without_sender(&transaction, &transaction.hash());
+        let error = checked.map_or_else(|error| error.to_string(), |()| "good".to_owned());
+        assert!(error.starts_with(expected), "got {error}, expected {expected}");
+    };
+    let hash = pool.add(transfer(5, 5), who(1), rich(5)).unwrap();
+    check(&format!("known transaction: {hash:x}"), &|t| t.tx_nonce = 5);
+    check("intrinsic gasRemaining too low", &|t| t.gas = 999);
+    check("exceeds block gasRemaining limit: got 9000001", &|t| {
+        t.gas = 9_000_001
+    });
+    check("transaction underpriced: got 1, expected", &|t| {
+        t.gas_price = U256::from(1)
+    });
+    check("oversized data: ", &|t| t.input = vec![0; 200_000].into());
+    check("shardingFlag 1 belongs", &|t| t.sharding_flag = 1);
+    check("invalid sender: ", &|t| t.syscnt = 1);
+    check("Ethereum transactions do not belong", &|t| {
+        t.form = TxForm::Ethereum
+    });
+    // Nonce and balance are those of the sender.
+    check("good", &|t| t.tx_nonce = 0);
+    check("good", &|t| t.value = U256::MAX);
+}
+
+#[test]
 fn a_new_head_drops_mined_and_unaffordable_transactions() {
     let pool = pool(PoolConfig::default());
     for nonce in 0..4 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use primitives::{B256, B512, Bytes, Enode, keccak256};
 
-use super::{Awaited, Discovery, DiscoveryAction, PendingAnswer, RESERVED_PORTS, UNPROVEN_PINGS_IN_SECOND};
+use super::{Awaited, Discovery, DiscoveryAction, LASTING_AGE, PendingAnswer, RESERVED_PORTS};
 use crate::address;
 use crate::contact::NodeContact;
 use crate::discovery::packet::{
@@ -58,7 +58,7 @@ impl Discovery {
                     if let Some(state) = self.bonds.get(&id) {
                         state.record_sequence = record.sequence();
                     }
-                    self.actions.push(DiscoveryAction::Record(Box::new(record)));
+                    self.take_record(record, from.ip(), now);
                 }
             }
             DiscoveryPacket::Store { key, .. }
@@ -67,7 +67,7 @@ impl Discovery {
                 self.send(from, &DiscoveryPacket::StoreReply, now);
             }
             DiscoveryPacket::FindValue { key } if has_proven => {
-                let value = self.values.get(&key, now.elapsed, &mut self.entropy);
+                let value = self.values.get(&key, from.ip(), now.elapsed, &mut self.entropy);
                 let value = Bytes::from(value.into_bytes());
                 self.send(from, &DiscoveryPacket::FindValueReply { key, value }, now);
             }
@@ -75,7 +75,7 @@ impl Discovery {
                 let is_asked =
                     |awaited: &Awaited| matches!(awaited, Awaited::Values { key: asked } if *asked == key);
                 if self.take_pending(&id, is_asked).is_some() {
-                    let nodes = enodes(&value);
+                    let nodes = enodes(&value, from.ip());
                     self.actions.push(DiscoveryAction::Values { key, nodes });
                 }
             }
@@ -84,20 +84,38 @@ impl Discovery {
         }
     }
 
-    /// Whether one more PING of an unproven address is answered in this second.
-    pub(super) const fn has_allowance(&mut self, now: Moment) -> bool {
-        let second = now.elapsed.as_secs();
-        if self.unproven_second != second {
-            self.unproven_second = second;
-            self.unproven = 0;
+    /// Whether this node has just asked the node at `ip`, so that its PING is expected.
+    fn has_asked(&self, id: &B512, ip: IpAddr) -> bool {
+        let mut pending = self.pending.iter();
+        pending.any(|pending| pending.id == *id && pending.awaited.ip() == Some(ip))
+    }
+
+    /// Takes the record that a node at `from` has sent of itself. If the record has another address
+    /// that the node may tell, the address is asked before anybody connects to it.
+    fn take_record(&mut self, record: NodeRecord, from: IpAddr, now: Moment) {
+        let moved = record.contact().filter(|contact| contact.ip != from);
+        if let Some(moved) = moved.filter(|moved| self.is_usable(moved, from)) {
+            self.ping(moved, false, now);
         }
-        self.unproven += 1;
-        self.unproven <= UNPROVEN_PINGS_IN_SECOND
+        let record = Box::new(record);
+        self.actions.push(DiscoveryAction::Record { record, from });
+    }
+
+    /// Whether a node of which `from` has told may be asked.
+    fn is_usable(&self, node: &NodeContact, from: IpAddr) -> bool {
+        let ranges = self.settings.ranges.as_ref();
+        node.udp > RESERVED_PORTS
+            && address::may_tell(from, node.ip)
+            && ranges.is_none_or(|ranges| ranges.contains(node.ip))
+            && self.bonds.kind(&node.id) != ContactKind::Alien
     }
 
     pub(super) fn take_ping(&mut self, contact: NodeContact, hash: B256, tail: PacketTail, now: Moment) {
         let has_proven = self.bonds.has_proven(&contact.id, contact.ip, now.elapsed);
-        if !has_proven && !self.has_allowance(now) {
+        if !has_proven
+            && !self.has_asked(&contact.id, contact.ip)
+            && !self.ping_budget.take(contact.ip, now.elapsed)
+        {
             return;
         }
         self.bonds.touch(contact.id, contact.ip, now.elapsed);
@@ -113,6 +131,7 @@ impl Discovery {
         self.send(contact.udp_address(), &pong, now);
         let state = self.bonds.touch(contact.id, contact.ip, now.elapsed);
         state.was_answered(now.elapsed);
+        state.announced_sequence = tail.record_sequence.unwrap_or_default();
         if kind == ContactKind::Alien {
             return;
         }
@@ -138,10 +157,15 @@ impl Discovery {
         now: Moment,
     ) {
         let is_asked = |awaited: &Awaited| matches!(awaited, Awaited::Pong { hash, to, .. } if *hash == ping_hash && to.ip() == from.ip());
-        let Some(Awaited::Pong { contact, .. }) = self.take_pending(&id, is_asked) else {
+        let Some(Awaited::Pong {
+            contact, is_check, ..
+        }) = self.take_pending(&id, is_asked)
+        else {
             return;
         };
-        let is_new = self.bonds.touch(id, from.ip(), now.elapsed).answered(now.elapsed);
+        let state = self.bonds.touch(id, from.ip(), now.elapsed);
+        let is_new = state.answered(now.elapsed);
+        state.announced_sequence = tail.record_sequence.unwrap_or_default();
         let kind = self.take_tail(&id, tail);
         let is_refused =
             kind == ContactKind::Alien || (self.settings.is_strict && kind != ContactKind::Brother);
@@ -149,6 +173,10 @@ impl Discovery {
             self.add_to_table(contact, now.elapsed);
             if is_new {
                 self.actions.push(DiscoveryAction::Verified(contact));
+            }
+            let added = self.table.get(&id).map(|entry| entry.added);
+            if is_check && added.is_some_and(|added| now.elapsed >= added + LASTING_AGE) {
+                self.actions.push(DiscoveryAction::Lasting(contact));
             }
             // Before, the node would not answer.
             if self.bonds.knows_us(&id, now.elapsed) {
@@ -245,20 +273,10 @@ impl Discovery {
         };
         *received += nodes.len();
         let (lookup, is_complete) = (*lookup, *received >= BUCKET_NODES_MAX);
-        let is_usable = |node: &NodeContact| {
-            node.udp > RESERVED_PORTS
-                && address::may_tell(from, node.ip)
-                && self
-                    .settings
-                    .ranges
-                    .as_ref()
-                    .is_none_or(|ranges| ranges.contains(node.ip))
-                && self.bonds.kind(&node.id) != ContactKind::Alien
-        };
         let usable: Vec<_> = nodes
             .into_iter()
             .take(BUCKET_NODES_MAX)
-            .filter(is_usable)
+            .filter(|node| self.is_usable(node, from))
             .collect();
         if let Some(search) = self.lookups.get_mut(&lookup) {
             search.add(usable);
@@ -270,12 +288,18 @@ impl Discovery {
     }
 }
 
-/// The enodes in an answer, at most [`VALUES_IN_ANSWER`].
-pub(super) fn enodes(value: &[u8]) -> Vec<Enode> {
+/// The enodes in an answer that `from` may tell, at most [`VALUES_IN_ANSWER`]. Those whose host is
+/// a name are left out: nobody has proven to be there.
+pub(super) fn enodes(value: &[u8], from: IpAddr) -> Vec<Enode> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let parts = text.split(',').filter(|part| !part.is_empty());
+    let is_told = |enode: &Enode| {
+        let contact = NodeContact::from_enode(enode);
+        contact.is_some_and(|contact| address::may_tell(from, contact.ip))
+    };
     parts
-        .filter_map(|part| part.parse().ok())
         .take(VALUES_IN_ANSWER)
+        .filter_map(|part| part.parse().ok())
+        .filter(is_told)
         .collect()
 }

@@ -9,13 +9,14 @@ mod searches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use alloy_eip2124::ForkId;
 use primitives::{B256, B512, Enode, SecretKey, keccak256};
 
 use super::bonds::BondBook;
+use super::budget::{SecondBudget, SecondLimits};
 use super::lookup::NodeLookup;
 use super::packet::{
     DiscoveryDialect, DiscoveryPacket, PACKET_LIFETIME, PacketEndpoint, PacketError, PacketTail,
@@ -34,8 +35,21 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 pub const PENDING_ANSWERS_MAX: usize = 1024;
 /// Searches at a time.
 pub const LOOKUPS_MAX: usize = 8;
+/// Packets of which the signature is checked in a second. An address may be forged, so a host has
+/// much more than it needs: else a few forged packets would silence it.
+pub const PACKETS_IN_SECOND: SecondLimits = SecondLimits {
+    total: 4000,
+    neighbourhood: 2000,
+    host: 1000,
+};
 /// PINGs of unproven addresses that are answered in a second.
-pub const UNPROVEN_PINGS_IN_SECOND: u32 = 200;
+pub const UNPROVEN_PINGS_IN_SECOND: SecondLimits = SecondLimits {
+    total: 200,
+    neighbourhood: 50,
+    host: 20,
+};
+/// A node of the table that answers after this time has lasted: it may be remembered over restarts.
+pub const LASTING_AGE: Duration = Duration::from_secs(300);
 /// Requests in a row that a node may leave without an answer.
 pub const FAILURES_MAX: u32 = 5;
 /// How long a node of kind unknown stays in the table of the public network's dialect.
@@ -84,6 +98,8 @@ pub enum DiscoveryAction {
     },
     /// A node has proven its address.
     Verified(NodeContact),
+    /// A node has answered again, at least [`LASTING_AGE`] after it came into the table.
+    Lasting(NodeContact),
     /// A search is done.
     LookupDone {
         /// Its number.
@@ -91,8 +107,13 @@ pub enum DiscoveryAction {
         /// The closest nodes that answered.
         nodes: Vec<NodeContact>,
     },
-    /// A node has sent its record.
-    Record(Box<NodeRecord>),
+    /// A node has sent its record. The address in it may be anybody's.
+    Record {
+        /// The record.
+        record: Box<NodeRecord>,
+        /// The address that the node has proven.
+        from: IpAddr,
+    },
     /// A node has sent what it keeps under a key.
     Values {
         /// The key.
@@ -125,6 +146,18 @@ enum Awaited {
     Values { key: B512 },
 }
 
+impl Awaited {
+    /// The address that was asked.
+    const fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Pong { contact, .. } | Self::Bond { contact, .. } | Self::TheirPing { contact, .. } => {
+                Some(contact.ip)
+            }
+            Self::Neighbors { .. } | Self::Record { .. } | Self::Values { .. } => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct PendingAnswer {
     id: B512,
@@ -150,9 +183,8 @@ pub struct Discovery {
     refresh_lookup: Option<u64>,
     next_refresh: Duration,
     next_check: Duration,
-    /// The second that `unproven` counts in.
-    unproven_second: u64,
-    unproven: u32,
+    packet_budget: SecondBudget,
+    ping_budget: SecondBudget,
     entropy: Entropy,
     actions: Vec<DiscoveryAction>,
 }
@@ -175,8 +207,8 @@ impl Discovery {
             refresh_lookup: None,
             next_refresh: now.elapsed,
             next_check: now.elapsed + REVALIDATION_INTERVAL,
-            unproven_second: 0,
-            unproven: 0,
+            packet_budget: SecondBudget::new(PACKETS_IN_SECOND),
+            ping_budget: SecondBudget::new(UNPROVEN_PINGS_IN_SECOND),
             entropy,
             actions: Vec::new(),
             key,
@@ -266,13 +298,23 @@ impl Discovery {
 
     /// The enodes that this node keeps under `key` for others, at most as many as in an answer.
     pub fn kept(&mut self, key: &B512, now: Moment) -> Vec<Enode> {
-        let value = self.values.get(key, now.elapsed, &mut self.entropy);
-        inbound::enodes(value.as_bytes())
+        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let value = self.values.get(key, own, now.elapsed, &mut self.entropy);
+        inbound::enodes(value.as_bytes(), own)
     }
 
     /// Asks a node for its record. In Ethereum's dialect.
     pub fn request_record(&mut self, node: &NodeContact, now: Moment) -> Vec<DiscoveryAction> {
         self.ask_for_record(node.id, node.udp_address(), now);
+        self.take_actions()
+    }
+
+    /// Asks a node for its record if it has said that it has one. No actions: it is not asked.
+    pub fn request_announced_record(&mut self, node: &NodeContact, now: Moment) -> Vec<DiscoveryAction> {
+        let state = self.bonds.get(&node.id);
+        if state.is_some_and(|state| state.announced_sequence != 0) {
+            self.ask_for_record(node.id, node.udp_address(), now);
+        }
         self.take_actions()
     }
 
@@ -303,7 +345,7 @@ impl Discovery {
             .ranges
             .as_ref()
             .is_some_and(|ranges| !ranges.contains(from.ip()));
-        if is_outside {
+        if is_outside || !self.packet_budget.take(from.ip(), now.elapsed) {
             return Ok(Vec::new());
         }
         let read = DiscoveryPacket::open(bytes, self.settings.dialect)?;
@@ -460,7 +502,8 @@ impl Discovery {
 fn own_record(key: &SecretKey, settings: &DiscoverySettings, sequence: u64) -> NodeRecord {
     let PacketEndpoint { ip, udp, tcp } = settings.endpoint;
     let claims = NodeClaims {
-        ip: (!ip.is_unspecified()).then_some(ip),
+        // A record without an address is of no use, not even on this machine.
+        ip: Some(address::or_loopback(ip)),
         tcp,
         udp,
         fork_id: settings.fork_id,

@@ -1,20 +1,28 @@
 //! New blocks: from a peer or from here, to the pool of waiting blocks, the import and other peers.
 //!
-//! A block whose parent is stored is checked without executing it, then goes whole to the square
-//! root of the peers, then is imported; its hash goes to the others after that. A block whose
-//! parent waits here waits, too. Announced blocks are fetched once: the header first, after
-//! [`ANNOUNCED_WAIT`], because the whole block often comes by itself. All of this is for blocks
-//! near the head. What is further away is told to the synchronization.
+//! Nobody has worked for a block before its seal is right. So a block whose parent is stored is
+//! checked in the order of cost: the header's rules, the seal, the roots of the body, which stays
+//! packed until then. A block that passes goes whole to the square root of the peers, then is
+//! imported; its hash goes to the others after that. A block whose parent waits here waits, too.
+//! All of this is for blocks near the head. What is further away is told to the synchronization.
+//!
+//! A header that breaks a rule or has a wrong seal costs the place of all who sent it, and all that
+//! waits of them is dropped. A wrong body is dropped and counted, because old nodes pass a block on
+//! before they look at its body. A block that is invalid in spite of its seal costs nobody a place,
+//! however often it comes: it goes round before anybody executes it. Which block is checked next is
+//! in `waiting`, how announced blocks are fetched in `announced`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use primitives::{B256, Block, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header, U256};
+use primitives::{B256, Block, U256};
 
 use super::super::action::PeerAction;
-use super::super::chain_access::{ChainHead, ImportResult};
+use super::super::chain_access::{BlockFault, ChainHead, ImportResult};
 use super::super::interface::{PeerFault, PeerId, PeerNews};
-use super::{FAULT_BAN, PeerHub, RequestNote};
-use crate::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerBody, PeerMessage};
+use super::PeerHub;
+use super::waiting::{BlockContent, BlockStage, WaitingBlock};
+use crate::messages::{AnnouncedBlock, PackedBlock, PeerMessage};
 use crate::moment::Moment;
 use crate::rlpx::RlpxDisconnect;
 
@@ -22,71 +30,15 @@ use crate::rlpx::RlpxDisconnect;
 pub const NEAR_ABOVE: u64 = 32;
 /// A block may be so far below the head to be of use as an uncle.
 pub const NEAR_BELOW: u64 = 7;
-/// Blocks that wait or are imported.
-pub const BLOCKS_WAITING_MAX: usize = 256;
-/// Blocks of one peer that wait or are imported.
-const PEER_BLOCKS_MAX: usize = 64;
-/// Announced blocks of one peer that are not here yet.
-pub const ANNOUNCEMENTS_MAX: usize = 256;
-/// How long an announced block is waited for before it is asked for.
-const ANNOUNCED_WAIT: Duration = Duration::from_millis(400);
-/// How long a block waits for its parent.
-const PARENT_WAIT: Duration = Duration::from_secs(60);
-/// Peers that are remembered to have announced a block.
-const ANNOUNCERS_MAX: usize = 16;
-/// So many announced blocks in a row that do not come cost a peer its place.
-const EMPTY_ANNOUNCEMENTS_MAX: u32 = 16;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BlockStage {
-    /// Its parent waits here.
-    Parent,
-    Checking,
-    Importing,
-}
-
-/// A block that is not imported yet.
-#[derive(Clone, Debug)]
-pub(super) struct WaitingBlock {
-    /// `None` while it is imported.
-    block: Option<Box<Block>>,
-    number: u64,
-    parent: B256,
-    from: PeerId,
-    since: Duration,
-    stage: BlockStage,
-}
-
-#[derive(Clone, Debug)]
-enum FetchStage {
-    /// It is asked for after this time.
-    Waiting(Duration),
-    /// A peer is asked.
-    Header,
-    /// The header is here, a peer is asked for the body.
-    Body(Box<Header>),
-}
-
-/// A block that was announced.
-#[derive(Clone, Debug)]
-pub(super) struct AnnouncedFetch {
-    number: u64,
-    /// Who has it and was not asked yet. The next one to ask is last.
-    peers: Vec<PeerId>,
-    stage: FetchStage,
-}
-
-impl AnnouncedFetch {
-    pub(super) const fn deadline(&self) -> Option<Duration> {
-        match self.stage {
-            FetchStage::Waiting(until) => Some(until),
-            FetchStage::Header | FetchStage::Body(_) => None,
-        }
-    }
-}
+/// So many blocks too far ahead of the clock, one after the other, cost a peer its place. It may
+/// come back at once, because this node's clock may be the wrong one.
+pub const AHEAD_BLOCKS_MAX: u32 = 16;
+/// So many wrong bodies, one after the other, cost a peer its place. It may come back at once,
+/// because old nodes pass on blocks of which they have checked the header only.
+pub const WRONG_BODIES_MAX: u32 = 4;
 
 impl PeerHub {
-    const fn is_near(&self, number: u64) -> bool {
+    pub(super) const fn is_near(&self, number: u64) -> bool {
         let head = self.head.number;
         number <= head.saturating_add(NEAR_ABOVE) && number.saturating_add(NEAR_BELOW) >= head
     }
@@ -95,7 +47,7 @@ impl PeerHub {
     pub(super) fn block_came(
         &mut self,
         peer: PeerId,
-        block: Box<Block>,
+        block: Arc<PackedBlock>,
         total_difficulty: U256,
         now: Moment,
     ) {
@@ -105,17 +57,15 @@ impl PeerHub {
             return;
         };
         state.known_blocks.add(hash);
+        let (parent, difficulty) = (block.header().parent_hash, block.header().difficulty);
         // The peer may not have imported the block itself, but it has the parent.
-        let parent_difficulty = total_difficulty.saturating_sub(block.header.difficulty);
-        if state.raise_head(block.header.parent_hash, parent_difficulty) {
-            self.news(PeerNews::Head {
-                peer,
-                head: block.header.parent_hash,
-                total_difficulty: parent_difficulty,
-            });
-        }
-        self.announced.remove(&hash);
-        if !self.take_block(peer, hash, block, now) {
+        if self.take_block(peer, hash, BlockContent::Whole(block), now) {
+            // The weight is known here, so what the peer says does not count.
+            if let Some(known) = self.stored_difficulty(&parent) {
+                self.raise_head(peer, parent, known);
+            }
+        } else {
+            self.raise_head(peer, parent, total_difficulty.saturating_sub(difficulty));
             self.news(PeerNews::DistantBlock {
                 peer,
                 hash,
@@ -124,84 +74,207 @@ impl PeerHub {
         }
     }
 
+    fn raise_head(&mut self, peer: PeerId, head: B256, total_difficulty: U256) {
+        let state = self.peers.get_mut(&peer);
+        if state.is_some_and(|state| state.raise_head(head, total_difficulty)) {
+            self.news(PeerNews::Head {
+                peer,
+                head,
+                total_difficulty,
+            });
+        }
+    }
+
     /// Begins to check a block, or lets it wait. `false` if it is for the synchronization.
-    fn take_block(&mut self, from: PeerId, hash: B256, block: Box<Block>, now: Moment) -> bool {
+    pub(super) fn take_block(
+        &mut self,
+        from: PeerId,
+        hash: B256,
+        content: BlockContent,
+        now: Moment,
+    ) -> bool {
         self.check_waiting(now);
-        if self.waiting.contains_key(&hash) || self.stored_difficulty(&hash).is_some() {
+        if self.waiting.contains_key(&hash) {
+            self.announced_block_is_here(&hash);
+            self.take_copy(from, hash, content, now);
             return true;
         }
-        let (number, parent) = (block.header.number, block.header.parent_hash);
+        if self.stored_difficulty(&hash).is_some() {
+            self.end_fetch(&hash);
+            return true;
+        }
+        let (number, parent) = (content.header().number, content.header().parent_hash);
         if !self.is_near(number) {
             return false;
         }
         let stage = if self.waiting.contains_key(&parent) {
             BlockStage::Parent
         } else if self.stored_difficulty(&parent).is_some() {
-            BlockStage::Checking
+            BlockStage::Ready
         } else {
             return false;
         };
-        let of_peer = self
-            .waiting
-            .values()
-            .filter(|waiting| waiting.from == from)
-            .count();
-        if self.waiting.len() >= BLOCKS_WAITING_MAX || of_peer >= PEER_BLOCKS_MAX {
+        if !self.make_room(from, content.size(), now) {
             return false;
         }
-        if stage == BlockStage::Checking {
-            let block = block.clone();
-            self.actions.push(PeerAction::Check { hash, block });
-        }
-        self.waiting.insert(
-            hash,
-            WaitingBlock {
-                block: Some(block),
-                number,
-                parent,
-                from,
-                since: now.elapsed,
-                stage,
-            },
-        );
+        let waiting = WaitingBlock::new(from, content, stage, now.elapsed);
+        self.waiting.insert(hash, waiting);
+        self.announced_block_is_here(&hash);
+        self.begin_checks();
         true
     }
 
-    /// Takes the result of [`PeerAction::Check`].
-    pub fn checked(&mut self, hash: &B256, result: &ImportResult, now: Moment) -> Vec<PeerAction> {
+    /// Takes the result of [`PeerAction::CheckHeader`].
+    pub fn header_checked(
+        &mut self,
+        from: PeerId,
+        hash: &B256,
+        result: Result<(), BlockFault>,
+        now: Moment,
+    ) -> Vec<PeerAction> {
+        self.checking.retain(|check| *check != (from, *hash));
         match result {
-            ImportResult::Good | ImportResult::Later => self.block_is_good(*hash),
-            ImportResult::Invalid(reason) => {
-                let from = self.waiting.get(hash).map(|waiting| waiting.from);
-                self.drop_waiting(hash);
-                if let Some(from) = from {
-                    let fault = PeerFault {
-                        text: format!("block {hash}: {reason}"),
-                        disconnect: RlpxDisconnect::Subprotocol,
-                        banned: FAULT_BAN,
-                    };
-                    self.punish(from, &fault, now);
+            Ok(()) => self.header_is_good(from, hash, now),
+            Err(fault) => self.block_is_refused(from, hash, fault, now),
+        }
+        self.begin_checks();
+        self.take_actions()
+    }
+
+    /// The header of an announced block is good: the body is asked for, unless it is here.
+    fn header_is_good(&mut self, from: PeerId, hash: &B256, now: Moment) {
+        let Some(waiting) = self.waiting.get_mut(hash) else {
+            return;
+        };
+        if waiting.stage != BlockStage::Checking(from) {
+            return;
+        }
+        let Some(at) = waiting.copies.iter().position(|copy| copy.from == from) else {
+            return;
+        };
+        let BlockContent::Header(header) = waiting.copies.swap_remove(at).content else {
+            return;
+        };
+        if let Some(other) = waiting.copies.first() {
+            (waiting.stage, waiting.from) = (BlockStage::Ready, other.from);
+            // The body of the other copy may be the wrong one.
+            self.may_be_asked_again(from, *hash, header.number);
+            return;
+        }
+        // It stays here, because others may build on it.
+        waiting.stage = BlockStage::Fetching;
+        self.fetch_body(from, *hash, header, now);
+    }
+
+    /// Takes the result of [`PeerAction::Check`].
+    pub fn checked(
+        &mut self,
+        from: PeerId,
+        hash: &B256,
+        result: Result<Box<Block>, BlockFault>,
+        now: Moment,
+    ) -> Vec<PeerAction> {
+        self.checking.retain(|check| *check != (from, *hash));
+        match result {
+            Ok(block) => self.block_is_good(from, hash, block),
+            Err(fault) => self.block_is_refused(from, hash, fault, now),
+        }
+        self.begin_checks();
+        self.take_actions()
+    }
+
+    fn block_is_good(&mut self, from: PeerId, hash: &B256, block: Box<Block>) {
+        let Some(waiting) = self.waiting.get_mut(hash) else {
+            return;
+        };
+        if waiting.stage != BlockStage::Checking(from) {
+            return;
+        }
+        waiting.copies.retain(|copy| copy.from == from);
+        (waiting.stage, waiting.from) = (BlockStage::Importing, from);
+        let packed = match waiting.copies.first().map(|copy| &copy.content) {
+            Some(BlockContent::Whole(packed)) => Arc::clone(packed),
+            _ => return,
+        };
+        self.end_fetch(hash);
+        if let Some(state) = self.peers.get_mut(&from) {
+            (state.blocks_ahead, state.wrong_bodies) = (0, 0);
+        }
+        if let Some(parent) = self.stored_difficulty(&block.header.parent_hash) {
+            let total_difficulty = parent.saturating_add(block.header.difficulty);
+            self.tell_whole(packed, total_difficulty);
+        }
+        self.actions.push(PeerAction::Import { hash: *hash, block });
+    }
+
+    fn block_is_refused(&mut self, from: PeerId, hash: &B256, fault: BlockFault, now: Moment) {
+        match fault {
+            BlockFault::Header(reason) => {
+                let copies = self
+                    .drop_waiting(hash)
+                    .into_iter()
+                    .filter(|(gone, _)| gone == hash);
+                let senders = copies.flat_map(|(_, waiting)| waiting.copies);
+                let mut senders: Vec<_> = senders.map(|copy| copy.from).collect();
+                senders.extend((!senders.contains(&from)).then_some(from));
+                for sender in senders {
+                    self.breach(sender, &format!("block {hash}: {reason}"), now);
                 }
             }
-            ImportResult::Failed(reason) => {
+            BlockFault::Body(reason) => {
+                tracing::debug!(%hash, reason, "a peer has sent a wrong body");
+                self.drop_copy(hash, from, now);
+                self.body_was_wrong(from, hash, reason, now);
+            }
+            BlockFault::KnownInvalid(reason) => {
+                tracing::debug!(%hash, reason, "a block of a peer is invalid");
+                self.drop_waiting(hash);
+            }
+            BlockFault::Ahead(reason) => {
+                tracing::debug!(%hash, reason, "a block of a peer is not imported");
+                self.leave_to_synchronization(hash);
+                self.block_was_ahead(from, reason, now);
+            }
+            BlockFault::NotNow(reason) => {
                 tracing::debug!(%hash, reason, "a block of a peer is not imported");
                 self.leave_to_synchronization(hash);
             }
         }
-        self.take_actions()
     }
 
-    fn block_is_good(&mut self, hash: B256) {
-        let Some(waiting) = self.waiting.get_mut(&hash) else {
+    /// Counts a block that is too far ahead of the clock.
+    fn block_was_ahead(&mut self, from: PeerId, reason: String, now: Moment) {
+        let Some(state) = self.peers.get_mut(&from) else {
             return;
         };
-        let Some(block) = waiting.block.take() else { return };
-        waiting.stage = BlockStage::Importing;
-        if let Some(parent) = self.stored_difficulty(&block.header.parent_hash) {
-            let total_difficulty = parent.saturating_add(block.header.difficulty);
-            self.tell_whole(hash, &block, total_difficulty);
+        state.blocks_ahead += 1;
+        state.faults += 1;
+        if state.blocks_ahead >= AHEAD_BLOCKS_MAX {
+            let fault = PeerFault {
+                text: format!("{AHEAD_BLOCKS_MAX} blocks ahead of the clock; the last: {reason}"),
+                disconnect: RlpxDisconnect::Subprotocol,
+                banned: Duration::ZERO,
+            };
+            self.punish(from, &fault, now);
         }
-        self.actions.push(PeerAction::Import { hash, block });
+    }
+
+    /// Counts a body that is not its header's. The peer may announce the right one later.
+    fn body_was_wrong(&mut self, from: PeerId, hash: &B256, reason: String, now: Moment) {
+        let Some(state) = self.peers.get_mut(&from) else {
+            return;
+        };
+        state.known_blocks.remove(hash);
+        state.wrong_bodies += 1;
+        state.faults += 1;
+        if state.wrong_bodies >= WRONG_BODIES_MAX {
+            let fault = PeerFault {
+                text: format!("{WRONG_BODIES_MAX} wrong bodies; the last, of block {hash}: {reason}"),
+                disconnect: RlpxDisconnect::Subprotocol,
+                banned: Duration::ZERO,
+            };
+            self.punish(from, &fault, now);
+        }
     }
 
     /// Takes the result of [`PeerAction::Import`].
@@ -233,46 +306,12 @@ impl PeerHub {
         self.take_actions()
     }
 
-    /// Removes a block and those that build on it. Returns them.
-    fn drop_waiting(&mut self, hash: &B256) -> Vec<(B256, WaitingBlock)> {
-        let (mut left, mut gone) = (vec![*hash], Vec::new());
-        while let Some(hash) = left.pop() {
-            gone.extend(self.waiting.remove(&hash).map(|waiting| (hash, waiting)));
-            let children = self.waiting.iter().filter(|(_, waiting)| waiting.parent == hash);
-            left.extend(children.map(|(child, _)| *child));
-        }
-        gone
-    }
-
     /// A block cannot be imported now, for a reason that says nothing about it. The
     /// synchronization looks for it and those that build on it later.
-    fn leave_to_synchronization(&mut self, hash: &B256) {
+    pub(super) fn leave_to_synchronization(&mut self, hash: &B256) {
         for (hash, WaitingBlock { number, from, .. }) in self.drop_waiting(hash) {
             let blocks = vec![AnnouncedBlock { hash, number }];
             self.news(PeerNews::DistantAnnouncement { peer: from, blocks });
-        }
-    }
-
-    /// Begins to check the blocks whose parents are stored by now.
-    pub(super) fn check_waiting(&mut self, now: Moment) {
-        let ready: Vec<_> = self
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| waiting.stage == BlockStage::Parent)
-            .filter(|(_, waiting)| !self.waiting.contains_key(&waiting.parent))
-            .map(|(hash, waiting)| (*hash, waiting.parent))
-            .collect();
-        for (hash, parent) in ready {
-            let is_stored = self.stored_difficulty(&parent).is_some();
-            let Some(waiting) = self.waiting.get_mut(&hash) else {
-                continue;
-            };
-            if is_stored && let Some(block) = waiting.block.clone() {
-                waiting.stage = BlockStage::Checking;
-                self.actions.push(PeerAction::Check { hash, block });
-            } else if now.elapsed >= waiting.since + PARENT_WAIT {
-                self.leave_to_synchronization(&hash);
-            }
         }
     }
 
@@ -285,7 +324,7 @@ impl PeerHub {
     pub fn announce(&mut self, block: &Block, total_difficulty: U256) -> Vec<PeerAction> {
         let hash = block.hash();
         if !self.has_told(&hash) {
-            self.tell_whole(hash, block, total_difficulty);
+            self.tell_whole(Arc::new(PackedBlock::pack(block)), total_difficulty);
         }
         self.tell_hash(hash, block.header.number);
         self.take_actions()
@@ -311,7 +350,8 @@ impl PeerHub {
     }
 
     /// Sends a block to the square root of the peers that do not have it.
-    fn tell_whole(&mut self, hash: B256, block: &Block, total_difficulty: U256) {
+    fn tell_whole(&mut self, block: Arc<PackedBlock>, total_difficulty: U256) {
+        let hash = block.hash();
         self.told.add(hash);
         let mut to = self.active_peers(|state| !state.known_blocks.contains(&hash));
         let count = Self::whole_share(to.len());
@@ -323,8 +363,7 @@ impl PeerHub {
                 state.known_blocks.add(hash);
             }
         }
-        let message = PeerMessage::NewBlock(Box::new(block.clone()), total_difficulty);
-        self.send_to_all(to, message);
+        self.send_to_all(to, PeerMessage::NewBlock(block, total_difficulty));
     }
 
     /// Sends the hash of an imported block to the peers that do not have it.
@@ -340,191 +379,5 @@ impl PeerHub {
             to,
             PeerMessage::NewBlockHashes(vec![AnnouncedBlock { hash, number }]),
         );
-    }
-
-    /// A peer says that it has blocks.
-    pub(super) fn blocks_announced(&mut self, peer: PeerId, blocks: &[AnnouncedBlock], now: Moment) {
-        let mut distant = Vec::new();
-        let has_announced = |fetch: &&AnnouncedFetch| fetch.peers.contains(&peer);
-        let mut of_peer = self.announced.values().filter(has_announced).count();
-        for block in blocks {
-            let Some(state) = self.peers.get_mut(&peer) else {
-                return;
-            };
-            state.known_blocks.add(block.hash);
-            if self.waiting.contains_key(&block.hash) || self.stored_difficulty(&block.hash).is_some() {
-                continue;
-            }
-            if !self.is_near(block.number) {
-                if block.number > self.head.number {
-                    distant.push(*block);
-                }
-                continue;
-            }
-            if of_peer >= ANNOUNCEMENTS_MAX {
-                continue;
-            }
-            let fetch = self
-                .announced
-                .entry(block.hash)
-                .or_insert_with(|| AnnouncedFetch {
-                    number: block.number,
-                    peers: Vec::new(),
-                    stage: FetchStage::Waiting(now.elapsed + ANNOUNCED_WAIT),
-                });
-            if fetch.peers.len() < ANNOUNCERS_MAX && !fetch.peers.contains(&peer) {
-                // The first one that announced the block is asked first.
-                fetch.peers.insert(0, peer);
-                of_peer += 1;
-            }
-        }
-        if !distant.is_empty() {
-            let blocks = distant;
-            self.news(PeerNews::DistantAnnouncement { peer, blocks });
-        }
-    }
-
-    /// Asks for the announced blocks whose time has come.
-    pub(super) fn fetch_announced(&mut self, now: Moment) {
-        let due: Vec<_> = self
-            .announced
-            .iter()
-            .filter(|(_, fetch)| fetch.deadline().is_some_and(|deadline| deadline <= now.elapsed))
-            .map(|(hash, _)| *hash)
-            .collect();
-        for hash in due {
-            self.fetch(hash, now);
-        }
-    }
-
-    /// Asks the next peer for the header of an announced block.
-    fn fetch(&mut self, hash: B256, now: Moment) {
-        loop {
-            let Some(fetch) = self.announced.get_mut(&hash) else {
-                return;
-            };
-            let Some(peer) = fetch.peers.pop() else {
-                self.announced.remove(&hash);
-                return;
-            };
-            fetch.stage = FetchStage::Header;
-            let request = HeadersRequest {
-                start: HeadersStart::Hash(hash),
-                amount: 1,
-                skip: 0,
-                reverse: false,
-            };
-            let message = |id| PeerMessage::GetBlockHeaders(id, request);
-            if self.ask(peer, RequestNote::Header(hash), message, now) {
-                return;
-            }
-        }
-    }
-
-    pub(super) fn announced_header_came(
-        &mut self,
-        peer: PeerId,
-        hash: B256,
-        mut headers: Vec<Header>,
-        now: Moment,
-    ) {
-        let Some(fetch) = self.announced.get(&hash) else {
-            // The whole block came in the meantime.
-            return;
-        };
-        let expected = fetch.number;
-        let header = headers.pop().filter(|_| headers.is_empty());
-        let Some(header) = header.filter(|header| header.hash() == hash) else {
-            self.fetch_failed(peer, hash, now);
-            return;
-        };
-        if header.number != expected {
-            self.announced.remove(&hash);
-            let text = format!(
-                "announced block {hash}: number: got {}, expected {expected}",
-                header.number
-            );
-            self.breach(peer, &text, now);
-            return;
-        }
-        if header.transactions_root == EMPTY_ROOT && header.uncles_hash == EMPTY_UNCLES_HASH {
-            self.announced_block_is_here(peer, hash, header, PeerBody::default(), now);
-            return;
-        }
-        let message = |id| PeerMessage::GetBlockBodies(id, vec![hash]);
-        if let Some(fetch) = self.announced.get_mut(&hash) {
-            fetch.stage = FetchStage::Body(Box::new(header));
-        }
-        if !self.ask(peer, RequestNote::Body(hash), message, now) {
-            self.fetch_failed(peer, hash, now);
-        }
-    }
-
-    pub(super) fn announced_body_came(
-        &mut self,
-        peer: PeerId,
-        hash: B256,
-        mut bodies: Vec<PeerBody>,
-        now: Moment,
-    ) {
-        let Some(fetch) = self.announced.get_mut(&hash) else {
-            return;
-        };
-        let FetchStage::Body(header) = &fetch.stage else {
-            return;
-        };
-        let header = (**header).clone();
-        match bodies.pop().filter(|_| bodies.is_empty()) {
-            Some(body) => self.announced_block_is_here(peer, hash, header, body, now),
-            None => self.fetch_failed(peer, hash, now),
-        }
-    }
-
-    fn announced_block_is_here(
-        &mut self,
-        peer: PeerId,
-        hash: B256,
-        header: Header,
-        body: PeerBody,
-        now: Moment,
-    ) {
-        self.announced.remove(&hash);
-        self.counters.blocks_fetched += 1;
-        if let Some(state) = self.peers.get_mut(&peer) {
-            state.empty_announcements = 0;
-        }
-        let block = Box::new(Block {
-            header,
-            transactions: body.transactions,
-            uncles: body.uncles,
-        });
-        let number = block.header.number;
-        if !self.take_block(peer, hash, block, now) {
-            // Its parent is not here. The synchronization finds the way to it.
-            let blocks = vec![AnnouncedBlock { hash, number }];
-            self.news(PeerNews::DistantAnnouncement { peer, blocks });
-        }
-    }
-
-    /// A peer did not deliver a block that it had announced. The next one is asked.
-    pub(super) fn fetch_failed(&mut self, peer: PeerId, hash: B256, now: Moment) {
-        if !self.announced.contains_key(&hash) {
-            return;
-        }
-        self.fetch(hash, now);
-        if let Some(state) = self.peers.get_mut(&peer) {
-            state.empty_announcements += 1;
-            if state.empty_announcements >= EMPTY_ANNOUNCEMENTS_MAX {
-                self.breach(peer, "announced blocks, but did not send them", now);
-            }
-        }
-    }
-
-    /// A peer is gone: it is not asked for what it has announced.
-    pub(super) fn forget_announcer(&mut self, peer: PeerId) {
-        self.announced.retain(|_, fetch| {
-            fetch.peers.retain(|announcer| *announcer != peer);
-            !fetch.peers.is_empty() || fetch.deadline().is_none()
-        });
     }
 }

@@ -7,23 +7,32 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | which block is new, who gets it, how is an announced one fetched? | `blocks` |
-//! | who gets a transaction, how is an announced one fetched? | `transactions` |
+//! | which block is new, and who gets it? | `blocks` |
+//! | which blocks wait, and which of them is checked next? | `waiting` |
+//! | how is an announced block fetched? | `announced` |
+//! | who gets a transaction, what becomes of those of a peer? | `transactions` |
+//! | how is an announced transaction fetched? | `wanted` |
+//! | is a message worth decoding? | `gate` |
 //! | what is passed on for application chains? | `relay` |
 //! | who has a place, and who loses it? | `places` |
 //!
 //! Source: docs/p2p.md, 2, 3 and 6.
 
+mod announced;
 mod blocks;
+mod gate;
 mod peer;
 mod places;
 mod relay;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod waiting;
+mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +43,7 @@ use super::action::{PeerAction, PeerCounters};
 use super::chain_access::{ChainAccess, ChainHead};
 use super::interface::{PeerFacts, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
 use super::known::KnownHashes;
+use super::share::HeldShares;
 use crate::entropy::Entropy;
 use crate::fork_id::fork_head;
 use crate::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
@@ -42,12 +52,19 @@ use crate::requests::{AnswerKind, WaitingRequest};
 use crate::rlpx::RlpxDisconnect;
 use crate::status_check::check_status;
 
-pub use blocks::{ANNOUNCEMENTS_MAX, BLOCKS_WAITING_MAX, NEAR_ABOVE, NEAR_BELOW};
-use blocks::{AnnouncedFetch, WaitingBlock};
+pub use announced::ANNOUNCEMENTS_MAX;
+use announced::AnnouncedFetch;
+pub use blocks::{AHEAD_BLOCKS_MAX, NEAR_ABOVE, NEAR_BELOW, WRONG_BODIES_MAX};
+pub use gate::{ANNOUNCED_HASHES_SHARE, APPLICATION_MESSAGE_COST_MIN, APPLICATION_MESSAGES_SHARE};
 use peer::PeerState;
-pub use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
-use transactions::WantedTransaction;
-pub use transactions::{TRANSACTION_FETCHES_MAX, WANTED_TRANSACTIONS_MAX};
+pub use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX, PeerFigures};
+pub use transactions::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
+use waiting::WaitingBlock;
+pub use waiting::{BLOCKS_WAITING_MAX, CHECKS_MAX, PEER_WAITING_BYTES_MAX, WAITING_BYTES_MAX};
+use wanted::{AskedTransactions, WantedTransaction};
+pub use wanted::{
+    EMPTY_ANSWERS_MAX, TRANSACTION_FETCHES_MAX, WANTED_ALL_MAX, WANTED_TIME_MAX, WANTED_TRANSACTIONS_MAX,
+};
 
 /// Longest time from the Hello to the peer's Status.
 pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,6 +101,8 @@ pub struct HubSettings {
 pub struct NewPeer {
     /// The node.
     pub node: B512,
+    /// The address of the other side.
+    pub address: IpAddr,
     /// The capability.
     pub protocol: WireProtocol,
     /// The other side has dialled.
@@ -100,7 +119,7 @@ enum RequestNote {
     Sync(RequestTicket),
     Header(B256),
     Body(B256),
-    Transactions(Vec<B256>),
+    Transactions(AskedTransactions),
 }
 
 /// The peers of this node.
@@ -116,13 +135,21 @@ pub struct PeerHub {
     banned: HashMap<B512, Duration>,
     /// Blocks that are checked, imported, or wait for their parents.
     waiting: BTreeMap<B256, WaitingBlock>,
+    /// The checks that run: whose copy of which block.
+    checking: Vec<(PeerId, B256)>,
+    /// Whose block was taken for the last check.
+    last_checked: PeerId,
     /// Blocks that were announced and are not here yet.
     announced: BTreeMap<B256, AnnouncedFetch>,
     /// Blocks that peers were told of.
     told: KnownHashes,
     wanted: HashMap<B256, WantedTransaction>,
+    /// When those of `wanted` are forgotten next that were waited for long enough.
+    wanted_sweep: Duration,
     /// Messages and transactions of application chains that were passed on.
     relayed: KnownHashes,
+    /// Bytes of messages of application chains.
+    application_shares: HeldShares,
     /// The node is far behind: transactions are of no use yet.
     is_behind: bool,
     /// Only what is for application chains is carried.
@@ -149,10 +176,14 @@ impl PeerHub {
             next_peer: 1,
             banned: HashMap::new(),
             waiting: BTreeMap::new(),
+            checking: Vec::new(),
+            last_checked: PeerId(0),
             announced: BTreeMap::new(),
             told: KnownHashes::new(KNOWN_BLOCKS_MAX),
             wanted: HashMap::new(),
+            wanted_sweep: Duration::ZERO,
             relayed: KnownHashes::new(KNOWN_TRANSACTIONS_MAX),
+            application_shares: HeldShares::new(APPLICATION_MESSAGES_SHARE),
             is_behind: false,
             is_subnet: false,
             counters: PeerCounters::default(),
@@ -171,6 +202,11 @@ impl PeerHub {
     pub fn peers(&self) -> impl Iterator<Item = PeerFacts> + '_ {
         let active = self.peers.iter().filter(|(_, state)| state.is_active());
         active.map(|(peer, state)| state.facts(*peer))
+    }
+
+    /// What was measured of a peer. `None` if it is gone.
+    pub fn figures(&self, peer: PeerId) -> Option<PeerFigures> {
+        self.peers.get(&peer).map(PeerState::figures)
     }
 
     /// The head of this node, as peers are told.
@@ -276,13 +312,6 @@ impl PeerHub {
     }
 
     fn take(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
-        let is_carried = matches!(
-            message,
-            PeerMessage::Status(_) | PeerMessage::Transactions(_) | PeerMessage::ApplicationChain(_)
-        );
-        if self.is_subnet && !is_carried {
-            return;
-        }
         match message {
             PeerMessage::Status(_) => self.breach(peer, "got a second Status", now),
             PeerMessage::NewBlockHashes(blocks) => self.blocks_announced(peer, &blocks, now),
@@ -309,7 +338,9 @@ impl PeerHub {
             | PeerMessage::PooledTransactions(..)
             | PeerMessage::NodeData(..)
             | PeerMessage::Receipts(..) => self.answered(peer, message, now),
-            PeerMessage::ApplicationChain(message) => self.application_message_came(peer, message),
+            PeerMessage::ApplicationChain(message) => {
+                self.actions.push(PeerAction::Recognize { peer, message });
+            }
             PeerMessage::WithoutEffect(..) => {}
         }
     }
@@ -320,6 +351,7 @@ impl PeerHub {
         };
         let Some(request) = state.requests.answered(&message, now.elapsed) else {
             state.unasked += 1;
+            state.faults += 1;
             if state.unasked > UNASKED_MAX {
                 self.breach(peer, "got answers that nobody has asked for", now);
             }
@@ -340,8 +372,8 @@ impl PeerHub {
             (RequestNote::Body(hash), PeerMessage::BlockBodies(_, bodies)) => {
                 self.announced_body_came(peer, hash, bodies, now);
             }
-            (RequestNote::Transactions(hashes), PeerMessage::PooledTransactions(_, transactions)) => {
-                self.asked_transactions_came(peer, &hashes, transactions, now);
+            (RequestNote::Transactions(asked), PeerMessage::PooledTransactions(_, transactions)) => {
+                self.asked_transactions_came(peer, asked, transactions, now);
             }
             // The kinds of request and answer are compared already.
             _ => {}
@@ -401,7 +433,8 @@ impl PeerHub {
     pub fn deadline(&self) -> Option<Duration> {
         let peers = self.peers.values().filter_map(PeerState::deadline);
         let blocks = self.announced.values().filter_map(AnnouncedFetch::deadline);
-        peers.chain(blocks).min()
+        let others = self.wanted_deadline().into_iter().chain(self.parents_deadline());
+        peers.chain(blocks).chain(others).min()
     }
 
     /// Does what waits for the time.
@@ -416,6 +449,8 @@ impl PeerHub {
             self.peer_is_due(peer, now);
         }
         self.fetch_announced(now);
+        self.forget_old_wanted(now);
+        self.check_waiting(now);
         self.take_actions()
     }
 
@@ -431,6 +466,7 @@ impl PeerHub {
         let late = state.requests.late(now.elapsed);
         let count = u32::try_from(late.len()).unwrap_or(u32::MAX);
         state.late = state.late.saturating_add(count);
+        state.late_answers += u64::from(count);
         self.counters.late_answers += u64::from(count);
         // Without ids the next answer could be taken for the answer to another request.
         let ends = state.late >= LATE_ANSWERS_MAX || count > 0 && !state.protocol.has_request_ids();
@@ -446,7 +482,7 @@ impl PeerHub {
         match request.note {
             RequestNote::Sync(ticket) => self.news(PeerNews::Late { peer, ticket }),
             RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
-            RequestNote::Transactions(hashes) => self.transactions_not_sent(peer, &hashes, now),
+            RequestNote::Transactions(asked) => self.transactions_not_sent(peer, &asked.hashes, now),
         }
     }
 

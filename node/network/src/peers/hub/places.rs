@@ -112,6 +112,8 @@ impl PeerHub {
     }
 
     pub(super) fn punish(&mut self, peer: PeerId, fault: &PeerFault, now: Moment) {
+        // Also if it has left by itself.
+        self.drop_blocks_of(peer, now);
         let Some(state) = self.peers.get(&peer) else {
             return;
         };
@@ -128,9 +130,14 @@ impl PeerHub {
         if self.banned.len() >= BANNED_MAX {
             self.banned.retain(|_, until| now.elapsed < *until);
         }
-        if self.banned.len() < BANNED_MAX {
-            self.banned.insert(node, until);
+        if self.banned.len() >= BANNED_MAX
+            && let Some(first) = self.banned.iter().min_by_key(|(_, until)| **until)
+        {
+            // Many keys of one user do not keep later ones off the list.
+            let first = *first.0;
+            self.banned.remove(&first);
         }
+        self.banned.insert(node, until);
     }
 
     pub(super) fn disconnect(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) {
@@ -152,7 +159,7 @@ impl PeerHub {
                 // The synchronization hears that the peer has left.
                 RequestNote::Sync(_) => {}
                 RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
-                RequestNote::Transactions(hashes) => self.transactions_not_sent(peer, &hashes, now),
+                RequestNote::Transactions(asked) => self.transactions_not_sent(peer, &asked.hashes, now),
             }
         }
         self.forget_announcer(peer);

@@ -1,9 +1,11 @@
 //! What is passed on for application chains: messages of their servers (code 31 of `mc`), and
 //! transactions with a sharding flag, which enter no pool.
 //!
-//! Each is passed on once, to the peers that do not know it. Source: docs/p2p.md, 2 and 5.
+//! Each is passed on once, to the peers that do not know it. What is too long or more than a peer's
+//! share does not come here (`gate`). Keys and hashes are computed without the hub. Source:
+//! docs/p2p.md, 2 and 5.
 
-use primitives::Transaction;
+use primitives::{B256, Transaction};
 
 use super::super::action::PeerAction;
 use super::super::interface::PeerId;
@@ -11,29 +13,34 @@ use super::PeerHub;
 use crate::messages::{ApplicationChainMessage, PeerMessage};
 
 impl PeerHub {
-    /// A peer has sent a message of an application chain.
-    pub(super) fn application_message_came(&mut self, peer: PeerId, message: Box<ApplicationChainMessage>) {
-        let key = message.key();
+    /// Takes a message of an application chain that a peer has sent, and its key
+    /// ([`PeerAction::Recognize`]).
+    pub fn application_message_came(
+        &mut self,
+        peer: PeerId,
+        key: B256,
+        message: Box<ApplicationChainMessage>,
+    ) -> Vec<PeerAction> {
         if let Some(state) = self.peers.get_mut(&peer) {
             state.known_transactions.add(key);
         }
         if self.relayed.add(key) {
-            self.pass_on(&message);
+            self.pass_on(key, &message);
             self.actions.push(PeerAction::ApplicationChain(message));
-        }
-    }
-
-    /// Passes a message of an application chain's server on to peers. One that was passed on before
-    /// is not passed on again.
-    pub fn relay_message(&mut self, message: &ApplicationChainMessage) -> Vec<PeerAction> {
-        if self.relayed.add(message.key()) {
-            self.pass_on(message);
         }
         self.take_actions()
     }
 
-    fn pass_on(&mut self, message: &ApplicationChainMessage) {
-        let key = message.key();
+    /// Passes a message of an application chain's server on to peers. `key` is its
+    /// [`ApplicationChainMessage::key`]. One that was passed on before is not passed on again.
+    pub fn relay_message(&mut self, key: B256, message: &ApplicationChainMessage) -> Vec<PeerAction> {
+        if self.relayed.add(key) {
+            self.pass_on(key, message);
+        }
+        self.take_actions()
+    }
+
+    fn pass_on(&mut self, key: B256, message: &ApplicationChainMessage) {
         let mut to = self.active_peers(|state| state.protocol.has_application_chains());
         to.retain(|peer| {
             let state = self.peers.get_mut(peer);
@@ -42,10 +49,9 @@ impl PeerHub {
         self.send_to_all(to, PeerMessage::ApplicationChain(Box::new(message.clone())));
     }
 
-    /// Passes a transaction with a sharding flag on to peers. One that was passed on before is not
-    /// passed on again.
-    pub fn relay_transaction(&mut self, transaction: &Transaction) -> Vec<PeerAction> {
-        let hash = transaction.hash();
+    /// Passes a transaction with a sharding flag and this hash on to peers. One that was passed on
+    /// before is not passed on again.
+    pub fn relay_transaction(&mut self, hash: B256, transaction: &Transaction) -> Vec<PeerAction> {
         if self.relayed.add(hash) {
             let mut to = self.active_peers(|_| true);
             to.retain(|peer| {

@@ -1,28 +1,31 @@
 //! Transactions: from peers to the pool, and from the pool to peers.
 //!
+//! The hub computes neither hashes nor signatures, see [`super::super::offered`]. Announced
+//! transactions are in `wanted`.
+//!
 //! Before eth/65 every peer gets whole transactions. From eth/65 on the square root of the peers
 //! does, and the others get hashes and ask for what they need. Each peer is told once. Source:
 //! docs/p2p.md, 3 and 6.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use alloy_rlp::Encodable;
 use primitives::{B256, Transaction};
 
 use super::super::action::PeerAction;
 use super::super::interface::PeerId;
-use super::{PeerHub, RequestNote};
+use super::super::offered::{HashedTransaction, JudgedTransactions, TransactionPack};
+use super::{FAULT_BAN, PeerHub};
 use crate::messages::{AnnouncedTransaction, PeerMessage};
 use crate::moment::Moment;
 
-/// Transactions that are asked for at once.
-pub const TRANSACTION_FETCHES_MAX: usize = 256;
-/// Transactions of one peer that are waited for.
-pub const WANTED_TRANSACTIONS_MAX: usize = 4096;
-/// Transactions of all peers that are waited for.
-const WANTED_ALL_MAX: usize = 65_536;
-/// Peers that are remembered to have announced a transaction.
-const ANNOUNCERS_MAX: usize = 8;
+/// After so many transactions that cost a signature check, a peer is judged by them.
+pub const JUDGED_TRANSACTIONS_MIN: u32 = 256;
+/// A peer is at fault if more than so many percent of them are worthless.
+const WORTHLESS_PERCENT_MAX: u32 = 75;
+/// How long nothing is taken of a peer whose transactions are mostly worthless.
+pub const WORTHLESS_PAUSE: Duration = Duration::from_secs(5);
 /// A message with whole transactions ends with the one that makes it longer than this.
 const PACK_BYTES: usize = 100 << 10;
 /// Hashes in one announcement.
@@ -32,18 +35,19 @@ const TOLD_ON_JOIN_MAX: usize = 4096;
 /// Bytes of whole transactions that a new peer is told of.
 const TOLD_ON_JOIN_BYTES: usize = 2 << 20;
 
-/// A transaction that was announced.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WantedTransaction {
-    /// Who has it.
-    peers: Vec<PeerId>,
-    /// Who was asked.
-    asked: Option<PeerId>,
+/// What is known of the transactions that a peer has sent, since it was judged last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TransactionRecord {
+    worthless: u32,
+    others: u32,
+    /// It was at fault when it was judged last.
+    is_warned: bool,
 }
 
-fn announcement(transaction: &Transaction) -> AnnouncedTransaction {
+fn announcement(offered: &HashedTransaction) -> AnnouncedTransaction {
+    let HashedTransaction { hash, transaction } = offered;
     AnnouncedTransaction {
-        hash: transaction.hash(),
+        hash: *hash,
         kind_and_size: Some((transaction.tx_type(), transaction.encoded_length() as u64)),
     }
 }
@@ -65,60 +69,154 @@ fn packs(transactions: Vec<Transaction>) -> Vec<Vec<Transaction>> {
 }
 
 impl PeerHub {
-    /// A peer has sent transactions.
-    pub(super) fn transactions_came(&mut self, peer: PeerId, transactions: Vec<Transaction>) {
+    /// A peer has sent transactions. They are hashed without the hub.
+    pub(super) fn transactions_came(&mut self, peer: PeerId, mut transactions: Vec<Transaction>) {
         self.counters.transactions_received += transactions.len() as u64;
-        let Some(state) = self.peers.get_mut(&peer) else {
-            return;
-        };
+        if self.is_behind || self.is_subnet {
+            transactions.retain(|transaction| transaction.sharding_flag != 0);
+            transactions.shrink_to_fit();
+        }
+        if !transactions.is_empty() {
+            let pack = TransactionPack {
+                transactions,
+                asked: None,
+            };
+            self.actions.push(PeerAction::Take { peer, pack });
+        }
+    }
+
+    /// Takes a part of a pack ([`PeerAction::Take`]) with its hashes. `asked` is that of the pack.
+    pub fn transactions_hashed(
+        &mut self,
+        peer: PeerId,
+        part: Vec<HashedTransaction>,
+        asked: Option<&[B256]>,
+        now: Moment,
+    ) -> Vec<PeerAction> {
+        let is_other =
+            |one: &&HashedTransaction| asked.is_some_and(|asked| asked.binary_search(&one.hash).is_err());
+        if let Some(HashedTransaction { hash, .. }) = part.iter().find(is_other) {
+            let text = format!("pooled transactions: got {hash}, which was not asked for");
+            self.breach(peer, &text, now);
+            return self.take_actions();
+        }
         let mut new = Vec::new();
-        for transaction in transactions {
-            let hash = transaction.hash();
-            state.known_transactions.add(hash);
-            self.wanted.remove(&hash);
-            if transaction.sharding_flag != 0 {
-                if !self.relayed.contains(&hash) {
-                    let transaction = Box::new(transaction);
+        for one in part {
+            // The peer may have left.
+            if let Some(state) = self.peers.get_mut(&peer) {
+                state.known_transactions.add(one.hash);
+            }
+            self.wanted.remove(&one.hash);
+            if one.transaction.sharding_flag != 0 {
+                if !self.relayed.contains(&one.hash) {
+                    let transaction = Box::new(one.transaction);
                     self.actions.push(PeerAction::ForApplicationChain(transaction));
                 }
             } else if !self.is_behind && !self.is_subnet {
-                new.push(transaction);
+                new.push(one);
             }
         }
         if !new.is_empty() {
             let transactions = new;
             self.actions.push(PeerAction::Submit { peer, transactions });
         }
+        self.take_actions()
+    }
+
+    /// All of a pack was taken, or the rest is dropped.
+    pub fn pack_done(&mut self, peer: PeerId, asked: Option<&[B256]>, now: Moment) -> Vec<PeerAction> {
+        if let Some(asked) = asked {
+            self.transactions_not_sent(peer, asked, now);
+        }
+        self.take_actions()
+    }
+
+    /// Takes what the pool has said of a peer's transactions ([`PeerAction::Submit`]). A peer whose
+    /// transactions are mostly worthless pauses. If it goes on after that, it loses its place. A
+    /// peer that says it is ahead of this node is not judged: its transactions may be good after
+    /// its own head.
+    pub fn transactions_judged(
+        &mut self,
+        peer: PeerId,
+        judged: JudgedTransactions,
+        now: Moment,
+    ) -> Vec<PeerAction> {
+        let own = self.head.total_difficulty;
+        let Some(state) = self.peers.get_mut(&peer) else {
+            return Vec::new();
+        };
+        if state.facts(peer).total_difficulty > own {
+            return Vec::new();
+        }
+        let record = &mut state.transaction_record;
+        record.worthless += judged.worthless;
+        record.others += judged.taken + judged.refused;
+        let all = record.worthless + record.others;
+        if all < JUDGED_TRANSACTIONS_MIN {
+            return Vec::new();
+        }
+        let worthless = record.worthless;
+        let is_fault = worthless * 100 > all * WORTHLESS_PERCENT_MAX;
+        let was_warned = record.is_warned;
+        *record = TransactionRecord {
+            is_warned: is_fault,
+            ..TransactionRecord::default()
+        };
+        match (is_fault, was_warned) {
+            (false, _) => {}
+            (true, false) => {
+                let time = WORTHLESS_PAUSE;
+                self.actions.push(PeerAction::Pause { peer, time });
+            }
+            (true, true) => {
+                let text = format!(
+                    "transactions: got {worthless} of {all} that no block may contain or nobody pays, \
+                     expected at most {WORTHLESS_PERCENT_MAX} percent"
+                );
+                // Whoever takes its transactions stops at once, and not when the connection ends.
+                let time = FAULT_BAN;
+                self.actions.push(PeerAction::Pause { peer, time });
+                self.breach(peer, &text, now);
+            }
+        }
+        self.take_actions()
     }
 
     /// The pool has new transactions that could be in the next block. Peers that do not know them
     /// are told.
-    pub fn pool_has(&mut self, transactions: &[Transaction]) -> Vec<PeerAction> {
-        let mut whole: BTreeMap<PeerId, Vec<Transaction>> = BTreeMap::new();
+    pub fn pool_has(&mut self, offered: &[HashedTransaction]) -> Vec<PeerAction> {
+        // Numbers of transactions in `offered`.
+        let mut whole: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
         let mut hashes: BTreeMap<PeerId, Vec<AnnouncedTransaction>> = BTreeMap::new();
-        for transaction in transactions {
-            let announced = announcement(transaction);
-            self.wanted.remove(&announced.hash);
-            let mut to = self.active_peers(|state| !state.known_transactions.contains(&announced.hash));
+        for (number, one) in offered.iter().enumerate() {
+            self.wanted.remove(&one.hash);
+            let announced = announcement(one);
+            let mut to = self.active_peers(|state| !state.known_transactions.contains(&one.hash));
             self.entropy.shuffle(&mut to);
             let mut whole_left = Self::whole_share(to.len());
             for peer in to {
                 let Some(state) = self.peers.get_mut(&peer) else {
                     continue;
                 };
-                state.known_transactions.add(announced.hash);
+                state.known_transactions.add(one.hash);
                 let takes_hashes = state.protocol.has_pooled_transactions();
                 if takes_hashes && whole_left == 0 {
                     hashes.entry(peer).or_default().push(announced);
                 } else {
                     whole_left -= usize::from(takes_hashes);
-                    whole.entry(peer).or_default().push(transaction.clone());
+                    whole.entry(peer).or_default().push(number);
                 }
             }
         }
-        for (peer, transactions) in whole {
-            for pack in packs(transactions) {
-                self.send(peer, PeerMessage::Transactions(pack));
+        // Peers that get the same transactions share the messages.
+        let mut alike: BTreeMap<Vec<usize>, Vec<PeerId>> = BTreeMap::new();
+        for (peer, numbers) in whole {
+            alike.entry(numbers).or_default().push(peer);
+        }
+        for (numbers, to) in alike {
+            let transactions = numbers.iter().map(|number| offered[*number].transaction.clone());
+            for pack in packs(transactions.collect()) {
+                self.send_to_all(to.clone(), PeerMessage::Transactions(pack));
             }
         }
         for (peer, announced) in hashes {
@@ -149,7 +247,7 @@ impl PeerHub {
                 continue;
             };
             if takes_hashes {
-                announced.push(announcement(&transaction));
+                announced.push(announcement(&HashedTransaction { hash, transaction }));
             } else {
                 bytes += transaction.length();
                 transactions.push(transaction);
@@ -162,150 +260,6 @@ impl PeerHub {
         self.announce_transactions(peer, &announced);
         for pack in packs(transactions) {
             self.send(peer, PeerMessage::Transactions(pack));
-        }
-    }
-
-    /// A peer says that it has transactions.
-    pub(super) fn transactions_announced(
-        &mut self,
-        peer: PeerId,
-        announced: &[AnnouncedTransaction],
-        now: Moment,
-    ) {
-        let Some(state) = self.peers.get_mut(&peer) else {
-            return;
-        };
-        for AnnouncedTransaction { hash, .. } in announced {
-            state.known_transactions.add(*hash);
-        }
-        if self.is_behind {
-            return;
-        }
-        for AnnouncedTransaction { hash, .. } in announced {
-            if state.wanted.len() >= WANTED_TRANSACTIONS_MAX {
-                break;
-            }
-            let is_known = self.wanted.contains_key(hash);
-            if !is_known && (self.wanted.len() >= WANTED_ALL_MAX || self.chain.pooled(hash).is_some()) {
-                continue;
-            }
-            let wanted = self.wanted.entry(*hash).or_default();
-            if wanted.peers.len() < ANNOUNCERS_MAX && !wanted.peers.contains(&peer) {
-                wanted.peers.push(peer);
-                state.wanted.insert(*hash);
-            }
-        }
-        self.ask_for_transactions(peer, now);
-    }
-
-    /// Asks a peer for transactions that it has announced and nobody else was asked for.
-    fn ask_for_transactions(&mut self, peer: PeerId, now: Moment) {
-        let Some(state) = self.peers.get_mut(&peer).filter(|state| !state.asks_transactions) else {
-            return;
-        };
-        // Those that came in the meantime, or that the peer did not send, are not wanted of it.
-        let wanted = &self.wanted;
-        let has = |hash: &B256| {
-            wanted
-                .get(hash)
-                .is_some_and(|wanted| wanted.peers.contains(&peer))
-        };
-        state.wanted.retain(has);
-        let is_free = |hash: &&B256| wanted.get(*hash).is_some_and(|wanted| wanted.asked.is_none());
-        let free = state.wanted.iter().filter(is_free);
-        let hashes: Vec<_> = free.take(TRANSACTION_FETCHES_MAX).copied().collect();
-        if hashes.is_empty() {
-            return;
-        }
-        let message = |id| PeerMessage::GetPooledTransactions(id, hashes.clone());
-        if !self.ask(peer, RequestNote::Transactions(hashes.clone()), message, now) {
-            return;
-        }
-        for hash in &hashes {
-            if let Some(wanted) = self.wanted.get_mut(hash) {
-                wanted.asked = Some(peer);
-            }
-        }
-        if let Some(state) = self.peers.get_mut(&peer) {
-            state.asks_transactions = true;
-        }
-    }
-
-    /// A peer has answered a request for transactions.
-    pub(super) fn asked_transactions_came(
-        &mut self,
-        peer: PeerId,
-        asked: &[B256],
-        transactions: Vec<Transaction>,
-        now: Moment,
-    ) {
-        let hashes: HashSet<_> = asked.iter().collect();
-        let hash_of = |transaction: &Transaction| transaction.hash();
-        if let Some(other) = transactions
-            .iter()
-            .map(hash_of)
-            .find(|hash| !hashes.contains(hash))
-        {
-            self.breach(
-                peer,
-                &format!("pooled transactions: got {other}, which was not asked for"),
-                now,
-            );
-            return;
-        }
-        self.transactions_came(peer, transactions);
-        self.transactions_not_sent(peer, asked, now);
-    }
-
-    /// Whatever of `asked` is still wanted is asked of others.
-    pub(super) fn transactions_not_sent(&mut self, peer: PeerId, asked: &[B256], now: Moment) {
-        if let Some(state) = self.peers.get_mut(&peer) {
-            state.asks_transactions = false;
-        }
-        let mut others = vec![peer];
-        for hash in asked {
-            let Some(wanted) = self
-                .wanted
-                .get_mut(hash)
-                .filter(|wanted| wanted.asked == Some(peer))
-            else {
-                continue;
-            };
-            wanted.asked = None;
-            wanted.peers.retain(|announcer| *announcer != peer);
-            match wanted.peers.first() {
-                Some(next) if !others.contains(next) => others.push(*next),
-                Some(_) => {}
-                None => {
-                    self.wanted.remove(hash);
-                }
-            }
-        }
-        for other in others {
-            self.ask_for_transactions(other, now);
-        }
-    }
-
-    /// A peer is gone: it is not asked for what it has announced.
-    pub(super) fn forget_transaction_announcer(&mut self, peer: PeerId, now: Moment) {
-        let mut others = Vec::new();
-        self.wanted.retain(|_, wanted| {
-            let before = wanted.peers.len();
-            wanted.peers.retain(|announcer| *announcer != peer);
-            if wanted.asked == Some(peer) {
-                wanted.asked = None;
-            }
-            if wanted.peers.len() != before
-                && let Some(next) = wanted.peers.first()
-                && !others.contains(next)
-            {
-                others.push(*next);
-            }
-            !wanted.peers.is_empty()
-        });
-        others.sort_unstable();
-        for other in others {
-            self.ask_for_transactions(other, now);
         }
     }
 }

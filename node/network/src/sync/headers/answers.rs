@@ -4,10 +4,12 @@ use chain::View;
 use primitives::{B256, Header};
 use store::StoreError;
 
-use super::{HEAD_HEADERS, HeaderSession, SKELETON_HEADERS, SessionQuestion, SessionStage};
+use super::{HEAD_HEADERS, HeaderSession, SessionQuestion, SessionStage};
 use crate::messages::PeerMessage;
 use crate::peers::PeerId;
 use crate::sync::ancestor::{AncestorSearch, HeaderPoint};
+use crate::sync::claims::implausible;
+use crate::sync::roster::stalls;
 use crate::sync::segments::{SEGMENT_HEADERS, SegmentAnswer, SegmentFill, wrong_link};
 use crate::sync::{MISS_RETRY, Synchronizer};
 
@@ -24,7 +26,7 @@ impl Synchronizer {
         let PeerMessage::BlockHeaders(_, headers) = answer else {
             return Ok(());
         };
-        let Some(mut session) = self.session.take_if(|session| session.id == id) else {
+        let Some(mut session) = self.take_session(id) else {
             return Ok(());
         };
         if !matches!(question, SessionQuestion::Segment(..)) {
@@ -39,7 +41,7 @@ impl Synchronizer {
             }
         };
         if !ended {
-            self.session = Some(session);
+            self.sessions.push(session);
         }
         Ok(())
     }
@@ -54,7 +56,6 @@ impl Synchronizer {
         let master = session.master;
         let Some(first) = headers.first() else {
             // The peer has not imported it yet, or has another head by now, or never had this one.
-            self.end_session();
             self.roster.missed(master, &session.target, self.now, MISS_RETRY);
             return Ok(true);
         };
@@ -64,14 +65,27 @@ impl Synchronizer {
         };
         if headers.len() as u64 > HEAD_HEADERS {
             let got = headers.len();
-            self.end_with_liar(
+            self.drop_liar(
                 master,
                 format!("headers: got {got}, expected at most {HEAD_HEADERS}"),
             );
             return Ok(true);
         }
         if let Some(wrong) = wrong_link(top, &headers) {
-            self.end_with_liar(master, wrong);
+            self.drop_liar(master, wrong);
+            return Ok(true);
+        }
+        let (got, least) = (headers.len() as u64, HEAD_HEADERS.min(top.number));
+        if got < least {
+            self.drop_short(master, format!("headers: got {got}, expected at least {least}"));
+            return Ok(true);
+        }
+        let best = self.chain.best.total_difficulty;
+        if let Some(head) = headers.first()
+            && let Some(claimed) = session.claimed
+            && let Some(text) = implausible(claimed, head, best)
+        {
+            self.drop_liar(master, text);
             return Ok(true);
         }
         session.target_number = Some(top.number);
@@ -80,7 +94,7 @@ impl Synchronizer {
             let Some(number) = headers[at].number.checked_sub(1) else {
                 let got = headers[at].hash();
                 let text = format!("block 0: got {got}, expected {}", self.genesis);
-                self.end_with_liar(master, text);
+                self.drop_liar(master, text);
                 return Ok(true);
             };
             if view.known_header(&hash)?.is_some() {
@@ -94,6 +108,7 @@ impl Synchronizer {
         }
         let lowest = headers.last().map_or(top.number, |header| header.number);
         let unknown = lowest.min(self.chain.best.number.saturating_add(1)).max(1);
+        session.common_max = unknown - 1;
         session.stage = SessionStage::Ancestor(AncestorSearch::new(self.genesis, unknown));
         Ok(false)
     }
@@ -115,6 +130,11 @@ impl Synchronizer {
         Ok(true)
     }
 
+    /// The peer gives few of the headers that it must have.
+    fn drop_short(&mut self, peer: PeerId, text: String) {
+        self.drop_peer(peer, stalls(text));
+    }
+
     /// The peer does not stand by its claim. That can happen; not too often.
     fn end_broken(&mut self, session: &HeaderSession, text: String) {
         self.postpone(session.master, &session.target);
@@ -125,18 +145,17 @@ impl Synchronizer {
     }
 
     fn take_skeleton(&mut self, session: &mut HeaderSession, first: u64, headers: &[Header]) -> bool {
-        let expected = (0..SKELETON_HEADERS).map(|at| first + at * SEGMENT_HEADERS);
-        let fits = headers
-            .iter()
-            .zip(expected)
-            .all(|(header, number)| header.number == number);
+        let amount = session.skeleton_headers();
+        let expected = (0..amount).map(|at| first + at * SEGMENT_HEADERS);
+        let numbers = headers.iter().map(|header| header.number);
         let target = HeaderPoint {
             number: session.target_number.unwrap_or(0),
             hash: session.target,
         };
-        if headers.is_empty() || !fits || headers.len() as u64 > SKELETON_HEADERS {
-            let got = headers.first().map(|header| header.number);
-            self.end_broken(session, format!("skeleton from {first}: got {got:?}"));
+        if !numbers.eq(expected) {
+            let (got, number) = (headers.len(), headers.first().map(|header| header.number));
+            let text = format!("skeleton: got {got} headers from {number:?}, expected {amount} from {first}");
+            self.end_broken(session, text);
             return true;
         }
         let point = |header: &Header| HeaderPoint {
@@ -179,9 +198,14 @@ impl Synchronizer {
                 }
                 false
             }
-            SegmentAnswer::Wrong(text) => {
-                self.drop_liar(peer, text);
+            SegmentAnswer::Short(text) => {
                 fill.remove_peer(peer);
+                self.drop_short(peer, text);
+                peer == session.master
+            }
+            SegmentAnswer::Wrong(text) => {
+                fill.remove_peer(peer);
+                self.drop_liar(peer, text);
                 peer == session.master
             }
         }

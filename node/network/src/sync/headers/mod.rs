@@ -7,11 +7,17 @@
 //! | skeleton | every 192nd header | the peer |
 //! | segments | what lies between | everyone |
 //!
-//! There is one session at a time. It ends when the claimed head is stored, or when it turns out
-//! that the claim cannot be followed. A peer that keeps a session waiting loses it to the next
-//! claim.
+//! The first segment comes from the peer alone. The others are asked for when the seals of the
+//! first one are right (`proofs`).
+//!
+//! Usually there is one session. It ends when the claimed head is stored, or when it turns out that
+//! the claim cannot be followed. If the best header does not rise for a while, sessions with other
+//! peers begin side by side, and a peer that does not keep the least rate loses its session
+//! (`choice`).
 
 mod answers;
+mod choice;
+mod proofs;
 
 use std::time::Duration;
 
@@ -20,13 +26,11 @@ use primitives::{B256, U256};
 use store::StoreError;
 
 use super::ancestor::{AncestorSearch, HeaderPoint};
-use super::jobs::{ChainRefusal, SyncJob};
-use super::roster::{OVERTAKE_TIME, OpenHead, QuestionKind, stalls};
+use super::jobs::SyncJob;
+use super::roster::{OVERTAKE_TIME, QuestionKind};
 use super::segments::{SEGMENT_HEADERS, SegmentFill};
 use super::vouchers::linked_hashes;
-use super::{
-    CHAIN_RETRY, CLAIM_RETRY, EARLY_RETRY, ENDLESS_HEADERS, HEADER_LEAD_MAX, QuestionTopic, Synchronizer,
-};
+use super::{CLAIM_RETRY, HEADER_LEAD_MAX, QuestionTopic, Synchronizer};
 use crate::messages::{HeadersRequest, HeadersStart};
 use crate::peers::{PeerId, PeerRequest, RequestTicket};
 
@@ -36,10 +40,8 @@ const HEAD_HEADERS: u64 = 32;
 const SKELETON_HEADERS: u64 = 128;
 /// The most headers of a job, but for those of the last segment.
 const JOB_HEADERS: usize = 1024;
-/// A session whose peer lets it wait for longer than this ends, if there are other claims.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same for a peer that has not answered anything yet. Its answer still tells how quick it is.
-const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+/// The segments that are asked for before a seal of the session was found right.
+const UNPROVEN_SEGMENTS: usize = 1;
 /// So many skeletons that do not fit cost a peer its place.
 const BROKEN_MAX: u32 = 3;
 
@@ -81,14 +83,40 @@ pub(super) struct HeaderSession {
     tip: HeaderPoint,
     /// Where the chain leaves ours.
     base: u64,
+    /// The highest number at which it might leave ours, when it was asked for that.
+    common_max: u64,
+    /// It began to find out whether its chain is another one than that of the best header, and
+    /// that is not known yet, or it is another one.
+    is_witness: bool,
     /// The open question to the master, and since when it is open.
     open: Option<(RequestTicket, Duration)>,
     /// Since when the lowest segment is the lowest.
     lowest_since: Duration,
+    /// Since when the session waits for peers: since it began, or its last headers were stored.
+    waits_since: Duration,
+    /// How often headers were stored.
+    stored: u32,
     broken: u32,
 }
 
 impl HeaderSession {
+    /// Later sessions have higher numbers.
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether headers of it were found right, with their seals.
+    pub(super) const fn is_proven(&self) -> bool {
+        self.stored > 0
+    }
+
+    /// The headers of the next skeleton. None if a segment reaches up to the head.
+    fn skeleton_headers(&self) -> u64 {
+        let head = self.target_number.unwrap_or(0);
+        let above = head.saturating_sub(self.tip.number).saturating_sub(1);
+        (above / SEGMENT_HEADERS).min(SKELETON_HEADERS)
+    }
+
     /// The number of the head that is claimed, once its header is here.
     pub(super) const fn target_number(&self) -> Option<u64> {
         self.target_number
@@ -103,142 +131,64 @@ pub(super) struct HeadersInWork {
     target: B256,
     hashes: Vec<B256>,
     end: HeaderPoint,
+    begun: Duration,
 }
 
 impl Synchronizer {
-    /// Ends the session. Answers to its questions will be of no use.
-    pub(super) fn end_session(&mut self) {
-        self.session = None;
+    /// Ends the session of a peer. Answers to its questions will be of no use.
+    fn end_session(&mut self, master: PeerId) {
+        self.sessions.retain(|session| session.master != master);
     }
 
-    /// Ends the session. The claim is looked at again later.
+    /// Ends the session of a peer. The claim is looked at again later.
     fn postpone(&mut self, master: PeerId, target: &B256) {
-        self.end_session();
+        self.end_session(master);
         self.roster.postpone(master, target, self.now + CLAIM_RETRY);
     }
 
-    /// Ends the session. The claim is of no use, or was followed to its end.
+    /// Ends the session of a peer. The claim is of no use, or was followed to its end.
     fn settle(&mut self, master: PeerId, target: &B256) {
-        self.end_session();
+        self.end_session(master);
         self.roster.settle(master, target);
     }
 
-    /// The peer of the session lies.
-    fn end_with_liar(&mut self, master: PeerId, text: String) {
-        self.end_session();
-        self.drop_liar(master, text);
-    }
-
     pub(super) fn session_peer_left(&mut self, peer: PeerId) {
-        let Some(session) = &mut self.session else { return };
-        if session.master == peer {
-            self.end_session();
-        } else if let SessionStage::Segments(fill) = &mut session.stage {
-            fill.remove_peer(peer);
+        self.end_session(peer);
+        for session in &mut self.sessions {
+            if let SessionStage::Segments(fill) = &mut session.stage {
+                fill.remove_peer(peer);
+            }
         }
     }
 
-    /// Goes on with the session, or begins one.
+    /// Takes a session out. Whoever does so puts it back unless it has ended.
+    fn take_session(&mut self, id: u64) -> Option<HeaderSession> {
+        let at = self.sessions.iter().position(|session| session.id == id)?;
+        Some(self.sessions.remove(at))
+    }
+
+    /// Goes on with the sessions, and begins new ones.
     pub(super) fn go_on_with_headers(&mut self, view: &View) -> Result<(), StoreError> {
-        self.give_way();
-        if self.session.is_none() {
-            self.begin_session(view)?;
-        }
-        // Each turn either ends, or goes on to another stage.
-        while let Some(mut session) = self.session.take() {
-            let go_on = self.advance(&mut session);
-            // An ended session is not put back.
-            if go_on.ended {
-                break;
-            }
-            self.session = Some(session);
-            if !go_on.again {
-                break;
+        self.end_slow_sessions();
+        self.begin_sessions(view)?;
+        let mut ids: Vec<_> = self.sessions.iter().map(|session| session.id).collect();
+        // Each time another one is the first to give its headers to the chain.
+        let by = usize::from(ids.len() > 1);
+        ids.rotate_left(by);
+        for id in ids {
+            // Each turn either ends, or goes on to another stage.
+            while let Some(mut session) = self.take_session(id) {
+                let go_on = self.advance(&mut session);
+                if go_on.ended {
+                    break;
+                }
+                self.sessions.push(session);
+                if !go_on.again {
+                    break;
+                }
             }
         }
         Ok(())
-    }
-
-    /// Ends a session whose peer lets it wait, if there are other claims. A hint gives way to
-    /// anything.
-    fn give_way(&mut self) {
-        let Some(session) = &self.session else { return };
-        let Some((_, since)) = session.open else { return };
-        let (master, target) = (session.master, session.target);
-        let is_hint = session.claimed.is_none();
-        let usual = self
-            .roster
-            .get(master)
-            .and_then(|entry| entry.usual_time(QuestionKind::Headers));
-        // Whoever is new gets another chance soon.
-        let (patience, retry) = match usual {
-            Some(_) => (PATIENCE, CLAIM_RETRY),
-            None => (FIRST_PATIENCE, PATIENCE),
-        };
-        let waits = self.now.saturating_sub(since) > patience;
-        let open = self.roster.open_heads(self.chain.best.total_difficulty);
-        let others = open.iter().any(|head| {
-            let counts = is_hint || head.total_difficulty.is_some();
-            counts && head.peer != master && head.look_at <= self.now
-        });
-        if waits && others {
-            self.end_session();
-            self.roster.postpone(master, &target, self.now + retry);
-            if let Some(fault) = self.roster.overtaken(master) {
-                self.drop_peer(master, fault);
-            }
-        }
-    }
-
-    fn begin_session(&mut self, view: &View) -> Result<(), StoreError> {
-        if self.headers_job.is_some() || self.now < self.chain_pause {
-            return Ok(());
-        }
-        for head in self.roster.open_heads(self.chain.best.total_difficulty) {
-            let OpenHead {
-                peer,
-                hash: target,
-                total_difficulty: claimed,
-                look_at,
-            } = head;
-            if look_at > self.now {
-                continue;
-            }
-            if let Some(known) = view.known_header(&target)? {
-                self.roster.settle(peer, &target);
-                self.check_claim(peer, claimed, known.total_difficulty);
-                continue;
-            }
-            self.sessions += 1;
-            self.session = Some(HeaderSession {
-                id: self.sessions,
-                master: peer,
-                target,
-                target_number: None,
-                claimed,
-                stage: SessionStage::Head,
-                tip: HeaderPoint {
-                    number: 0,
-                    hash: self.genesis,
-                },
-                base: 0,
-                open: None,
-                lowest_since: self.now,
-                broken: 0,
-            });
-            return Ok(());
-        }
-        Ok(())
-    }
-
-    /// A peer must not claim more than its head has.
-    fn check_claim(&mut self, peer: PeerId, claimed: Option<U256>, expected: U256) {
-        if let Some(claimed) = claimed.filter(|claimed| *claimed > expected) {
-            self.drop_liar(
-                peer,
-                format!("total difficulty of its head: got {claimed}, expected {expected}"),
-            );
-        }
     }
 
     /// Asks what the stage of the session needs.
@@ -256,6 +206,10 @@ impl Synchronizer {
             }
             SessionStage::Ancestor(search) => match search.found() {
                 Some(found) => {
+                    if !self.is_needed(session, found) {
+                        self.postpone(session.master, &session.target);
+                        return Turn::ENDED;
+                    }
                     session.tip = found;
                     session.base = found.number;
                     session.stage = SessionStage::Skeleton;
@@ -278,10 +232,12 @@ impl Synchronizer {
             hash: session.target,
         };
         if self.chain.best.number > self.chain.head.saturating_add(HEADER_LEAD_MAX) {
+            // Nobody waits for the peer.
+            (self.advanced_at, session.waits_since) = (self.now, self.now);
             return Turn::WAITS;
         }
-        let left = target.number.saturating_sub(session.tip.number);
-        if left <= SEGMENT_HEADERS {
+        let amount = session.skeleton_headers();
+        if amount == 0 {
             session.stage = SessionStage::Segments(SegmentFill::new(session.tip, &[target]));
             session.lowest_since = self.now;
             return Turn::GOES_ON;
@@ -289,7 +245,7 @@ impl Synchronizer {
         let first = session.tip.number + SEGMENT_HEADERS;
         let request = HeadersRequest {
             start: HeadersStart::Number(first),
-            amount: ((left - 1) / SEGMENT_HEADERS).min(SKELETON_HEADERS),
+            amount,
             skip: SEGMENT_HEADERS - 1,
             reverse: false,
         };
@@ -298,6 +254,7 @@ impl Synchronizer {
     }
 
     fn advance_segments(&mut self, session: &mut HeaderSession) -> Turn {
+        let is_proven = session.is_proven();
         let SessionStage::Segments(fill) = &mut session.stage else {
             return Turn::WAITS;
         };
@@ -312,6 +269,7 @@ impl Synchronizer {
                         target: session.target,
                         hashes: linked_hashes(&headers),
                         end: fill.below(),
+                        begun: self.now,
                     });
                     self.actions.jobs.push(SyncJob::Headers(headers));
                 }
@@ -340,12 +298,17 @@ impl Synchronizer {
             return Turn::WAITS;
         }
         let waited = self.now.saturating_sub(session.lowest_since);
+        let most = if is_proven { usize::MAX } else { UNPROVEN_SEGMENTS };
         let mut orders = Vec::new();
         let mut overtaken = None;
-        for (peer, entry) in self.roster.iter() {
+        for peer in self.roster.best_first(QuestionKind::Headers, self.now) {
+            let Some(entry) = self.roster.get(peer) else {
+                continue;
+            };
             if entry.header_questions > 0 || self.now < entry.rest_until {
                 continue;
             }
+            let is_asked = is_proven || peer == session.master;
             if overtaken.is_none()
                 && waited > entry.overtakes_after(QuestionKind::Headers)
                 && let Some((slow, top, request)) = fill.assign_again(peer)
@@ -353,7 +316,7 @@ impl Synchronizer {
                 overtaken = Some(slow);
                 session.lowest_since = self.now;
                 orders.push((peer, top, request));
-            } else if let Some((top, request)) = fill.assign(peer) {
+            } else if is_asked && let Some((top, request)) = fill.assign(peer, most) {
                 orders.push((peer, top, request));
             }
         }
@@ -395,7 +358,7 @@ impl Synchronizer {
 
     /// A question of a session will have no answer.
     pub(super) fn session_unanswered(&mut self, peer: PeerId, id: u64, question: &SessionQuestion) {
-        let Some(session) = self.session.as_mut().filter(|session| session.id == id) else {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
             return;
         };
         match (question, &mut session.stage) {
@@ -406,82 +369,6 @@ impl Synchronizer {
                 self.postpone(master, &target);
             }
         }
-    }
-
-    /// The chain has checked and stored headers, or not.
-    pub(super) fn headers_done(
-        &mut self,
-        view: &View,
-        result: Result<(), ChainRefusal>,
-    ) -> Result<(), StoreError> {
-        let Some(job) = self.headers_job.take() else {
-            return Ok(());
-        };
-        let HeadersInWork {
-            session: id,
-            master,
-            target,
-            hashes,
-            end,
-        } = job;
-        match result {
-            Ok(()) => {
-                self.vouchers.add(master, hashes);
-                self.read_chain(view)?;
-                self.headers_stored(view, id, end)
-            }
-            Err(refusal) => {
-                if self.session.as_ref().is_some_and(|session| session.id == id) {
-                    self.postpone(master, &target);
-                }
-                match refusal {
-                    ChainRefusal::Invalid { text, .. } => self.drop_liar(master, text),
-                    ChainRefusal::Unsuitable(text) => self.drop_peer(master, stalls(text)),
-                    ChainRefusal::Early(text) => {
-                        // Nobody else's headers wait for it.
-                        tracing::debug!(text, "headers are not taken yet");
-                        self.roster.postpone(master, &target, self.now + EARLY_RETRY);
-                    }
-                    ChainRefusal::NotNow(text) => {
-                        tracing::debug!(text, "headers are not taken now");
-                        self.chain_pause = self.now + CHAIN_RETRY;
-                        self.roster.postpone(master, &target, self.chain_pause);
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn headers_stored(&mut self, view: &View, id: u64, end: HeaderPoint) -> Result<(), StoreError> {
-        let Some(session) = self.session.as_mut().filter(|session| session.id == id) else {
-            return Ok(());
-        };
-        session.tip = end;
-        session.lowest_since = self.now;
-        let (master, target, base, claimed) = (session.master, session.target, session.base, session.claimed);
-        let weight = view.known_header(&end.hash)?.map(|known| known.total_difficulty);
-        let Some(weight) = weight else {
-            // There was no space for it among heavier ones.
-            self.settle(master, &target);
-            return Ok(());
-        };
-        if end.hash == target {
-            self.settle(master, &target);
-            self.check_claim(master, claimed, weight);
-            return Ok(());
-        }
-        let ours = self.chain.best.number.saturating_sub(base);
-        let theirs = end.number.saturating_sub(base);
-        let bound = ours.saturating_mul(2).saturating_add(ENDLESS_HEADERS);
-        if weight < self.chain.best.total_difficulty && theirs > bound {
-            let expected = self.chain.best.total_difficulty;
-            let text = format!(
-                "a branch of {theirs} headers has total difficulty {weight}, expected more than {expected}"
-            );
-            self.end_with_liar(master, text);
-        }
-        Ok(())
     }
 }
 

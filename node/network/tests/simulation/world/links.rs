@@ -5,8 +5,19 @@ use std::time::Duration;
 
 use network::messages::{PeerMessage, WireFamily};
 use network::peers::{NewPeer, PeerAction, PeerId};
+use primitives::B512;
 
 use super::{DIAL_INTERVAL, Event, Remote, Role, VERSION, WANTED_LINKS, World};
+
+/// How long it takes a liar to come back.
+const RETURN_TIME: Duration = Duration::from_millis(300);
+
+/// From where liars come back under new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReturnFrom {
+    SameAddress,
+    OtherAddresses,
+}
 
 impl World {
     /// Cuts the network: nodes of different groups do not reach each other from now on.
@@ -43,11 +54,34 @@ impl World {
         }
     }
 
-    /// Ends a connection. The other side hears of it after the delay of the link.
+    /// Ends a connection. The other side hears of it after the delay of the link. A liar that
+    /// returns does so then.
     pub(super) fn close(&mut self, index: usize, peer: PeerId) {
         if let Some(remote) = self.nodes[index].links.remove(&peer) {
             self.after(remote.delay, Event::Closed(remote.node, remote.peer));
+            let is_liar = matches!(self.nodes[remote.node].role, Role::Liar { .. });
+            if is_liar && self.liars_return.is_some() {
+                let after = remote.delay + RETURN_TIME;
+                self.after(after, Event::Return(remote.node, index));
+            }
         }
+    }
+
+    /// Lets a liar come back under a new key.
+    pub(super) fn come_back(&mut self, liar: usize, to: usize) {
+        let Some(from) = self.liars_return else { return };
+        self.nodes[liar].id = B512::from(self.entropy.bytes::<64>());
+        if from == ReturnFrom::OtherAddresses {
+            self.nodes[liar].address = self.entropy.bytes::<4>().into();
+        }
+        if !self.connect(liar, to) {
+            self.after(RETURN_TIME, Event::Return(liar, to));
+        }
+    }
+
+    /// Liars that lose their places come back from now on.
+    pub(crate) const fn let_liars_return(&mut self, from: ReturnFrom) {
+        self.liars_return = Some(from);
     }
 
     /// A node looks for more peers.
@@ -57,6 +91,21 @@ impl World {
             let other = self.entropy.below(self.nodes.len());
             self.connect(index, other);
         }
+    }
+
+    /// Sends messages to all that a liar is connected to.
+    pub(crate) fn send_all(&mut self, liar: usize, messages: &[PeerMessage]) {
+        let links: Vec<_> = self.nodes[liar].links.values().copied().collect();
+        for remote in links {
+            for message in messages {
+                let event = Event::Message(remote.node, remote.peer, Box::new(message.clone()));
+                self.after(remote.delay, event);
+            }
+        }
+    }
+
+    pub(crate) fn is_linked(&self, one: usize, other: usize) -> bool {
+        self.nodes[one].links.values().any(|remote| remote.node == other)
     }
 
     /// Connects two nodes, if both want to.
@@ -104,6 +153,7 @@ impl World {
     fn new_peer(&self, index: usize, is_inbound: bool) -> NewPeer {
         NewPeer {
             node: self.nodes[index].id,
+            address: self.nodes[index].address,
             protocol: WireFamily::Mc.protocol(VERSION).expect("known"),
             is_inbound,
             is_exempt: false,

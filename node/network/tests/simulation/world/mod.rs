@@ -6,7 +6,10 @@
 
 mod links;
 
+pub(crate) use links::ReturnFrom;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +19,9 @@ use network::entropy::Entropy;
 use network::messages::{PeerMessage, WireFamily};
 use network::moment::Moment;
 use network::peers::serve::{ServeLimits, answer};
-use network::peers::{ChainAccess, HubSettings, ImportResult, PeerAction, PeerHub, PeerId, PeerNews};
+use network::peers::{
+    BlockFault, ChainAccess, HubSettings, ImportResult, PeerAction, PeerHub, PeerId, PeerNews,
+};
 use network::rlpx::RlpxDisconnect;
 use network::sync::{SyncActions, SyncJob, SyncOutcome, Synchronizer, run_job};
 use primitives::{B256, B512, Block};
@@ -29,19 +34,24 @@ const WANTED_LINKS: usize = 5;
 /// How often a node looks for more.
 const DIAL_INTERVAL: Duration = Duration::from_secs(15);
 const PEERS_MAX: usize = 25;
+/// With this [`World::import_time`] no import begins.
+pub(crate) const NEVER: Duration = Duration::MAX;
 const VERSION: u64 = 63;
 
 /// What will happen.
 enum Event {
     Message(usize, PeerId, Box<PeerMessage>),
     Closed(usize, PeerId),
-    Checked(usize, u64, B256, ImportResult),
+    HeaderChecked(usize, u64, (PeerId, B256), Result<(), BlockFault>),
+    Checked(usize, u64, (PeerId, B256), Result<Box<Block>, BlockFault>),
     Imported(usize, u64, B256, ImportResult),
     Outcome(usize, u64, Box<SyncOutcome>),
     Timer(usize, u64),
     Mine(usize),
     Dial(usize),
     Start(usize),
+    /// A liar comes back to a node.
+    Return(usize, usize),
 }
 
 /// The other end of a connection.
@@ -66,6 +76,7 @@ enum Role {
 
 struct Node {
     id: B512,
+    address: IpAddr,
     role: Role,
     /// Rises when the node is killed, so that nothing of the old life reaches the new one.
     life: u64,
@@ -81,6 +92,8 @@ struct Node {
 pub(crate) struct Counts {
     pub(crate) mined: u64,
     pub(crate) messages: u64,
+    /// Blocks and headers of peers that were checked.
+    pub(crate) checks: u64,
     pub(crate) kills: u64,
     pub(crate) reorganized: u64,
     pub(crate) deepest: u64,
@@ -106,6 +119,7 @@ pub(crate) struct World {
     pub(crate) import_time: Duration,
     /// The group of each node; nodes of different groups do not reach each other.
     groups: Vec<usize>,
+    liars_return: Option<ReturnFrom>,
     pub(crate) counts: Counts,
 }
 
@@ -127,6 +141,7 @@ impl World {
             interval,
             import_time: Duration::ZERO,
             groups: Vec::new(),
+            liars_return: None,
             counts: Counts::default(),
         };
         for _ in 0..honest {
@@ -159,6 +174,11 @@ impl World {
         let index = self.nodes.len();
         self.nodes.push(Node {
             id: B512::from(self.entropy.bytes::<64>()),
+            // Liars share one address, honest nodes have networks of their own.
+            address: match &role {
+                Role::Honest { .. } => [10, 0, index as u8, 1].into(),
+                Role::Liar { .. } => [198, 51, 100, 1].into(),
+            },
             role,
             life: 0,
             is_up: true,
@@ -171,6 +191,23 @@ impl World {
         self.after(soon, Event::Dial(index));
         if mines {
             self.schedule_block(index);
+        }
+    }
+
+    /// Gives a node without blocks the chain of another world. The time goes on where that chain
+    /// ends.
+    pub(crate) fn take_chain(&mut self, index: usize, chain: &Arc<SimChain>) {
+        let role = self.honest(chain.clone());
+        self.nodes[index].role = role;
+        let head = chain.view().head().header.timestamp;
+        self.run_until(Duration::from_secs(head - START_SECS + 1));
+    }
+
+    /// The chain of a node, for other worlds.
+    pub(crate) fn shared_chain(&self, index: usize) -> Arc<SimChain> {
+        match &self.nodes[index].role {
+            Role::Honest { chain, .. } => chain.clone(),
+            Role::Liar { .. } => panic!("a liar has no chain"),
         }
     }
 
@@ -258,8 +295,11 @@ impl World {
                     self.with_hub(to, |hub, now| hub.left(peer, now));
                 }
             }
-            Event::Checked(to, life, hash, result) if self.nodes[to].life == life => {
-                self.with_hub(to, |hub, now| hub.checked(&hash, &result, now));
+            Event::HeaderChecked(to, life, (from, hash), result) if self.nodes[to].life == life => {
+                self.with_hub(to, |hub, now| hub.header_checked(from, &hash, result, now));
+            }
+            Event::Checked(to, life, (from, hash), result) if self.nodes[to].life == life => {
+                self.with_hub(to, |hub, now| hub.checked(from, &hash, result, now));
             }
             Event::Imported(to, life, hash, result) if self.nodes[to].life == life => {
                 self.with_hub(to, |hub, now| hub.imported(&hash, &result, now));
@@ -272,6 +312,7 @@ impl World {
             Event::Timer(to, life) if self.nodes[to].life == life => self.on_time(to),
             Event::Mine(index) => self.mine(index),
             Event::Dial(index) => self.dial(index),
+            Event::Return(liar, to) => self.come_back(liar, to),
             Event::Start(index) => {
                 if let Role::Honest { chain, .. } = &self.nodes[index].role {
                     let chain = chain.clone();
@@ -279,7 +320,11 @@ impl World {
                 }
                 self.nodes[index].is_up = true;
             }
-            Event::Checked(..) | Event::Imported(..) | Event::Outcome(..) | Event::Timer(..) => {}
+            Event::HeaderChecked(..)
+            | Event::Checked(..)
+            | Event::Imported(..)
+            | Event::Outcome(..)
+            | Event::Timer(..) => {}
         }
     }
 
@@ -292,7 +337,9 @@ impl World {
             Role::Honest { .. } => {
                 return self.with_hub(to, |hub, now| hub.received(peer, message, now));
             }
-            Role::Liar { liar, .. } => liar.answers(&message).map(|answer| (answer, liar.thinks())),
+            Role::Liar { liar, .. } => liar
+                .answers(&message)
+                .map(|answer| (answer, liar.thinks(&message))),
         };
         if let Some((answer, thinks)) = answered {
             let event = Event::Message(remote.node, remote.peer, Box::new(answer));
@@ -341,6 +388,9 @@ impl World {
             SyncJob::Blocks(blocks) => blocks.len() as u32,
             _ => 0,
         };
+        if blocks > 0 && self.import_time == NEVER {
+            return;
+        }
         let outcome = run_job(&**chain, job);
         let life = self.nodes[index].life;
         let base = Duration::from_millis(5) + self.random(Duration::from_millis(45));
@@ -378,9 +428,16 @@ impl World {
                         self.after(remote.delay, event);
                     }
                 }
-                PeerAction::Check { hash, block } => {
+                PeerAction::CheckHeader { from, hash, header } => {
+                    self.counts.checks += 1;
+                    let result = self.chain(index).check_header(&hash, &header);
+                    let event = Event::HeaderChecked(index, life, (from, hash), result);
+                    self.after(Duration::from_millis(2), event);
+                }
+                PeerAction::Check { from, hash, block } => {
+                    self.counts.checks += 1;
                     let result = self.chain(index).check(&block);
-                    let event = Event::Checked(index, life, hash, result);
+                    let event = Event::Checked(index, life, (from, hash), result);
                     self.after(Duration::from_millis(2), event);
                 }
                 PeerAction::Import { hash, block } => {
@@ -389,7 +446,10 @@ impl World {
                     self.after(Duration::from_millis(10), event);
                 }
                 PeerAction::News(news) => self.news(index, news),
-                PeerAction::Submit { .. }
+                PeerAction::Take { .. }
+                | PeerAction::Submit { .. }
+                | PeerAction::Pause { .. }
+                | PeerAction::Recognize { .. }
                 | PeerAction::ApplicationChain(_)
                 | PeerAction::ForApplicationChain(_) => {}
             }

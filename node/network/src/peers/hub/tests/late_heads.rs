@@ -32,8 +32,7 @@ impl Scene {
     }
 
     fn receive_block(&mut self, peer: PeerId, block: &Block, total_difficulty: u64) -> Vec<PeerAction> {
-        let message = PeerMessage::NewBlock(Box::new(block.clone()), U256::from(total_difficulty));
-        self.receive(peer, message)
+        self.receive(peer, whole(block, total_difficulty))
     }
 }
 
@@ -80,9 +79,9 @@ fn a_block_that_is_not_imported_is_left_to_the_synchronization() {
         scene.receive_block(peer, &parent, 200);
         scene.receive_block(peer, &child, 300);
         let actions = if fails_at_check {
-            scene.hub.checked(&parent.hash(), &failed, scene.now)
+            scene.refused(peer, &parent, BlockFault::NotNow("the disk is full".to_owned()))
         } else {
-            scene.hub.checked(&parent.hash(), &ImportResult::Good, scene.now);
+            scene.good(peer, &parent);
             scene.hub.imported(&parent.hash(), &failed, scene.now)
         };
         assert_eq!(hints(&actions), [parent.hash(), child.hash()]);
@@ -90,7 +89,7 @@ fn a_block_that_is_not_imported_is_left_to_the_synchronization() {
         let mut scene = Scene::new(WireFamily::Mc);
         let peer = scene.join(1, 63);
         scene.receive_block(peer, &parent, 200);
-        scene.hub.checked(&parent.hash(), &ImportResult::Good, scene.now);
+        scene.good(peer, &parent);
         let invalid = ImportResult::Invalid("state root".to_owned());
         let actions = scene.hub.imported(&parent.hash(), &invalid, scene.now);
         assert!(hints(&actions).is_empty(), "{actions:?}");
@@ -118,7 +117,7 @@ fn a_block_ahead_of_the_clock_is_told_when_it_becomes_the_head() {
     let peers = [1, 2, 3].map(|mark| scene.join(mark, 63));
     let block = block(1, scene.genesis);
     scene.receive_block(peers[0], &block, 200);
-    let checked = scene.hub.checked(&block.hash(), &ImportResult::Good, scene.now);
+    let checked = scene.good(peers[0], &block);
     assert!(
         matches!(&sent(&checked)[..], [(to, PeerMessage::NewBlock(..))] if to.len() == 1),
         "{checked:?}"

@@ -1,20 +1,29 @@
 //! The hub with a chain that is a list of headers.
 
+mod application_chains;
+mod bounds;
+mod floods;
+mod junk;
 mod late_heads;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use primitives::{
-    Address, B256, B512, Block, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
+    Address, B256, B512, Block, Header, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
 };
 
 use super::*;
 use crate::messages::{
-    AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart,
+    AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart, PackedBlock,
+    PeerBody,
 };
-use crate::peers::{ChainAccessError, ChainReader, ImportResult};
+use crate::peers::{
+    BlockFault, ChainAccessError, ChainReader, HashedTransaction, ImportResult, TransactionPack,
+    TransactionVerdict,
+};
 use crate::requests::REQUEST_TIMEOUT_MAX;
 
 /// A chain of which only total difficulties and the pool are known.
@@ -22,6 +31,8 @@ use crate::requests::REQUEST_TIMEOUT_MAX;
 struct ListedChain {
     blocks: Mutex<BTreeMap<B256, U256>>,
     pool: Mutex<Vec<Transaction>>,
+    /// How often a total difficulty was asked for.
+    lookups: AtomicUsize,
 }
 
 impl ChainAccess for ListedChain {
@@ -30,6 +41,7 @@ impl ChainAccess for ListedChain {
     }
 
     fn total_difficulty(&self, hash: &B256) -> Result<Option<U256>, ChainAccessError> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         Ok(self.blocks.lock().expect("no panic").get(hash).copied())
     }
 
@@ -37,8 +49,12 @@ impl ChainAccess for ListedChain {
         Err(ChainAccessError("not asked".to_owned()))
     }
 
-    fn check(&self, _: &Block) -> ImportResult {
-        ImportResult::Good
+    fn tx_rules(&self) -> TxRules {
+        TxRules::Moac
+    }
+
+    fn check_header(&self, _: &B256, _: &Header) -> Result<(), BlockFault> {
+        Ok(())
     }
 
     fn import(&self, _: Block) -> ImportResult {
@@ -57,8 +73,8 @@ impl ChainAccess for ListedChain {
         pool.iter().take(most).map(Transaction::hash).collect()
     }
 
-    fn submit(&self, _: Transaction) -> Result<(), String> {
-        Ok(())
+    fn submit(&self, _: HashedTransaction) -> TransactionVerdict {
+        TransactionVerdict::Taken
     }
 }
 
@@ -86,6 +102,10 @@ fn block(number: u64, parent_hash: B256) -> Block {
         header: header(number, parent_hash),
         ..Block::default()
     }
+}
+
+fn whole(block: &Block, total_difficulty: u64) -> PeerMessage {
+    PeerMessage::NewBlock(Arc::new(PackedBlock::pack(block)), U256::from(total_difficulty))
 }
 
 fn transaction(tx_nonce: u64, sharding_flag: u64) -> Transaction {
@@ -133,6 +153,7 @@ impl Scene {
     fn new_peer(&self, mark: u8, version: u64) -> NewPeer {
         NewPeer {
             node: B512::repeat_byte(mark),
+            address: IpAddr::from([198, 51, 100, mark]),
             protocol: self.family.protocol(version).expect("known"),
             is_inbound: true,
             is_exempt: false,
@@ -171,9 +192,47 @@ impl Scene {
         self.hub.received(peer, message, self.now)
     }
 
+    fn admits(&mut self, peer: PeerId, message: &PeerMessage) -> Result<(), Vec<PeerAction>> {
+        let version = if self.family == WireFamily::Mc { 63 } else { 66 };
+        let (code, rlp) = message.encode(self.family.protocol(version).expect("known"));
+        self.hub.admits(peer, code, rlp.len(), self.now)
+    }
+
+    /// As [`Self::receive`]. What is hashed without the hub is hashed at once.
+    fn take(&mut self, peer: PeerId, message: PeerMessage) -> Vec<PeerAction> {
+        let mut all = Vec::new();
+        for action in self.receive(peer, message) {
+            match action {
+                PeerAction::Take { peer, pack } => {
+                    let TransactionPack { transactions, asked } = pack;
+                    let part = transactions.into_iter().map(HashedTransaction::from).collect();
+                    let asked = asked.as_deref();
+                    all.extend(self.hub.transactions_hashed(peer, part, asked, self.now));
+                    all.extend(self.hub.pack_done(peer, asked, self.now));
+                }
+                PeerAction::Recognize { peer, message } => {
+                    all.extend(self.hub.application_message_came(peer, message.key(), message));
+                }
+                other => all.push(other),
+            }
+        }
+        all
+    }
+
     fn store(&self, block: &Block, total_difficulty: u64) {
         let mut blocks = self.chain.blocks.lock().expect("no panic");
         blocks.insert(block.hash(), U256::from(total_difficulty));
+    }
+
+    /// The check of a peer's block has found no fault.
+    fn good(&mut self, from: PeerId, block: &Block) -> Vec<PeerAction> {
+        let result = Ok(Box::new(block.clone()));
+        self.hub.checked(from, &block.hash(), result, self.now)
+    }
+
+    /// The check of a peer's block has found a fault.
+    fn refused(&mut self, from: PeerId, block: &Block, fault: BlockFault) -> Vec<PeerAction> {
+        self.hub.checked(from, &block.hash(), Err(fault), self.now)
     }
 
     fn wait(&mut self, time: Duration) -> Vec<PeerAction> {
@@ -256,11 +315,11 @@ fn a_block_goes_whole_to_some_and_its_hash_to_the_rest() {
     let peers: Vec<_> = (1..=10).map(|mark| scene.join(mark, 63)).collect();
     let block = block(1, scene.genesis);
     let hash = block.hash();
-    let message = PeerMessage::NewBlock(Box::new(block.clone()), U256::from(200));
+    let message = whole(&block, 200);
     let actions = scene.receive(peers[0], message.clone());
     assert!(matches!(&actions[..], [PeerAction::Check { .. }]), "{actions:?}");
     assert!(scene.receive(peers[1], message).is_empty(), "it is known");
-    let checked = scene.hub.checked(&hash, &ImportResult::Good, scene.now);
+    let checked = scene.good(peers[0], &block);
     let whole = sent(&checked);
     // Eight peers do not have it.
     assert!(
@@ -285,19 +344,11 @@ fn a_block_waits_for_its_parent() {
     let peer = scene.join(1, 63);
     let parent = block(1, scene.genesis);
     let child = block(2, parent.hash());
-    let send = |scene: &mut Scene, block: &Block, td| {
-        scene.receive(
-            peer,
-            PeerMessage::NewBlock(Box::new(block.clone()), U256::from(td)),
-        )
-    };
+    let send = |scene: &mut Scene, block: &Block, td| scene.receive(peer, whole(block, td));
     send(&mut scene, &parent, 200);
     let actions = send(&mut scene, &child, 300);
-    assert!(
-        matches!(&actions[..], [PeerAction::News(PeerNews::Head { .. })]),
-        "{actions:?}"
-    );
-    scene.hub.checked(&parent.hash(), &ImportResult::Good, scene.now);
+    assert_eq!(actions, []);
+    scene.good(peer, &parent);
     scene.store(&parent, 200);
     let actions = scene.hub.imported(&parent.hash(), &ImportResult::Good, scene.now);
     assert!(
@@ -305,11 +356,8 @@ fn a_block_waits_for_its_parent() {
         "{actions:?}"
     );
     // A wrong seal costs the place of who sent the block.
-    let invalid = ImportResult::Invalid("seal".to_owned());
-    assert!(is_dropped(
-        &scene.hub.checked(&child.hash(), &invalid, scene.now),
-        peer
-    ));
+    let invalid = BlockFault::Header("seal".to_owned());
+    assert!(is_dropped(&scene.refused(peer, &child, invalid), peer));
 }
 
 #[test]
@@ -318,8 +366,7 @@ fn distant_blocks_are_for_the_synchronization() {
     let peer = scene.join(1, 63);
     let unknown = B256::repeat_byte(5);
     for number in [1, NEAR_ABOVE + 1] {
-        let message =
-            PeerMessage::NewBlock(Box::new(block(number, unknown)), U256::from(9000 + number * 1000));
+        let message = whole(&block(number, unknown), 9000 + number * 1000);
         let actions = scene.receive(peer, message);
         let is_distant =
             |action: &PeerAction| matches!(action, PeerAction::News(PeerNews::DistantBlock { .. }));
@@ -426,9 +473,10 @@ fn transactions_go_whole_or_as_hashes() {
     let old = scene.join(1, 64);
     let new: Vec<_> = (2..=9).map(|mark| scene.join(mark, 66)).collect();
     let pooled = transaction(1, 0);
-    let actions = scene.receive(new[0], PeerMessage::Transactions(vec![pooled.clone()]));
+    let actions = scene.take(new[0], PeerMessage::Transactions(vec![pooled.clone()]));
     assert!(matches!(&actions[..], [PeerAction::Submit { .. }]));
-    let told = sent(&scene.hub.pool_has(std::slice::from_ref(&pooled)));
+    let pooled = [HashedTransaction::from(pooled)];
+    let told = sent(&scene.hub.pool_has(&pooled));
     let (mut whole, mut hashes) = (Vec::new(), Vec::new());
     for (to, message) in told {
         match message {
@@ -441,7 +489,7 @@ fn transactions_go_whole_or_as_hashes() {
     assert!(whole.contains(&old) && !whole.contains(&new[0]) && !hashes.contains(&new[0]));
     assert_eq!(whole.len() + hashes.len(), 8);
     assert!((2..=3).contains(&whole.len()), "{whole:?}");
-    assert!(scene.hub.pool_has(&[pooled]).is_empty(), "each is told once");
+    assert!(scene.hub.pool_has(&pooled).is_empty(), "each is told once");
 }
 
 #[test]
@@ -467,7 +515,7 @@ fn announced_transactions_are_asked_of_one_peer_at_a_time() {
         "{asked:?}"
     );
     let other = transaction(2, 0);
-    let actions = scene.receive(peers[1], PeerMessage::PooledTransactions(1, vec![other]));
+    let actions = scene.take(peers[1], PeerMessage::PooledTransactions(1, vec![other]));
     assert!(is_dropped(&actions, peers[1]), "nobody has asked for that one");
     assert!(scene.hub.wanted.is_empty());
 }
@@ -483,79 +531,6 @@ fn a_new_peer_is_told_of_the_pool() {
     assert!(
         matches!(&told[..], [(_, PeerMessage::Transactions(pack))] if pack.len() == 1),
         "{told:?}"
-    );
-}
-
-#[test]
-fn what_is_for_application_chains_is_passed_on_once() {
-    let mut scene = Scene::new(WireFamily::Mc);
-    let peers: Vec<_> = (1..=3).map(|mark| scene.join(mark, 63)).collect();
-    let message = ApplicationChainMessage {
-        request_id: vec![1].into(),
-        ..ApplicationChainMessage::default()
-    };
-    let came = PeerMessage::ApplicationChain(Box::new(message.clone()));
-    let actions = scene.receive(peers[0], came.clone());
-    assert!(matches!(&sent(&actions)[..], [(to, _)] if *to == peers[1..]));
-    assert!(matches!(actions.last(), Some(PeerAction::ApplicationChain(_))));
-    assert!(scene.receive(peers[1], came).is_empty());
-    assert!(scene.hub.relay_message(&message).is_empty());
-    let flagged = transaction(1, 1);
-    let actions = scene.receive(peers[0], PeerMessage::Transactions(vec![flagged.clone()]));
-    assert!(
-        matches!(&actions[..], [PeerAction::ForApplicationChain(_)]),
-        "{actions:?}"
-    );
-    let told = sent(&scene.hub.relay_transaction(&flagged));
-    assert!(
-        matches!(&told[..], [(to, PeerMessage::Transactions(_))] if *to == peers[1..]),
-        "{told:?}"
-    );
-    assert!(scene.hub.relay_transaction(&flagged).is_empty());
-}
-
-#[test]
-fn a_subnet_carries_nothing_but_what_is_for_its_chain() {
-    let mut scene = Scene::new(WireFamily::Mc);
-    scene.hub.carry_application_chains_only();
-    // The pool is not told of.
-    scene.chain.pool.lock().expect("no panic").push(transaction(1, 0));
-    let peers: Vec<_> = (1..=2).map(|mark| scene.join(mark, 63)).collect();
-    let child = block(1, scene.genesis);
-    let announced = AnnouncedBlock {
-        hash: child.hash(),
-        number: 1,
-    };
-    let request = HeadersRequest {
-        start: HeadersStart::Number(0),
-        amount: 1,
-        skip: 0,
-        reverse: false,
-    };
-    for ignored in [
-        PeerMessage::NewBlock(Box::new(child), U256::from(200)),
-        PeerMessage::NewBlockHashes(vec![announced]),
-        PeerMessage::GetBlockHeaders(1, request),
-        PeerMessage::Transactions(vec![transaction(2, 0)]),
-    ] {
-        let actions = scene.receive(peers[0], ignored.clone());
-        assert!(actions.is_empty(), "{ignored:?}: {actions:?}");
-    }
-    assert!(
-        scene.wait(Duration::from_secs(1)).is_empty(),
-        "nothing is asked for"
-    );
-    let message = PeerMessage::ApplicationChain(Box::default());
-    let actions = scene.receive(peers[0], message);
-    assert!(
-        matches!(&sent(&actions)[..], [(to, _)] if *to == peers[1..]),
-        "{actions:?}"
-    );
-    let flagged = PeerMessage::Transactions(vec![transaction(3, 1), transaction(4, 0)]);
-    let actions = scene.receive(peers[0], flagged);
-    assert!(
-        matches!(&actions[..], [PeerAction::ForApplicationChain(_)]),
-        "{actions:?}"
     );
 }
 

@@ -5,19 +5,25 @@
 //!
 //! A peer that lies loses its place at once. One that does not answer, that others overtake, or
 //! that takes much longer than the others usually do ([`Roster::answered`]) loses it after a few
-//! times.
+//! times. If it is only slow, it may come back at once.
 
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use primitives::{B256, U256};
+use primitives::{B256, B512, U256};
 
-use crate::peers::{PeerFault, PeerId};
+use super::claims::UnfulfilledClaims;
+use crate::peers::{PeerFacts, PeerFault, PeerId};
 use crate::rlpx::RlpxDisconnect;
 
 /// For how long a peer that has lied may not come back.
 const LIE_BAN: Duration = Duration::from_secs(3600);
-/// For how long a peer that does not answer may not come back.
+/// For how long a peer that does not answer and has given nothing of use may not come back.
 const STALL_BAN: Duration = Duration::from_secs(300);
 /// So many questions in a row without an answer in time cost the place.
 const LATE_MAX: u32 = 3;
@@ -25,6 +31,10 @@ const LATE_MAX: u32 = 3;
 const OVERTAKEN_MAX: u32 = 6;
 /// So often a peer is asked for a head that it has told of and does not have: for half a minute.
 const MISSES_MAX: u32 = 6;
+/// So many sessions that did not keep the least rate cost the place.
+const FAILED_SESSIONS_MAX: u32 = 2;
+/// So often the time doubles after which headers that are ahead of the clock are looked at again.
+const EARLY_DOUBLINGS: u32 = 3;
 /// So many answers in a row that took much longer than those of others cost the place.
 const SLOW_MAX: u32 = 6;
 /// An answer that takes this many times as long as those of others is slow,
@@ -85,6 +95,8 @@ struct ToldHead {
     settled: bool,
     /// How often the peer was asked for it and did not have it.
     misses: u32,
+    /// How often its headers were ahead of the clock.
+    early: u32,
 }
 
 impl ToldHead {
@@ -95,6 +107,7 @@ impl ToldHead {
             look_at,
             settled: false,
             misses: 0,
+            early: 0,
         }
     }
 }
@@ -112,9 +125,31 @@ pub(super) struct OpenHead {
     pub(super) look_at: Duration,
 }
 
+/// Whose claim is followed first. A liar can come first by weight, but a new peer has no standing
+/// and is not the oldest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimOrder {
+    /// The claim of the most total difficulty.
+    Weight,
+    /// Peers whose headers or bodies were right.
+    Standing,
+    /// The peer that is here longest.
+    Age,
+}
+
 /// What is remembered of a peer.
 #[derive(Clone, Debug)]
 pub(super) struct RosterEntry {
+    node: B512,
+    address: IpAddr,
+    /// It is a static or trusted node.
+    is_exempt: bool,
+    /// It has given headers with right seals, or right bodies.
+    has_delivered: bool,
+    /// Sessions that did not keep the least rate.
+    failed_sessions: u32,
+    /// No claim of it is followed before this time.
+    no_session_until: Duration,
     /// The head that it claims to have.
     claim: ToldHead,
     /// A block that it has announced.
@@ -137,9 +172,15 @@ pub(super) struct RosterEntry {
 }
 
 impl RosterEntry {
-    fn new(head: B256, total_difficulty: U256, look_at: Duration) -> Self {
+    fn new(facts: &PeerFacts, look_at: Duration) -> Self {
         Self {
-            claim: ToldHead::new(head, Some(total_difficulty), look_at),
+            node: facts.node,
+            address: facts.address,
+            is_exempt: facts.is_exempt,
+            has_delivered: false,
+            failed_sessions: 0,
+            no_session_until: Duration::ZERO,
+            claim: ToldHead::new(facts.head, Some(facts.total_difficulty), look_at),
             hint: None,
             header_questions: 0,
             body_questions: 0,
@@ -189,30 +230,96 @@ impl RosterEntry {
     const fn strikes(&self) -> u32 {
         self.late + self.overtaken + self.slow
     }
+
+    /// Why the peer loses its place for being slow. It may come back at once if it has given
+    /// something of use.
+    fn too_slow(&self, text: String) -> PeerFault {
+        let banned = if self.has_delivered {
+            Duration::ZERO
+        } else {
+            STALL_BAN
+        };
+        PeerFault {
+            banned,
+            ..stalls(text)
+        }
+    }
 }
 
 /// The peers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
     entries: BTreeMap<PeerId, RosterEntry>,
+    unfulfilled: UnfulfilledClaims,
 }
 
 impl Roster {
-    pub(super) fn join(&mut self, peer: PeerId, head: B256, total_difficulty: U256, now: Duration) {
-        self.entries
-            .insert(peer, RosterEntry::new(head, total_difficulty, now));
+    pub(super) fn join(&mut self, facts: &PeerFacts, now: Duration) {
+        self.entries.insert(facts.peer, RosterEntry::new(facts, now));
     }
 
     pub(super) fn remove(&mut self, peer: PeerId) -> bool {
         self.entries.remove(&peer).is_some()
     }
 
+    pub(super) fn peek(&self, peer: PeerId) -> Option<&RosterEntry> {
+        self.entries.get(&peer)
+    }
+
+    /// Whether the peer has given something that was right.
+    pub(super) fn has_delivered(&self, peer: PeerId) -> bool {
+        self.peek(peer).is_some_and(|entry| entry.has_delivered)
+    }
+
     pub(super) fn get(&mut self, peer: PeerId) -> Option<&mut RosterEntry> {
         self.entries.get_mut(&peer)
     }
 
-    pub(super) fn ids(&self) -> Vec<PeerId> {
-        self.entries.keys().copied().collect()
+    /// The peers, those first that others can rely on: what is needed first is asked of them.
+    pub(super) fn best_first(&self, kind: QuestionKind, now: Duration) -> Vec<PeerId> {
+        let mut peers: Vec<_> = self.entries.iter().collect();
+        peers.sort_by_cached_key(|(peer, entry)| {
+            let usual = entry.usual_time(kind).unwrap_or(OVERTAKE_TIME);
+            (self.unfulfilled_of(entry, now), usual, **peer)
+        });
+        peers.into_iter().map(|(peer, _)| *peer).collect()
+    }
+
+    /// A claim of the peer was not fulfilled.
+    pub(super) fn was_unfulfilled(&mut self, peer: PeerId, now: Duration) {
+        if let Some(entry) = self.entries.get(&peer) {
+            self.unfulfilled.add(entry.node, entry.address, now);
+        }
+    }
+
+    fn unfulfilled_of(&self, entry: &RosterEntry, now: Duration) -> u32 {
+        self.unfulfilled.count(entry.node, entry.address, now)
+    }
+
+    /// The peer did not keep the least rate of a session. Returns why it loses its place, if it
+    /// does. Otherwise no claim of it is followed before `retry`.
+    pub(super) fn session_failed(
+        &mut self,
+        peer: PeerId,
+        retry: Duration,
+        now: Duration,
+    ) -> Option<PeerFault> {
+        self.was_unfulfilled(peer, now);
+        let entry = self.get(peer)?;
+        entry.failed_sessions += 1;
+        entry.no_session_until = retry;
+        (entry.failed_sessions >= FAILED_SESSIONS_MAX).then(|| {
+            entry.too_slow(format!(
+                "{FAILED_SESSIONS_MAX} sessions did not keep the least rate of headers"
+            ))
+        })
+    }
+
+    /// The peer has given something that was right.
+    pub(super) fn delivered(&mut self, peer: PeerId) {
+        if let Some(entry) = self.get(peer) {
+            entry.has_delivered = true;
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, &RosterEntry)> {
@@ -275,9 +382,25 @@ impl Roster {
         });
     }
 
-    /// The heads that may be followed: claims of more than `total_difficulty`, the best one first,
-    /// then hints. Among equals those of peers that answer well come first.
-    pub(super) fn open_heads(&self, total_difficulty: U256) -> Vec<OpenHead> {
+    /// Headers up to the head that the peer has told of are ahead of the clock. The head is looked
+    /// at again after `retry`, then after twice as long. The time doubles a few times only.
+    pub(super) fn was_early(&mut self, peer: PeerId, hash: &B256, now: Duration, retry: Duration) {
+        self.told(peer, hash).for_each(|told| {
+            told.look_at = now + retry * (1 << told.early.min(EARLY_DOUBLINGS));
+            told.early = told.early.saturating_add(1);
+        });
+    }
+
+    /// The heads that may be followed: claims of more than `total_difficulty` in this order, then
+    /// hints. Claims of static and trusted nodes come first. In the order of the weight, claims of
+    /// those who did not fulfil others come last, and among equals those of peers that answer well
+    /// come first.
+    pub(super) fn open_heads(
+        &self,
+        total_difficulty: U256,
+        order: ClaimOrder,
+        now: Duration,
+    ) -> Vec<OpenHead> {
         let is_open = |told: &&ToldHead| {
             let claimed = told.total_difficulty;
             !told.settled && claimed.is_none_or(|claimed| claimed > total_difficulty)
@@ -288,14 +411,22 @@ impl Roster {
                 .map(move |told| (peer, entry, told))
         });
         let mut found: Vec<_> = told.filter(|(_, _, told)| is_open(told)).collect();
-        found.sort_by_key(|(peer, entry, told)| {
-            (std::cmp::Reverse(told.total_difficulty), entry.strikes(), **peer)
+        found.sort_by_cached_key(|(peer, entry, told)| {
+            let first = (told.total_difficulty.is_none(), !entry.is_exempt);
+            let unfulfilled = self.unfulfilled_of(entry, now);
+            let weight = Reverse(told.total_difficulty);
+            let order = match order {
+                ClaimOrder::Weight => (false, unfulfilled, weight, entry.strikes()),
+                ClaimOrder::Standing => (!entry.has_delivered, unfulfilled, Reverse(None), 0),
+                ClaimOrder::Age => (false, 0, Reverse(None), 0),
+            };
+            (first, order, **peer, weight)
         });
-        let open = found.into_iter().map(|(peer, _, told)| OpenHead {
+        let open = found.into_iter().map(|(peer, entry, told)| OpenHead {
             peer: *peer,
             hash: told.hash,
             total_difficulty: told.total_difficulty,
-            look_at: told.look_at,
+            look_at: told.look_at.max(entry.no_session_until),
         });
         open.collect()
     }
@@ -327,7 +458,7 @@ impl Roster {
         (entry.slow >= SLOW_MAX).then(|| {
             let text =
                 format!("{SLOW_MAX} slow answers: the last one took {took:?}, those of others {others:?}");
-            stalls(text)
+            entry.too_slow(text)
         })
     }
 
@@ -336,7 +467,8 @@ impl Roster {
         let entry = self.get(peer)?;
         entry.late += 1;
         entry.batch = (entry.batch / 2).max(1);
-        (entry.late >= LATE_MAX).then(|| stalls(format!("{LATE_MAX} questions had no answer in time")))
+        (entry.late >= LATE_MAX)
+            .then(|| entry.too_slow(format!("{LATE_MAX} questions had no answer in time")))
     }
 
     /// Another peer that was asked later has answered first. Returns why the slow one loses its
@@ -346,7 +478,7 @@ impl Roster {
         entry.overtaken += 1;
         entry.batch = (entry.batch / 2).max(1);
         (entry.overtaken >= OVERTAKEN_MAX)
-            .then(|| stalls(format!("{OVERTAKEN_MAX} answers came after those of other peers")))
+            .then(|| entry.too_slow(format!("{OVERTAKEN_MAX} answers came after those of other peers")))
     }
 }
 
@@ -365,126 +497,5 @@ pub(super) const fn stalls(text: String) -> PeerFault {
         text,
         disconnect: RlpxDisconnect::Useless,
         banned: STALL_BAN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
-    }
-
-    #[test]
-    fn the_best_claim_comes_first() {
-        let mut roster = Roster::default();
-        for (peer, difficulty) in [(1, 50), (2, 70), (3, 70), (4, 10)] {
-            let head = B256::repeat_byte(peer);
-            roster.join(PeerId(u64::from(peer)), head, U256::from(difficulty), seconds(0));
-        }
-        let order = |roster: &Roster, above: u64| -> Vec<u64> {
-            let open = roster.open_heads(U256::from(above));
-            open.into_iter().map(|open| open.peer.0).collect()
-        };
-        assert_eq!(order(&roster, 20), [2, 3, 1]);
-        assert_eq!(roster.late(PeerId(2)), None);
-        assert_eq!(order(&roster, 20), [3, 2, 1]);
-        roster.settle(PeerId(3), &B256::repeat_byte(3));
-        assert_eq!(order(&roster, 50), [2]);
-        // A lower claim changes nothing; a higher one opens a settled one again.
-        roster.claim(PeerId(3), B256::repeat_byte(9), U256::from(60), seconds(5));
-        assert_eq!(order(&roster, 0), [2, 1, 4]);
-        roster.claim(PeerId(3), B256::repeat_byte(9), U256::from(80), seconds(5));
-        let open = |peer, mark, total_difficulty, look_at| OpenHead {
-            peer: PeerId(peer),
-            hash: B256::repeat_byte(mark),
-            total_difficulty,
-            look_at: seconds(look_at),
-        };
-        let best = open(3, 9, Some(U256::from(80)), 5);
-        assert_eq!(roster.open_heads(U256::from(75)), [best]);
-        // A hint says nothing of weight. It comes last, and does not replace the claim.
-        roster.hint(PeerId(3), B256::repeat_byte(0x33), seconds(7));
-        roster.hint(PeerId(3), B256::repeat_byte(0x34), seconds(8));
-        assert_eq!(roster.open_heads(U256::from(75)), [best, open(3, 0x34, None, 7)]);
-        roster.settle(PeerId(3), &B256::repeat_byte(9));
-        assert_eq!(roster.open_heads(U256::from(75)), [open(3, 0x34, None, 7)]);
-        // A head that the peer does not have yet is asked for again, a few times.
-        for round in 1..=MISSES_MAX {
-            assert_eq!(roster.open_heads(U256::from(75)).len(), 1, "{round}");
-            roster.missed(PeerId(3), &B256::repeat_byte(0x34), seconds(9), seconds(1));
-        }
-        assert_eq!(roster.open_heads(U256::from(75)), []);
-    }
-
-    #[test]
-    fn those_who_do_not_answer_lose_their_place() {
-        let mut roster = Roster::default();
-        let peer = PeerId(1);
-        roster.join(peer, B256::ZERO, U256::ZERO, seconds(0));
-        for round in 0..3 {
-            assert_eq!(roster.late(peer), None, "{round}");
-            assert_eq!(roster.late(peer), None, "{round}");
-            assert_eq!(roster.answered(peer, QuestionKind::Headers, seconds(1)), None);
-        }
-        let late: Vec<_> = (0..LATE_MAX).map(|_| roster.late(peer).is_some()).collect();
-        assert_eq!(late, [false, false, true]);
-        let slow = (0..OVERTAKEN_MAX).map(|_| roster.overtaken(peer).is_some());
-        assert_eq!(slow.filter(|lost| *lost).count(), 1);
-        assert_eq!(roster.get(peer).expect("a peer").batch, 1);
-        assert_eq!(roster.late(PeerId(9)), None);
-    }
-
-    #[test]
-    fn those_who_are_slower_than_others_lose_their_place() {
-        let (slow, quick) = (PeerId(1), PeerId(2));
-        // The first slow answer that costs the place, if any does.
-        let loses_after = |others: &[u64], took: u64| -> Option<u32> {
-            let mut roster = Roster::default();
-            for peer in [slow, quick, PeerId(3)] {
-                roster.join(peer, B256::ZERO, U256::ZERO, seconds(0));
-            }
-            let mut answered = |peer, millis| {
-                let took = Duration::from_millis(millis);
-                roster.answered(peer, QuestionKind::Bodies, took).is_some()
-            };
-            (1..50).find(|_| {
-                for (at, other) in others.iter().enumerate() {
-                    assert!(!answered(PeerId(2 + at as u64), *other), "a quick one");
-                }
-                answered(slow, took)
-            })
-        };
-        assert_eq!(loses_after(&[100], 1900), Some(SLOW_MAX));
-        assert_eq!(loses_after(&[100, 900], 3700), Some(SLOW_MAX));
-        assert_eq!(loses_after(&[], 19_000), None, "nobody is quicker");
-        assert_eq!(loses_after(&[1900, 1800], 1900), None, "all are alike");
-        assert_eq!(loses_after(&[20], 900), None, "a distant one");
-    }
-
-    #[test]
-    fn questions_follow_the_speed_of_answers() {
-        let mut entry = RosterEntry::new(B256::ZERO, U256::ZERO, seconds(0));
-        entry.lacks = Some((7, B256::ZERO, seconds(10)));
-        assert_eq!(
-            [entry.lacks_from(seconds(11)), entry.lacks_from(seconds(13))],
-            [7, u64::MAX]
-        );
-        for _ in 0..9 {
-            entry.bodies_came(Duration::from_millis(10), true);
-        }
-        assert_eq!((entry.batch, entry.lacks), (BATCH_MAX, None));
-        entry.bodies_came(seconds(1), true);
-        entry.bodies_came(Duration::from_millis(10), false);
-        assert_eq!(entry.batch, BATCH_MAX);
-        entry.bodies_came(seconds(3), true);
-        assert_eq!(entry.batch, BATCH_MAX / 2);
-        let kind = QuestionKind::Headers;
-        assert_eq!(entry.overtakes_after(kind), OVERTAKE_TIME);
-        for (millis, expected) in [(20, 300), (200, 600), (900, 1500)] {
-            *entry.times.of(kind) = Some(Duration::from_millis(millis));
-            assert_eq!(entry.overtakes_after(kind), Duration::from_millis(expected));
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! Networks of nodes in one process, with a simulated clock: they find each other, and strangers
 //! get little.
 
+mod strangers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -196,7 +198,7 @@ fn records_are_asked_for() {
         .remove(&contact(1).udp_address())
         .expect("something");
     let record = found.iter().find_map(|action| match action {
-        DiscoveryAction::Record(record) => Some(record.clone()),
+        DiscoveryAction::Record { record, .. } => Some(record.clone()),
         _ => None,
     });
     assert_eq!(record.and_then(|record| record.contact()), Some(contact(0)));
@@ -537,4 +539,20 @@ fn values_are_kept_and_found() {
     let mut ids: Vec<_> = nodes.iter().filter_map(NodeContact::from_enode).collect();
     ids.sort_by_key(|node| node.ip);
     assert_eq!(ids, [contact(1), contact(2)]);
+}
+
+#[test]
+fn a_record_is_asked_for_if_the_node_says_that_it_has_one() {
+    for (dialect, expected) in [(ETHEREUM, 1), (PUBLIC, 0)] {
+        let mut simulation = Simulation::default();
+        simulation.add(1, settings(1, dialect, &[]));
+        simulation.add(2, settings(2, dialect, &[contact(1)]));
+        let now = moment(simulation.now);
+        let actions = simulation.node(2).request_announced_record(&contact(1), now);
+        assert_eq!(actions, [], "nothing is known of the node");
+        simulation.run(Duration::from_secs(2));
+        let now = moment(simulation.now);
+        let actions = simulation.node(2).request_announced_record(&contact(1), now);
+        assert_eq!(actions.len(), expected, "{dialect:?}");
+    }
 }
