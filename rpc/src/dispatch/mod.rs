@@ -41,8 +41,8 @@ use crate::table::{
 use crate::text::{COPY_LEN_MAX, Text};
 use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation, TrafficMemory};
 
-/// Pulls of subscriptions that run at the same time, for each processor. More would not be quicker,
-/// and each thread that makes notifications keeps memory that was freed elsewhere.
+/// Pulls of subscriptions that run at the same time, for each processor. More would not be quicker.
+/// Each pull has a thread, and the allocator keeps freed memory for each thread.
 const PULLS_OF_PROCESSOR: usize = 2;
 
 /// The version that `rpc_modules` returns for each module.

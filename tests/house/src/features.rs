@@ -1,5 +1,5 @@
-//! What `cargo run`, `cargo test --workspace` and the tests' own `cargo build` build has the same
-//! features, so nothing is compiled twice.
+//! Programs and tests have the same features of their dependencies, so nothing is compiled twice.
+//! Compared are `cargo run`, `cargo test --workspace` and the `cargo build` that tests start.
 
 use std::collections::BTreeSet;
 use std::process::Command;
