@@ -4,9 +4,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use chain::import::Imported;
 use chain::rules::uncle_rewards;
 use e2e::call::Caller;
 use e2e::wait::wait_for;
+use ethash::Solution;
 use keystore::AccountManager;
 use primitives::{Address, B256, SecretKey, TxForm, U256, UnsignedTransaction};
 use rpc::server::TcpServer;
@@ -129,6 +131,20 @@ impl Half {
             .submit_transaction(transaction)
             .expect("a good transaction")
     }
+
+    /// The solution of the next block. Seals are not checked, so any nonce is one.
+    fn solution(&self) -> Solution {
+        let next = self.chain.view().expect("a view").head_number() + 1;
+        let package = wait_for("the work", || {
+            let package = self.chain.work().current();
+            package.filter(|package| package.number == Some(next))
+        });
+        Solution {
+            header_hash: package.header_hash,
+            pow_nonce: 7,
+            mix_hash: B256::ZERO,
+        }
+    }
 }
 
 fn wait_for_agreement(halves: [&Half; 2]) {
@@ -229,30 +245,33 @@ fn halves_that_made_200_blocks_apart_agree() {
         );
     }
 
-    // Both make a block at the same height. The one that is left over becomes an uncle, and is
-    // paid.
-    let (one, other) = (loser.make(), winner.make());
-    assert_eq!(one.header.parent_hash, other.header.parent_hash);
-    loser.chain.import(one.clone()).expect("a good block");
-    winner.chain.import(other.clone()).expect("a good block");
-    for (half, hash) in [(&loser, other.hash()), (&winner, one.hash())] {
-        wait_for("the other's block", || {
-            let view = half.chain.view().expect("a view");
-            view.header_by_hash(&hash).expect("read").map(drop)
+    // Both seal a block at the same height. The second one is no head anywhere, but the other half
+    // hears of it and pays for it as an uncle.
+    let solutions = [&loser, &winner].map(|half| half.solution());
+    let imported = loser.chain.submit_solution(&solutions[0]).expect("a good block");
+    assert!(matches!(imported, Imported::Head { .. }), "{imported:?}");
+    wait_for_agreement([&loser, &winner]);
+    let first = winner.head();
+    let imported = winner.chain.submit_solution(&solutions[1]).expect("a good block");
+    assert_eq!(imported, Imported::Side);
+    let with_uncle = wait_for("a block with an uncle", || {
+        let view = loser.chain.view().expect("a view");
+        let pending = loser.chain.pending(&view).expect("a block").block.clone();
+        (!pending.uncles.is_empty()).then_some(pending)
+    });
+    let uncle = &with_uncle.uncles[0];
+    assert_eq!((with_uncle.header.parent_hash, uncle.beneficiary), (first, winner.beneficiary));
+    let before = winner.balance(&winner.beneficiary);
+    let rewarded = winner.chain.import(with_uncle.clone());
+    rewarded.expect("a good block");
+    for half in [&loser, &winner] {
+        wait_for("the block with the uncle", || {
+            (half.head() == with_uncle.hash()).then_some(())
         });
     }
-    let before = winner.balance(&loser.beneficiary);
-    let with_uncle = wait_for("a block with an uncle", || {
-        let view = winner.chain.view().expect("a view");
-        let pending = winner.chain.pending(&view).expect("a block").block.clone();
-        (pending.uncles == [one.header.clone()]).then_some(pending)
-    });
-    winner.chain.import(with_uncle.clone()).expect("a good block");
-    wait_for_agreement([&loser, &winner]);
-    assert_eq!(loser.head(), with_uncle.hash());
-    let (uncle, _) = uncle_rewards(loser.chain.spec(), with_uncle.header.number, one.header.number);
+    let (reward, _) = uncle_rewards(loser.chain.spec(), with_uncle.header.number, uncle.number);
     for half in [&loser, &winner] {
-        assert_eq!(half.balance(&loser.beneficiary), before + uncle);
+        assert_eq!(half.balance(&winner.beneficiary), before + reward);
     }
     loser.node.stop(&runtime);
     winner.node.stop(&runtime);

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
@@ -67,6 +67,8 @@ use writer::{WriterCommand, WriterJobs};
 
 /// The most commands that wait for the writer.
 const COMMANDS_MAX: usize = 256;
+/// The most sealed blocks that wait for a reader of [`Chain::subscribe_sealed_sides`].
+pub const SEALED_SIDES_MAX: usize = 16;
 
 /// A change of the head.
 #[derive(Clone, Debug)]
@@ -121,6 +123,8 @@ struct ChainInner {
     /// The channel to the writer; `None` once the writer has ended.
     commands: Mutex<Option<Sender<WriterCommand>>>,
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
+    /// Where sealed blocks go that did not become the head.
+    sealed_sides: Mutex<Vec<Sender<BlockId>>>,
     uncle_candidates: Mutex<UncleCandidates>,
     bad_blocks: BadBlockList,
     pending: PendingBlock,
@@ -233,6 +237,7 @@ impl Chain {
             making_block: Mutex::default(),
             commands: Mutex::new(Some(sender)),
             subscribers: Mutex::default(),
+            sealed_sides: Mutex::default(),
             uncle_candidates: Mutex::default(),
             bad_blocks: BadBlockList::default(),
             pending: PendingBlock::default(),
@@ -331,6 +336,15 @@ impl Chain {
         receiver
     }
 
+    /// A channel that carries every block that was sealed here from now on and did not become the
+    /// head. Others can pay for it as an uncle if they hear of it. It holds
+    /// [`SEALED_SIDES_MAX`] blocks, and more are not told.
+    pub fn subscribe_sealed_sides(&self) -> Receiver<BlockId> {
+        let (sender, receiver) = bounded(SEALED_SIDES_MAX);
+        self.inner.sealed_sides.lock().push(sender);
+        receiver
+    }
+
     /// Takes a transaction into the pool. Returns its hash.
     ///
     /// # Errors
@@ -372,7 +386,15 @@ impl Chain {
             Err(SolutionError::Seal(_)) => "invalid",
         });
         let block = accepted?;
+        let id = BlockId {
+            number: block.header.number,
+            hash: block.hash(),
+        };
         let result = self.import_from(block, BlockOrigin::Sealed);
+        if let Ok(Imported::Side) = &result {
+            let mut subscribers = self.inner.sealed_sides.lock();
+            subscribers.retain(|to| !matches!(to.try_send(id), Err(TrySendError::Disconnected(_))));
+        }
         if let Err(error) = &result {
             if matches!(error, WriteError::Import(refused) if !refused.is_invalid_block()) {
                 self.inner.work.accept_again(solution);

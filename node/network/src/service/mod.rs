@@ -51,6 +51,7 @@ use crate::sync::ChainSync;
 use subnets::SubnetKeeper;
 use syncing::SyncInbox;
 use tasks::{NetworkSockets, NetworkTasks};
+use threads::ChainNews;
 
 pub use self::core::{ApplicationChains, PeerReport};
 pub use bounds::{OFFERED_BYTES_ALL_MAX, OUTBOX_BYTES_ALL_MAX};
@@ -145,7 +146,7 @@ impl NetworkService {
     /// [`NetworkStartError`] if the node cannot listen.
     pub async fn start(settings: NetworkSettings, chain: Chain) -> Result<Self, NetworkStartError> {
         let mut entropy = Entropy::from_system()?;
-        let heads = chain.subscribe();
+        let news = ChainNews::of(&chain);
         let access: Arc<dyn ChainAccess> = Arc::new(chain.clone());
         let listen_error = |source| NetworkStartError::Listen {
             address: settings.listen,
@@ -191,7 +192,7 @@ impl NetworkService {
         }
         let follower = Arc::downgrade(&core);
         let followed = chain.clone();
-        threads::start("peer-news", move || threads::follow(&follower, &followed, &heads))
+        threads::start("peer-news", move || threads::follow(&follower, &followed, &news))
             .map_err(NetworkStartError::Thread)?;
         let syncing = Arc::downgrade(&core);
         threads::start("sync", move || syncing::run(&syncing, sync, &sync_inputs))

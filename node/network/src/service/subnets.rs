@@ -105,6 +105,15 @@ fn subnet_key(address: &Address) -> B512 {
     B512::from(key)
 }
 
+/// The port that a subnet tries first. It is the same at each start: all subnets of a node have the
+/// same id and the same Status, so nodes that remember the port of one must not reach another one
+/// there.
+fn first_port(address: &Address) -> u16 {
+    let count = SUBNET_PORTS.end() - SUBNET_PORTS.start() + 1;
+    let [.., high, low] = address.0.0;
+    SUBNET_PORTS.start() + u16::from_be_bytes([high, low]) % count
+}
+
 /// The application chain that a message names, in either of the two forms.
 pub(super) fn chain_of(subchain_id: &Bytes) -> Option<Address> {
     let address = match subchain_id.as_ref() {
@@ -284,7 +293,7 @@ impl SubnetKeeper {
     }
 
     async fn start(&mut self, plan: SubnetPlan) -> Result<SocketAddr, NetworkStartError> {
-        let (sockets, listen) = self.bind().await?;
+        let (sockets, listen) = self.bind(&plan.address).await?;
         let main = &self.settings;
         let settings = NetworkSettings {
             client: String::new(),
@@ -315,13 +324,15 @@ impl SubnetKeeper {
         Ok(listen)
     }
 
-    /// Opens sockets on the first free port.
-    async fn bind(&self) -> Result<(NetworkSockets, SocketAddr), NetworkStartError> {
+    /// Opens sockets on the subnet's own port, or on the next free one.
+    async fn bind(&self, subnet: &Address) -> Result<(NetworkSockets, SocketAddr), NetworkStartError> {
         let ip = self.settings.listen.ip();
-        let mut address = SocketAddr::new(ip, *SUBNET_PORTS.start());
+        let first = first_port(subnet);
+        let mut address = SocketAddr::new(ip, first);
         let source = io::Error::from(io::ErrorKind::AddrInUse);
         let mut failure = NetworkStartError::Listen { address, source };
-        for port in SUBNET_PORTS {
+        let ports = (first..=*SUBNET_PORTS.end()).chain(*SUBNET_PORTS.start()..first);
+        for port in ports {
             address.set_port(port);
             match NetworkSockets::bind(address, self.values.is_some(), None).await {
                 Ok(sockets) => return Ok((sockets, address)),
@@ -372,6 +383,16 @@ mod tests {
         let key = subnet_key(&Address::repeat_byte(0xab));
         assert_eq!(&key[..42], format!("0x{}", "ab".repeat(20)).as_bytes());
         assert_eq!(key[42..46], [0xcf, 0x83, 0xe1, 0x35]);
+    }
+
+    #[test]
+    fn a_subnet_has_a_port_of_its_own() {
+        let ports = [0, 1, 0x0299, 0x029a, 0xffff].map(|end: u16| {
+            let mut address = Address::repeat_byte(0xee);
+            address[18..].copy_from_slice(&end.to_be_bytes());
+            first_port(&address)
+        });
+        assert_eq!(ports, [40333, 40334, 40998, 40333, 40333 + 0xffff % 666]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use chain::Chain;
 use chain::chain::HeadEvent;
+use chain::import::BlockId;
 use crossbeam_channel::{Receiver, select};
 use metrics::histogram;
 use primitives::{B256, Block, catch_panic};
@@ -68,18 +69,39 @@ pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> std::io:
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
+/// What a chain tells the network.
+pub(super) struct ChainNews {
+    pub(super) heads: Receiver<Arc<HeadEvent>>,
+    /// Blocks that were sealed here and did not become the head.
+    pub(super) sealed_sides: Receiver<BlockId>,
+}
+
+impl ChainNews {
+    pub(super) fn of(chain: &Chain) -> Self {
+        Self {
+            heads: chain.subscribe(),
+            sealed_sides: chain.subscribe_sealed_sides(),
+        }
+    }
+}
+
 /// Tells the hub of new heads and new transactions, until the service ends.
-pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<HeadEvent>>) {
+pub(super) fn follow(core: &Weak<Core>, chain: &Chain, news: &ChainNews) {
     let Some(wakes) = core.upgrade().map(|core| core.told.wakes().clone()) else {
         return;
     };
     let mut cursor = chain.pool().pending_cursor();
     let mut told = Instant::now();
     loop {
+        let mut side = None;
         let event = select! {
-            recv(heads) -> event => match event {
+            recv(news.heads) -> event => match event {
                 Ok(event) => Some(event),
                 Err(_) => return,
+            },
+            recv(news.sealed_sides) -> block => {
+                side = block.ok();
+                None
             },
             recv(wakes) -> _ => None,
             default(POOL_INTERVAL) => None,
@@ -88,6 +110,9 @@ pub(super) fn follow(core: &Weak<Core>, chain: &Chain, heads: &Receiver<Arc<Head
         let is_awaited = core.told.is_awaited();
         if let Some(event) = event {
             follow_head(&core, chain, &event);
+        }
+        if let Some(BlockId { number, hash }) = side {
+            tell(&core, chain, number, &hash);
         }
         let is_gathering = core.submissions.load(Ordering::Acquire) > 0;
         if is_gathering && !is_awaited && told.elapsed() < GATHER_MAX {
