@@ -6,7 +6,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ use tungstenite::{Message, WebSocket};
 
 use crate::http;
 use crate::process::ChildProcess;
-use crate::wait::{PATIENCE, note};
+use crate::wait::{FairClock, PATIENCE, SOCKET_PATIENCE, note};
 
 /// Names of the program.
 const NAMES: [&str; 4] = [
@@ -131,13 +131,13 @@ impl Browser {
     /// If that does not happen; the message has the text of the page.
     #[track_caller]
     pub fn wait_for(&mut self, expression: &str) -> Value {
-        let started = Instant::now();
+        let mut clock = FairClock::start();
         loop {
             let value = self.evaluate(expression);
             if !value.is_null() && value != false {
                 return value;
             }
-            if started.elapsed() > PATIENCE {
+            if clock.elapsed() > PATIENCE {
                 let text = self.evaluate("document.body.innerText");
                 panic!("waited {PATIENCE:?} for {expression} in the page:\n{text}");
             }
@@ -233,14 +233,14 @@ fn open(program: &Path) -> Result<Browser, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut process = ChildProcess::start(command, program.display().to_string());
-    let started = Instant::now();
+    let mut clock = FairClock::start();
     let port_file = profile.path().join("DevToolsActivePort");
     let address = loop {
         let text = std::fs::read_to_string(&port_file).unwrap_or_default();
         if let Some(port) = text.lines().next().and_then(|line| line.parse().ok()) {
             break SocketAddr::from(([127, 0, 0, 1], port));
         }
-        if process.exit_status().is_some() || started.elapsed() > START_TIMEOUT {
+        if process.exit_status().is_some() || clock.elapsed() > START_TIMEOUT {
             return Err(format!(
                 "{} does not start: {}",
                 program.display(),
@@ -275,9 +275,9 @@ fn connect(address: SocketAddr) -> Result<WebSocket<TcpStream>, String> {
     let url = page.and_then(|page| page["webSocketDebuggerUrl"].as_str());
     let url = url.ok_or_else(|| format!("got {list}, expected a page"))?;
     let uri = url.parse().map_err(|_| format!("got {url}, expected a URL"))?;
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect_timeout(&address, SOCKET_PATIENCE).map_err(|error| error.to_string())?;
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(SOCKET_PATIENCE))
         .map_err(|error| error.to_string())?;
     let (socket, _) =
         tungstenite::client(ClientRequestBuilder::new(uri), stream).map_err(|error| error.to_string())?;

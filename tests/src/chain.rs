@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::call::Caller;
 use crate::quantity::{data, quantity, to_quantity};
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_to_reach};
 
 impl Caller {
     /// Number of the head.
@@ -59,8 +59,7 @@ impl Caller {
     /// Waits until the head has at least the number `number`. Returns the number of the head.
     #[track_caller]
     pub fn wait_for_head(&self, number: u128) -> u128 {
-        wait_for(&format!("block {number}"), || {
-            Some(self.head()).filter(|head| *head >= number)
-        })
+        wait_to_reach("the number of the head", number, || self.head());
+        self.head()
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::binary::target_directory;
-use crate::wait::note;
+use crate::wait::{FairClock, LOOK_INTERVAL, note};
 
 /// Longest time for one script. The longest one waits for some 75 blocks, one a second.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(240);
@@ -335,13 +335,17 @@ fn wait_for_end(timeout: Duration, mut command: Command) -> Output {
     let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(timeout) {
-        Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
-        Err(_) => {
-            // SAFETY: the arguments are numbers; the child has not been waited for, so the id is
-            // its own.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("{command:?} has not ended after {timeout:?}");
+    let mut clock = FairClock::start();
+    loop {
+        match receiver.recv_timeout(LOOK_INTERVAL) {
+            Ok(output) => return output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+            Err(_) if clock.elapsed() < timeout => {}
+            Err(_) => {
+                // SAFETY: the arguments are numbers; the child has not been waited for, so the id
+                // is its own.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                panic!("{command:?} has not ended after {timeout:?}");
+            }
         }
     }
 }

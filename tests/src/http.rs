@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+use crate::wait::SOCKET_PATIENCE;
+
 /// Longest time for one answer; longer than every timeout of the node.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = SOCKET_PATIENCE;
 /// Longest header line, in bytes.
 const LINE_LEN_MAX: u64 = 8192;
 /// Most header lines.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::call::{RpcCallError, read_response};
+use crate::wait::SOCKET_PATIENCE;
 
 /// Longest time for one answer.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = SOCKET_PATIENCE;
 
 /// Calls `method` over the socket at `path`.
 ///

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::wait::PATIENCE;
+use crate::wait::{FairClock, PATIENCE};
 
 /// How much of the log a failing test prints, in bytes.
 const LOG_SHOWN: usize = 6000;
@@ -176,7 +176,7 @@ impl ChildProcess {
 
     #[track_caller]
     fn wait_since(mut self, since: Instant) -> EndedProcess {
-        let waiting = Instant::now();
+        let mut waiting = FairClock::start();
         loop {
             if let Some(status) = self.exit_status() {
                 let took = since.elapsed();

@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use crate::wait::SOCKET_PATIENCE;
 
 /// A raw connection to a Stratum server.
 #[derive(Debug)]
@@ -18,9 +19,7 @@ impl RawConnection {
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("a socket");
+        stream.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a socket");
         Self(BufReader::new(stream))
     }
 

@@ -12,8 +12,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::wait::SOCKET_PATIENCE;
+
 /// Longest time for one answer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = SOCKET_PATIENCE;
 
 /// A certificate that vouches for itself, and its key, in files (PEM).
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use crate::binary::vnode_path;
 use crate::call::Caller;
 use crate::http;
 use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage, limit_file_length};
-use crate::wait::{PATIENCE, wait_for};
+use crate::wait::{FairClock, PATIENCE, wait_for};
 
 /// Commands that start no node.
 const COMMANDS: [&str; 11] = [
@@ -207,10 +207,11 @@ impl Launch {
     #[track_caller]
     pub fn kill_after(self, mut condition: impl FnMut() -> bool, delay: Duration) {
         let process = self.spawn();
+        let mut clock = FairClock::start();
         // Polls without a pause, because the delays of some tests are microseconds.
         while !condition() {
             assert!(
-                process.started().elapsed() < PATIENCE,
+                clock.elapsed() < PATIENCE,
                 "waited {PATIENCE:?} for the moment to kill a node"
             );
             std::hint::spin_loop();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::binary::workspace;
-use e2e::wait::note;
+use e2e::wait::{FairClock, note};
 use e2e::{miner_path, scs_path, vnode_path};
 
 use crate::page::{Page, Step};
@@ -172,11 +172,12 @@ pub(crate) fn run_page(page: &Page) {
         .spawn()
         .expect("bash runs");
     let begun = Instant::now();
+    let mut clock = FairClock::start();
     let status = loop {
         if let Some(status) = session.try_wait().expect("a child can be waited for") {
             break Some(status);
         }
-        if begun.elapsed() > PAGE_PATIENCE {
+        if clock.elapsed() > PAGE_PATIENCE {
             // Ends its processes, too.
             let _ = session.kill();
             let _ = session.wait();

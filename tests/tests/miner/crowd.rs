@@ -17,7 +17,7 @@ const WORKERS: usize = 1000;
 /// Number of jobs that each worker must get.
 const JOBS: usize = 4;
 /// Longest time for all jobs.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = e2e::wait::SOCKET_PATIENCE;
 
 /// The messages by which worker `index` logs in.
 fn login_messages(index: usize) -> Vec<Value> {

@@ -260,7 +260,10 @@ fn halves_that_made_200_blocks_apart_agree() {
         (!pending.uncles.is_empty()).then_some(pending)
     });
     let uncle = &with_uncle.uncles[0];
-    assert_eq!((with_uncle.header.parent_hash, uncle.beneficiary), (first, winner.beneficiary));
+    assert_eq!(
+        (with_uncle.header.parent_hash, uncle.beneficiary),
+        (first, winner.beneficiary)
+    );
     let before = winner.balance(&winner.beneficiary);
     let rewarded = winner.chain.import(with_uncle.clone());
     rewarded.expect("a good block");

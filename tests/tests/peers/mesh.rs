@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::wait::wait_within;
+use e2e::wait::{FairClock, wait_within};
 use network::entropy::Entropy;
 use store::Store;
 use tokio::runtime::Runtime;
@@ -96,10 +96,11 @@ impl Mesh {
     /// Waits until all have the head of `leader`.
     fn agree_with(&self, leader: usize, what: &str) {
         let begun = Instant::now();
+        let mut clock = FairClock::start();
         let goal = self.nodes[leader].head();
         while !self.nodes.iter().all(|node| node.head() == goal) {
             assert!(
-                begun.elapsed() < AGREEMENT_TIME,
+                clock.elapsed() < AGREEMENT_TIME,
                 "{:?}, {what}: no agreement with node {leader}: {:?}",
                 self.shape,
                 self.heads()

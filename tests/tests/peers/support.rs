@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use e2e::vnode::{Launch, Vnode};
-use e2e::wait::wait_for;
+use e2e::wait::{SOCKET_PATIENCE, wait_for};
 use network::NodeContact;
 use network::entropy::Entropy;
 use network::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long the played peer waits for a message.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = SOCKET_PATIENCE;
 
 /// How long the played peer looks whether something comes.
 const FLUSH_TIME: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use e2e::http::{TestHttpClient, get};
-use e2e::wait::{wait_for, wait_within};
+use e2e::wait::{SOCKET_PATIENCE, wait_for, wait_within};
 use e2e::{Caller, Vnode, ipc, note};
 use serde_json::{Value, json};
 
@@ -29,8 +29,10 @@ fn batch(count: usize, method: &str, params: &Value) -> String {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the node listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
+    stream
+        .set_write_timeout(Some(SOCKET_PATIENCE))
+        .expect("a timeout");
     stream
 }
 

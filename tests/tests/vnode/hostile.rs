@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use e2e::http::TestHttpClient;
+use e2e::wait::SOCKET_PATIENCE;
 use e2e::ws::WsClient;
 use e2e::{Caller, Vnode, note};
 use serde_json::{Value, json};
@@ -73,11 +74,9 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the node listens");
+    stream.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
     stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .expect("a timeout");
-    stream
-        .set_write_timeout(Some(Duration::from_secs(60)))
+        .set_write_timeout(Some(SOCKET_PATIENCE))
         .expect("a timeout");
     stream
 }
@@ -150,9 +149,7 @@ fn hostile_clients_do_not_harm_the_node() {
         send_and_read(&mut connect(http), &bytes);
         send_and_read(&mut connect(ws), &bytes);
         let mut socket = UnixStream::connect(watched.node.socket()).expect("the node listens");
-        socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a timeout");
+        socket.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let _ = socket.read_to_end(&mut Vec::new());

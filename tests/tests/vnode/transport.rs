@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use e2e::call::read_response;
 use e2e::http::TestHttpClient;
+use e2e::wait::SOCKET_PATIENCE;
 use e2e::{Vnode, data, quantity};
 use serde_json::{Value, json};
 
@@ -20,9 +21,7 @@ fn the_local_socket_is_private_and_serves_every_module() {
         .mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     let socket = UnixStream::connect(&path).expect("the node listens");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a timeout");
+    socket.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
     let mut write = &socket;
     // Two requests without a separator, one of them in two pieces; then a batch with an unknown
     // method.
