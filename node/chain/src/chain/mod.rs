@@ -391,7 +391,7 @@ impl Chain {
             hash: block.hash(),
         };
         let result = self.import_from(block, BlockOrigin::Sealed);
-        if let Ok(Imported::Side) = &result {
+        if matches!(result, Ok(Imported::Side)) {
             let mut subscribers = self.inner.sealed_sides.lock();
             subscribers.retain(|to| !matches!(to.try_send(id), Err(TrySendError::Disconnected(_))));
         }

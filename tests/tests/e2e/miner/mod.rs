@@ -1,0 +1,9 @@
+//! Tests with real miners and real nodes: work over getWork and Stratum, exit codes, status, many
+//! workers.
+
+mod commands;
+mod crowd;
+mod dashboard;
+mod getwork;
+mod outside;
+mod stratum;
