@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chain::ChainSpec;
-use network::NodeRecord;
-use network::discovery::{
-    Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, PACKET_BYTES_MAX,
-    PacketEndpoint,
+use network::WireFamily;
+use network::testing::{
+    Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, ETH_VERSIONS, Entropy,
+    HandshakeForm, Hello, MC_VERSIONS, Moment, NodeRecord, PACKET_BYTES_MAX, PackedBlock, PacketEndpoint,
+    PeerMessage, RlpxEvent, RlpxSession, RlpxSettings, WireProtocol,
 };
-use network::entropy::Entropy;
-use network::messages::{ETH_VERSIONS, MC_VERSIONS, PackedBlock, PeerMessage, WireFamily, WireProtocol};
-use network::moment::Moment;
-use network::rlpx::{HandshakeForm, Hello, RlpxEvent, RlpxSession, RlpxSettings};
 use primitives::rlp::RlpItem;
 use primitives::{Block, Header, Log, Receipt, ReceiptForm, SecretKey, Transaction, TxRules, keccak256};
 use rpc::access::Credentials;

@@ -1,6 +1,6 @@
-// What both ways of dataset generation share. Each invocation computes one 64-byte node, which
-// is half an item, from the light cache. It writes the node into a page of the dataset. The next
-// file decides who reads which row when: generate_whole.wgsl, generate_shuffle.wgsl or
+// The part that all forms of dataset generation share. Each invocation computes one 64-byte node,
+// which is half an item, from the light cache. It writes the node into a page of the dataset. The
+// next file decides who reads which row when: generate_whole.wgsl, generate_shuffle.wgsl or
 // generate_sliced.wgsl.
 //
 // Entry point: none. Bindings:
@@ -11,7 +11,7 @@
 // Must precede this file: the rendered constants (DATASET_PARENTS), keccak.wgsl and what must
 // precede it, fnv.wgsl, and the rendered pages of the light cache (cache_row).
 // Rust twin: `ethash::LightCache::dataset_item`. The parameters are
-// `GenerateParams` in miner/src/gpu/params.rs.
+// `GenerateParams` in miner/engine/src/gpu/params.rs.
 
 /// The nodes of one dispatch. All of them are in the page that is bound.
 struct GenerateParams {
@@ -33,16 +33,16 @@ override WORKGROUP_SIZE: u32 = 64u;
 /// Keccak-512 of 64 bytes, in place.
 fn keccak512_of_64(words: ptr<function, Words16>) {
     var a: Lanes;
-    a[0] = lane_of((*words).w0.xy);
-    a[1] = lane_of((*words).w0.zw);
-    a[2] = lane_of((*words).w1.xy);
-    a[3] = lane_of((*words).w1.zw);
-    a[4] = lane_of((*words).w2.xy);
-    a[5] = lane_of((*words).w2.zw);
-    a[6] = lane_of((*words).w3.xy);
-    a[7] = lane_of((*words).w3.zw);
+    a[0] = (*words).w0.xy;
+    a[1] = (*words).w0.zw;
+    a[2] = (*words).w1.xy;
+    a[3] = (*words).w1.zw;
+    a[4] = (*words).w2.xy;
+    a[5] = (*words).w2.zw;
+    a[6] = (*words).w3.xy;
+    a[7] = (*words).w3.zw;
     // The rate has nine lanes. The padding begins and ends in the last of them.
-    a[8] = lane_of(vec2(0x00000001u, 0x80000000u));
+    a[8] = vec2(0x00000001u, 0x80000000u);
     *words = keccak_words16(&a);
 }
 

@@ -1,4 +1,4 @@
-// What four invocations side by side exchange.
+// The exchange of values among four invocations side by side.
 //
 // Each invocation calls `publish` with a value of its own, and then `value_of` for the value of
 // any other. Consecutive calls of `publish` must alternate between parity 0 and parity 1. The two

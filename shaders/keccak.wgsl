@@ -1,17 +1,28 @@
 // Keccak-f[1600], the permutation of Keccak-256 and Keccak-512. Ethash uses both hashes.
 //
-// The file before this one says what a 64-bit lane is: lane_pairs.wgsl or lane_words.wgsl.
 // Lane (x, y) has index x + 5y. All indices are constants, so that compilers keep the lanes
 // in registers.
 //
 // Entry point: none. Bindings:
 //   group 0, binding 1: uniform round_constants, 24 x 16 bytes (the lane in x and y).
-// Must precede this file: the rendered constants (ROUNDS), and lane_pairs.wgsl or
-// lane_words.wgsl.
+// Must precede this file: the rendered constants (ROUNDS).
 // Rust twin: `ethash::keccak512` and `ethash::keccak256`. The round constants come from
 // `ethash::KECCAK_ROUND_CONSTANTS`.
 
+/// A 64-bit lane with the low word in x. 64-bit integers are an optional feature, and no card
+/// shifts them at full rate.
+alias Lane = vec2<u32>;
 alias Lanes = array<Lane, 25>;
+
+/// Rotates a lane left by n bits, 0 < n < 32.
+fn rotl(v: Lane, n: u32) -> Lane {
+    return (v << vec2(n)) | (v.yx >> vec2(32u - n));
+}
+
+/// Rotates a lane left by 32 + n bits, 0 < n < 32.
+fn rotl_swapped(v: Lane, n: u32) -> Lane {
+    return rotl(v.yx, n);
+}
 
 /// The first eight lanes as 16 words. They are the whole output of a 512-bit hash.
 struct Words16 {
@@ -25,7 +36,7 @@ struct Words16 {
 
 /// The constant of a round.
 fn round_constant(round: u32) -> Lane {
-    return lane_of(round_constants[round].xy);
+    return round_constants[round].xy;
 }
 
 /// The value that step theta adds to each of the five columns.
@@ -130,10 +141,10 @@ fn keccak_words16(a: ptr<function, Lanes>) -> Words16 {
     let b8 = rotl_swapped((*a)[16] ^ t.d1, 13u);
     let b9 = rotl_swapped((*a)[22] ^ t.d2, 29u);
     return Words16(
-        vec4<u32>(words_of(b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u)), words_of(b1 ^ (~b2 & b3))),
-        vec4<u32>(words_of(b2 ^ (~b3 & b4)), words_of(b3 ^ (~b4 & b0))),
-        vec4<u32>(words_of(b4 ^ (~b0 & b1)), words_of(b5 ^ (~b6 & b7))),
-        vec4<u32>(words_of(b6 ^ (~b7 & b8)), words_of(b7 ^ (~b8 & b9))),
+        vec4<u32>(b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u), b1 ^ (~b2 & b3)),
+        vec4<u32>(b2 ^ (~b3 & b4), b3 ^ (~b4 & b0)),
+        vec4<u32>(b4 ^ (~b0 & b1), b5 ^ (~b6 & b7)),
+        vec4<u32>(b6 ^ (~b7 & b8), b7 ^ (~b8 & b9)),
     );
 }
 
@@ -144,5 +155,5 @@ fn keccak_lane0(a: ptr<function, Lanes>) -> vec2<u32> {
     let b0 = (*a)[0] ^ t.d0;
     let b1 = rotl_swapped((*a)[6] ^ t.d1, 12u);
     let b2 = rotl_swapped((*a)[12] ^ t.d2, 11u);
-    return words_of(b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u));
+    return b0 ^ (~b1 & b2) ^ round_constant(ROUNDS - 1u);
 }

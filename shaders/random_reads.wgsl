@@ -12,8 +12,8 @@
 //   group 1: storage pages of the table (rendered)
 // Must precede this file: the rendered constants (LANES, READS, READS_AT_ONCE) and the
 // rendered pages (table_reads).
-// Rust twin: `expected_sum` in miner/src/gpu/ceiling.rs. The parameters are `ReadParams` in
-// miner/src/gpu/params.rs.
+// Rust twin: `expected_sum` in miner/engine/src/gpu/ceiling.rs. The parameters are `ReadParams` in
+// miner/engine/src/gpu/params.rs.
 
 struct ReadParams {
     /// The number of the first reader in this dispatch.

@@ -1,5 +1,5 @@
-// What all forms of the nonce search share: the parameters, the results, and the two Keccak
-// steps before and after the dataset reads. The forms are in search_lane.wgsl (one
+// The parts that all forms of the nonce search share: the parameters, the results, and the two
+// Keccak steps before and after the dataset reads. The forms are in search_lane.wgsl (one
 // invocation for each hash) and search_cooperative.wgsl (eight invocations for each hash).
 //
 // Entry point: none. Bindings:
@@ -11,7 +11,7 @@
 // it, fnv.wgsl and the rendered pages of the dataset (dataset_item for search_lane.wgsl,
 // dataset_part for search_cooperative.wgsl).
 // Rust twin: `ethash::LightCache::hash`. Parameters and results are `SearchParams`,
-// `SearchResultsHeader` and `SearchHit` in miner/src/gpu/params.rs.
+// `SearchResultsHeader` and `SearchHit` in miner/engine/src/gpu/params.rs.
 
 struct SearchParams {
     header_low: vec4<u32>,
@@ -64,37 +64,37 @@ fn nonce_at(offset: u32) -> vec2<u32> {
 /// Returns the seed of the mix: Keccak-512 of the header hash and the nonce.
 fn seed_of(nonce: vec2<u32>) -> Words16 {
     var a: Lanes;
-    a[0] = lane_of(params.header_low.xy);
-    a[1] = lane_of(params.header_low.zw);
-    a[2] = lane_of(params.header_high.xy);
-    a[3] = lane_of(params.header_high.zw);
-    a[4] = lane_of(nonce);
+    a[0] = params.header_low.xy;
+    a[1] = params.header_low.zw;
+    a[2] = params.header_high.xy;
+    a[3] = params.header_high.zw;
+    a[4] = nonce;
     // The input has 40 bytes and the rate 72, so the padding begins in lane 5 and ends in
     // lane 8.
-    a[5] = lane_of(vec2(0x00000001u, 0u));
-    a[8] = lane_of(vec2(0u, 0x80000000u));
+    a[5] = vec2(0x00000001u, 0u);
+    a[8] = vec2(0u, 0x80000000u);
     return keccak_words16(&a);
 }
 
 /// Returns the first lane of Keccak-256 of the seed and the compressed mix.
 fn final_lane0(seed: Words16, mix_low: vec4<u32>, mix_high: vec4<u32>) -> vec2<u32> {
     var a: Lanes;
-    a[0] = lane_of(seed.w0.xy);
-    a[1] = lane_of(seed.w0.zw);
-    a[2] = lane_of(seed.w1.xy);
-    a[3] = lane_of(seed.w1.zw);
-    a[4] = lane_of(seed.w2.xy);
-    a[5] = lane_of(seed.w2.zw);
-    a[6] = lane_of(seed.w3.xy);
-    a[7] = lane_of(seed.w3.zw);
-    a[8] = lane_of(mix_low.xy);
-    a[9] = lane_of(mix_low.zw);
-    a[10] = lane_of(mix_high.xy);
-    a[11] = lane_of(mix_high.zw);
+    a[0] = seed.w0.xy;
+    a[1] = seed.w0.zw;
+    a[2] = seed.w1.xy;
+    a[3] = seed.w1.zw;
+    a[4] = seed.w2.xy;
+    a[5] = seed.w2.zw;
+    a[6] = seed.w3.xy;
+    a[7] = seed.w3.zw;
+    a[8] = mix_low.xy;
+    a[9] = mix_low.zw;
+    a[10] = mix_high.xy;
+    a[11] = mix_high.zw;
     // The input has 96 bytes and the rate 136, so the padding begins in lane 12 and ends in
     // lane 16.
-    a[12] = lane_of(vec2(0x00000001u, 0u));
-    a[16] = lane_of(vec2(0u, 0x80000000u));
+    a[12] = vec2(0x00000001u, 0u);
+    a[16] = vec2(0u, 0x80000000u);
     return keccak_lane0(&a);
 }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use miner::display::Screen;
+use daemon::Screen;
 use tracing_subscriber::EnvFilter;
 
 use cli::exit::ExitReason;
@@ -18,7 +18,7 @@ use cli::{CliOptions, CommandOutput, MinerCommand};
 fn main() -> ExitCode {
     // SAFETY: this is the first call in `main`, so no other thread exists that could read the
     // environment while it is changed.
-    unsafe { miner::gpu::quiet_drivers() };
+    unsafe { engine::gpu::quiet_drivers() };
     let options = match CliOptions::try_parse() {
         Ok(options) => options,
         Err(error) => {
@@ -48,14 +48,15 @@ fn main() -> ExitCode {
         }
         MinerCommand::Verify(options) => print(cli::verify(options)),
     };
-    miner::end_if_hung(exit.code());
+    engine::end_if_hung(exit.code());
     exit.into()
 }
 
 /// Starts the log on `screen`. By default it contains the messages of this program from level info
 /// on, and those of libraries from level warn on.
 pub(crate) fn start_log(screen: &Screen, json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,miner=info"));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,engine=info,miner=info"));
     let builder = tracing_subscriber::fmt()
         .with_writer(screen.clone())
         .with_env_filter(filter)

@@ -25,7 +25,7 @@ pub struct SolutionVerdict {
     pub claim: SolutionClaim,
     /// The hashes that follow from header hash and nonce.
     pub hash: PowHash,
-    /// Why the solution is not valid; `None` if it is valid.
+    /// The reasons why the solution is not valid; `None` if it is valid.
     pub fault: Option<SealError>,
 }
 

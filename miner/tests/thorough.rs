@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use miner::gpu::{AdapterInfo, KernelForm, KernelVariant, list_adapters};
+use engine::gpu::{AdapterInfo, KernelForm, list_adapters};
 use serde_json::Value;
 
 /// The command with short measurements into `folder`.
@@ -89,8 +89,10 @@ fn everything_is_measured_and_a_second_run_adds_nothing() {
             let is_own = |record: &&Value| record["device"] == *device && record["what"] == what;
             figures.iter().filter(is_own).collect()
         };
-        let runs_here = |kernel: &KernelVariant| kernel.runs_on(&adapter);
-        let expected = KernelVariant::all().into_iter().filter(runs_here).count();
+        let expected = KernelForm::ALL
+            .iter()
+            .filter(|form| form.runs_on(&adapter))
+            .count();
         assert!(of("checks").len() >= 2, "page counts");
         for checks in of("checks") {
             assert_eq!(checks["value"], expected, "{checks}");

@@ -1,6 +1,6 @@
 //! The accounts of the node: the command `vnode account`, and `--unlock` at the start.
 //!
-//! This module reads options and talks to the user. The key files are handled by the package
+//! The module reads options and talks to the user. The key files are handled by the package
 //! `keystore`; passwords are read by the module `passwords`.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::passwords::{PasswordError, Passwords};
 /// Name of the folder with the key files, in the data directory.
 const KEY_DIRECTORY_NAME: &str = "keystore";
 
-/// Why `vnode account` or unlocking at the start failed.
+/// An error of `vnode account`, or of unlocking at the start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccountsError {
@@ -43,7 +43,7 @@ pub enum AccountsError {
     Unlock {
         /// The account, as it was named.
         account: AccountRef,
-        /// What is wrong.
+        /// The fault.
         error: UnlockError,
     },
     /// The number of an account is too high.
@@ -51,7 +51,7 @@ pub enum AccountsError {
     Number {
         /// The number.
         number: usize,
-        /// How many accounts the key files hold.
+        /// The number of accounts in the key files.
         accounts: usize,
         /// The folder of the key files.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum AccountsError {
     Hex {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: KeyError,
     },
     /// The file to import is not a valid key file, or the password is wrong.
@@ -83,7 +83,7 @@ pub enum AccountsError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: KeyFileError,
     },
 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 /// Most characters of a value that an error shows.
 const SHOWN_LEN_MAX: usize = 64;
 
-/// Why the settings cannot be used.
+/// An error in the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -30,9 +30,9 @@ pub enum ConfigError {
     Json {
         /// The file.
         path: PathBuf,
-        /// Where the fault is.
+        /// The place of the fault.
         position: FilePosition,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A value is of the wrong kind.
@@ -40,13 +40,13 @@ pub enum ConfigError {
     Value {
         /// The file.
         path: PathBuf,
-        /// Where the value begins.
+        /// The place at which the value begins.
         position: FilePosition,
         /// The key as written, with an index if the value is in a list.
         key: String,
         /// The value as written, shortened if it is long.
         got: String,
-        /// What the value should be.
+        /// The value that was expected.
         expected: &'static str,
     },
 }
@@ -68,10 +68,7 @@ impl fmt::Display for FilePosition {
 
 /// Reads the text of a file of settings: the one at `path`, or if there is none, the one named
 /// `default` in the working directory. `None` if that one does not exist.
-pub(crate) fn read_text(
-    path: Option<&Path>,
-    default: &str,
-) -> Result<Option<(PathBuf, String)>, ConfigError> {
+pub fn read_text(path: Option<&Path>, default: &str) -> Result<Option<(PathBuf, String)>, ConfigError> {
     let path = match path {
         Some(path) => path.to_owned(),
         None if Path::new(default).exists() => PathBuf::from(default),
@@ -85,7 +82,7 @@ pub(crate) fn read_text(
 
 /// Calls `read` with the key, in lower case, and the value of each member. It returns whether it
 /// knows the key. Returns the unknown keys as they are written, for [`warn_of_unknown_keys`].
-pub(crate) fn read_members(
+pub fn read_members(
     path: &Path,
     text: &str,
     mut read: impl FnMut(&str, &ConfigEntry<'_>) -> Result<bool, ConfigError>,
@@ -110,7 +107,7 @@ pub(crate) fn read_members(
 
 /// Writes a warning for each key that nothing reads. The programs of others ignore such keys, so a
 /// file that works there works here.
-pub(crate) fn warn_of_unknown_keys(file: &str, keys: &[String]) {
+pub fn warn_of_unknown_keys(file: &str, keys: &[String]) {
     for key in keys {
         tracing::warn!(%key, file, "unknown key ignored");
     }
@@ -140,7 +137,7 @@ impl ConfigFile<'_> {
         }
     }
 
-    /// Where `value` begins. It must be a part of `self.text`.
+    /// The place of `value`, which must be a part of `self.text`.
     fn position(self, value: &RawValue) -> FilePosition {
         let offset = (value.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
@@ -156,7 +153,7 @@ impl ConfigFile<'_> {
 }
 
 /// A member of the JSON object: a key and its value.
-pub(crate) struct ConfigEntry<'a> {
+pub struct ConfigEntry<'a> {
     file: ConfigFile<'a>,
     key: &'a str,
     value: &'a RawValue,
@@ -164,7 +161,7 @@ pub(crate) struct ConfigEntry<'a> {
 
 impl ConfigEntry<'_> {
     /// The error for a value of the wrong kind.
-    pub(crate) fn wrong(&self, expected: &'static str) -> ConfigError {
+    pub fn wrong(&self, expected: &'static str) -> ConfigError {
         let text = self.value.get();
         let got = match text.char_indices().nth(SHOWN_LEN_MAX) {
             Some((end, _)) => format!("{}…", &text[..end]),
@@ -180,27 +177,43 @@ impl ConfigEntry<'_> {
     }
 
     /// The value as written.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.value.get()
     }
 
-    pub(crate) fn read<T: DeserializeOwned>(&self, expected: &'static str) -> Result<T, ConfigError> {
+    /// Reads the value as JSON.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with what was expected.
+    pub fn read<T: DeserializeOwned>(&self, expected: &'static str) -> Result<T, ConfigError> {
         serde_json::from_str(self.value.get()).map_err(|_| self.wrong(expected))
     }
 
-    pub(crate) fn parse<T: FromStr>(&self, expected: &'static str) -> Result<T, ConfigError> {
+    /// Reads a text, and the text as a value.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with what was expected.
+    pub fn parse<T: FromStr>(&self, expected: &'static str) -> Result<T, ConfigError> {
         let text: String = self.read(expected)?;
         text.parse().map_err(|_| self.wrong(expected))
     }
 
-    pub(crate) fn address_or_none(&self) -> Result<Option<Address>, ConfigError> {
+    /// Reads an address; the empty text is none.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with what was expected.
+    pub fn address_or_none(&self) -> Result<Option<Address>, ConfigError> {
         match self.value.get() {
             "\"\"" => Ok(None),
             _ => self.parse("an address of 20 bytes, or \"\"").map(Some),
         }
     }
 
-    pub(crate) fn addresses(&self) -> Result<Vec<Address>, ConfigError> {
+    /// Reads a list of addresses.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with what was expected.
+    pub fn addresses(&self) -> Result<Vec<Address>, ConfigError> {
         let list: Vec<&RawValue> =
             serde_json::from_str(self.value.get()).map_err(|_| self.wrong("a list of addresses"))?;
         let one = |(index, value): (usize, &&RawValue)| {

@@ -23,7 +23,7 @@ use crate::options::{Network, OptionsError, VnodeOptions};
 /// Longest genesis file that is read, in bytes.
 const GENESIS_BYTES_MAX: u64 = 256 << 20;
 
-/// Why a data directory cannot be used.
+/// An error of a data directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataDirectoryError {
@@ -97,7 +97,7 @@ pub enum DataDirectoryError {
     GenesisFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: RecordError,
     },
     /// The directory cannot be created, or its real path cannot be found.
@@ -116,9 +116,9 @@ pub enum DataDirectoryError {
     Store(#[from] StoreError),
 }
 
-/// What the directory is opened for.
+/// The purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenPurpose {
+pub enum OpenPurpose {
     /// To extend the chain. In an empty directory a chain is started.
     Run,
     /// To read an existing chain.
@@ -129,12 +129,15 @@ pub(crate) enum OpenPurpose {
 
 /// An open data directory.
 #[derive(Debug)]
-pub(crate) struct DataDirectory {
-    pub(crate) path: PathBuf,
-    pub(crate) store: Store,
-    pub(crate) spec: Arc<ChainSpec>,
+pub struct DataDirectory {
+    /// The path.
+    pub path: PathBuf,
+    /// The open store.
+    pub store: Store,
+    /// The network of the chain in it.
+    pub spec: Arc<ChainSpec>,
     /// The chain is that of the development network.
-    pub(crate) dev: bool,
+    pub dev: bool,
 }
 
 /// A network that the options name.
@@ -155,7 +158,7 @@ struct ChainNetwork {
 
 impl DataDirectory {
     /// Opens the directory that the options name, and starts a chain if `purpose` allows it.
-    pub(crate) fn open(options: &VnodeOptions, purpose: OpenPurpose) -> Result<Self, DataDirectoryError> {
+    pub fn open(options: &VnodeOptions, purpose: OpenPurpose) -> Result<Self, DataDirectoryError> {
         let path = options.data_directory()?;
         let mut requested = None;
         if !path.join(store::FILE_NAME).exists() {
@@ -323,7 +326,7 @@ fn network_of_chain(
         got,
     })?;
     if is_dev(&network.record) {
-        // This record has only the name, and another version may have another block 0 for that
+        // The record has only the name, and another version may have another block 0 for that
         // name.
         network.spec.genesis_hash = Some(genesis_header(&network.spec).hash());
     }

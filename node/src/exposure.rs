@@ -31,7 +31,7 @@ pub(crate) fn warn_if_exposed(
 }
 
 /// Warns if other machines can reach a server that takes tokens in plain text.
-pub(crate) fn warn_of_plain_tokens(what: &str, addresses: &[SocketAddr], guards: &Guards) {
+pub fn warn_of_plain_tokens(what: &str, addresses: &[SocketAddr], guards: &Guards) {
     if let Some(address) = reachable(addresses)
         && guards.tls.is_none()
         && guards.tokens.is_some()

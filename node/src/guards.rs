@@ -1,4 +1,4 @@
-//! What guards the servers of the node: certificates, keys and tokens from files, and the rate of
+//! Guards of the servers of the node: certificates, keys and tokens from files, and the rate of
 //! each client address. The files are read again on SIGHUP.
 //!
 //! A file that cannot be used at the start is an error. Later it is a line in the log, and what was
@@ -8,10 +8,10 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use inbound::ClientRates;
+use daemon::ClientRates;
+use daemon::tls::{ServerTls, TlsFiles, TlsFilesError};
 use rpc::access::Tokens;
 use rpc::server::Guards;
-use server_tls::{ServerTls, TlsFiles, TlsFilesError};
 
 use crate::options::AccessOptions;
 use crate::token_file::{self, TokenFileError};
@@ -19,7 +19,7 @@ use crate::token_file::{self, TokenFileError};
 /// The name of HTTP/1.1 in the handshake of TLS.
 const ALPN_HTTP1: &[u8] = b"http/1.1";
 
-/// Why the servers cannot be guarded.
+/// An error in the files that guard the servers.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardsError {
     /// A certificate or a key cannot be used.
@@ -27,7 +27,7 @@ pub enum GuardsError {
     Tls {
         /// The option that names the files.
         option: &'static str,
-        /// What is wrong.
+        /// The fault.
         source: TlsFilesError,
     },
     /// The tokens cannot be used.
@@ -40,7 +40,7 @@ pub enum GuardsError {
 
 /// All files that are read again on SIGHUP.
 #[derive(Default)]
-pub(crate) struct GuardFiles {
+pub struct GuardFiles {
     /// With the option that names each.
     tls: Vec<(&'static str, Arc<ServerTls>)>,
     tokens: Option<(PathBuf, Arc<Tokens>)>,
@@ -52,7 +52,7 @@ impl GuardFiles {
     ///
     /// # Errors
     /// [`GuardsError`] if a file cannot be used.
-    pub(crate) fn tls(
+    pub fn tls(
         &mut self,
         option: &'static str,
         files: Option<TlsFiles>,
@@ -65,11 +65,11 @@ impl GuardFiles {
         Ok(Some(tls))
     }
 
-    /// What guards the HTTP and the WebSocket listener.
+    /// The guards of the HTTP and the WebSocket listener.
     ///
     /// # Errors
     /// [`GuardsError`] if a file cannot be used.
-    pub(crate) fn json_rpc(&mut self, options: &AccessOptions) -> Result<Guards, GuardsError> {
+    pub fn json_rpc(&mut self, options: &AccessOptions) -> Result<Guards, GuardsError> {
         let tls = self.tls("--rpc.tls", options.tls_files(), &[ALPN_HTTP1])?;
         let tokens = match &options.rpc_tokens {
             None => None,
@@ -88,7 +88,7 @@ impl GuardFiles {
     ///
     /// # Errors
     /// [`GuardsError::Signal`] if that is not possible.
-    pub(crate) fn listen(self) -> Result<ReloadSignal, GuardsError> {
+    pub fn listen(self) -> Result<ReloadSignal, GuardsError> {
         #[cfg(unix)]
         let signal = {
             use tokio::signal::unix::{SignalKind, signal};
@@ -128,7 +128,7 @@ impl GuardFiles {
 }
 
 /// The signal that files are to be read again.
-pub(crate) struct ReloadSignal {
+pub struct ReloadSignal {
     #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
     files: Arc<GuardFiles>,
     #[cfg(unix)]
@@ -137,7 +137,7 @@ pub(crate) struct ReloadSignal {
 
 impl ReloadSignal {
     /// Reads the files again after each signal.
-    pub(crate) async fn follow(&mut self) -> Infallible {
+    pub async fn follow(&mut self) -> Infallible {
         #[cfg(unix)]
         if let Some(signal) = &mut self.signal {
             while signal.recv().await.is_some() {

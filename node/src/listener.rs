@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::exposure::warn_if_exposed;
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
     Http,
@@ -58,7 +58,7 @@ pub(crate) struct WsOnHttp {
     pub(crate) modules: Modules,
 }
 
-/// Why the listener did not open.
+/// An error while a listener opens.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenerOpenError {
     #[error(transparent)]

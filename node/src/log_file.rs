@@ -13,7 +13,7 @@ pub(crate) struct LogFile {
     path: PathBuf,
     /// Bytes after which a new file begins.
     bytes_max: u64,
-    /// How many older files are kept.
+    /// The number of older files that are kept.
     backups: u32,
     file: File,
     /// Size of the file, in bytes.

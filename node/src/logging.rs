@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use miner::display::Screen;
+use daemon::Screen;
 use tracing_subscriber::fmt::{Layer, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -14,7 +14,7 @@ use crate::log_file::LogFile;
 use crate::options::LogOptions;
 use crate::span_export::{self, SpanExportError};
 
-/// Why the log did not start.
+/// An error while the log starts.
 #[derive(Debug, thiserror::Error)]
 pub enum LogStartError {
     /// The log file cannot be opened.
@@ -31,19 +31,23 @@ pub enum LogStartError {
 }
 
 /// The crates of this workspace.
-const OWN_CRATES: [&str; 15] = [
+const OWN_CRATES: [&str; 19] = [
     "vnode",
     "scs",
+    "vnode_tools",
+    "tools",
     "node",
+    "daemon",
     "chain",
     "microchain",
     "network",
-    "miner",
+    "engine",
     "rpc",
     "scs_node",
     "scs_service",
     "store",
     "stratum",
+    "stratum_server",
     "ethash",
     "keystore",
     "etl",
@@ -55,7 +59,7 @@ const OWN_CRATES: [&str; 15] = [
 ///
 /// # Errors
 /// [`LogStartError`] if the log file cannot be opened.
-pub(crate) fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogStartError> {
+pub fn start(verbosity: u8, options: &LogOptions) -> Result<Screen, LogStartError> {
     let screen = Screen::choose(options.json || verbosity == 0);
     store::quiet_contained_panics();
     let (own, others) = match verbosity {

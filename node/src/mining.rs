@@ -10,12 +10,14 @@ use chain::Chain;
 use chain::chain::WriteError;
 use chain::import::Imported;
 use crossbeam_channel::{Receiver, bounded};
+use engine::{
+    ClientStats, ClientStatus, Engine, EngineConfig, EngineStatus, FoundSolution, KernelPolicy, MinerError,
+    ShareCounts,
+};
 use ethash::{B256, LightCaches};
-use miner::client::{ClientStats, ClientStatus, ShareCounts};
-use miner::{Engine, EngineConfig, EngineStatus, FoundSolution, KernelPolicy, MinerError};
 use parking_lot::Mutex;
+use stratum_server::BlockFinders;
 
-use crate::block_finders::BlockFinders;
 use crate::options::VnodeOptions;
 
 /// Most solutions that wait for their import.
@@ -35,13 +37,13 @@ pub(crate) struct LocalMiner {
     running: Arc<Mutex<Option<RunningEngine>>>,
     /// Locked while the engine starts or stops, which may take seconds.
     start_stop: Arc<Mutex<()>>,
-    /// Which devices found the last blocks.
+    /// The devices that found the last blocks.
     finders: Arc<BlockFinders>,
 }
 
 struct RunningEngine {
     engine: Engine,
-    /// What became of the solutions of each device.
+    /// The answers to the solutions of each device.
     answers: Arc<ClientStats>,
     /// The thread that submits solutions.
     solutions: JoinHandle<()>,
@@ -198,8 +200,8 @@ impl rpc::MinerControl for LocalMiner {
         Self::hashrate(self)
     }
 
-    fn start(&self, threads: Option<usize>) -> Result<(), String> {
-        let lines = Self::start(self, threads).map_err(|error| error.to_string())?;
+    fn start(&self, threads: Option<usize>) -> Result<(), rpc::ControlError> {
+        let lines = Self::start(self, threads)?;
         for line in lines {
             tracing::info!("mining: {line}");
         }
@@ -301,7 +303,7 @@ mod tests {
     fn the_number_of_threads_is_limited() {
         let miner = miner(ChainSpec::dev(), &[]);
         let control: &dyn MinerControl = &miner;
-        let error = control.start(Some(THREADS_MAX + 1)).unwrap_err();
+        let error = control.start(Some(THREADS_MAX + 1)).unwrap_err().to_string();
         assert!(
             error.contains("1025 threads") && error.contains("at most 1024"),
             "{error}"
@@ -318,7 +320,7 @@ mod tests {
         };
         let (sender, _found) = bounded(1);
         let engine = Engine::start(config, miner.chain.work().subscribe(), sender).unwrap();
-        // This thread stands for a solution that takes long to import. Stopping waits for it.
+        // A thread in the place of a solution that takes long to import. Stopping waits for it.
         let (imported, importing) = bounded::<()>(0);
         let solutions = std::thread::spawn(move || _ = importing.recv());
         *miner.running.lock() = Some(RunningEngine {

@@ -18,7 +18,7 @@ pub(crate) const FILE_NAME: &str = "nodekey";
 /// Most bytes that are read of a key file; a valid file is shorter.
 const FILE_BYTES_MAX: u64 = 128;
 
-/// Why the node has no key.
+/// An error of the node's key.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeKeyError {
     /// The key file cannot be read or created.
@@ -34,7 +34,7 @@ pub enum NodeKeyError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: KeyError,
     },
     /// `--nodekeyhex` is not a valid key.

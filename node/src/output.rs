@@ -5,6 +5,6 @@ use std::io::Write;
 /// Prints a line to standard output.
 ///
 /// An error is ignored: the work is done, also if nobody reads the output any more.
-pub(crate) fn print_line(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,7 +1,7 @@
 //! Reads passwords from a file, the terminal, or standard input.
 //!
 //! On a terminal nothing is shown while a password is typed, and a new password is asked for twice.
-//! This module does not know accounts.
+//! Does not know accounts.
 
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -16,10 +16,10 @@ pub(crate) type Password = Zeroizing<String>;
 
 /// Longest password file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// How often a password can be typed on a terminal until it is right.
+/// Most attempts at typing a password on a terminal.
 const TRIES: usize = 3;
 
-/// Why a password cannot be read.
+/// An error while a password is read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordError {
@@ -36,9 +36,9 @@ pub enum PasswordError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What the file has.
+        /// The content of the file.
         got: String,
-        /// What the file should have.
+        /// The content that was expected.
         expected: &'static str,
     },
     /// Reading standard input or the terminal failed.
@@ -52,7 +52,7 @@ pub enum PasswordError {
     Differ,
 }
 
-/// Where one command, or one start of the node, reads its passwords.
+/// The place from which one command, or one start of the node, reads its passwords.
 pub(crate) enum Passwords {
     /// A file with one password a line.
     File { path: PathBuf, lines: Vec<Password> },
@@ -76,7 +76,7 @@ impl Passwords {
         }
     }
 
-    /// How often a password is read until it is right.
+    /// Most attempts at reading a password.
     pub(crate) const fn tries(&self) -> usize {
         if matches!(self, Self::Terminal) { TRIES } else { 1 }
     }

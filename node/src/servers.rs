@@ -1,6 +1,6 @@
 //! The servers of a node: HTTP, WebSockets, the local socket, Stratum.
 //!
-//! They are opened in this order at the start and closed when the node stops. The HTTP and the
+//! All are opened in this order at the start and closed when the node stops. The HTTP and the
 //! WebSocket listener can also be opened and closed in between; see the module `listener`.
 
 use std::net::SocketAddr;
@@ -8,18 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::tls::ServerTls;
 use ethash::LightCaches;
 use rpc::server::ServeError;
 use rpc::server::ipc::IpcServer;
 use rpc::{ListenerRequest, Modules, Node, Rpc};
-use server_tls::ServerTls;
+use stratum_server::{StratumConfig, StratumError, StratumObserver, StratumServer};
 
 use crate::listener::{ListenerOpenError, RpcListener, WsOnHttp};
 use crate::options::VnodeOptions;
-use crate::stratum::{self, StratumObserver, StratumServer};
 use crate::version::client_version;
 
-/// Why a server did not start.
+/// An error while a server starts.
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
     /// An HTTP, WebSocket or local socket server cannot listen.
@@ -30,7 +30,7 @@ pub enum ServersError {
     Listener(#[from] rpc::ListenerError),
     /// The Stratum server cannot start.
     #[error(transparent)]
-    Stratum(#[from] stratum::StratumError),
+    Stratum(#[from] StratumError),
 }
 
 impl From<ListenerOpenError> for ServersError {
@@ -109,7 +109,7 @@ impl Servers {
             Some(rpc::server::ipc::start(dispatcher, &path)?)
         };
         let stratum = if options.stratum {
-            let config = stratum::StratumConfig {
+            let config = StratumConfig {
                 host: options.stratumaddr.clone(),
                 port: options.stratumport,
                 difficulty: options.stratum_difficulty,
@@ -122,7 +122,7 @@ impl Servers {
                 status_hosts: options.rpcvhosts.clone(),
                 agent: client_version(),
             };
-            Some(stratum::start(&rpc.context().chain, caches, config).await?)
+            Some(stratum_server::start(&rpc.context().chain, caches, config).await?)
         } else {
             None
         };
@@ -136,7 +136,7 @@ impl Servers {
         })
     }
 
-    /// Where clients reach the servers, as text for the banner.
+    /// The addresses of the servers, as text for the banner.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         let s = if self.has_tls { "s" } else { "" };
         let mut all: Vec<_> = self

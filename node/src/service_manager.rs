@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chain::Chain;
 
-/// What the service manager is told.
+/// A notice for the service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceNotice {
     /// The node has started, and its servers answer.

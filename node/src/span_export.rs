@@ -21,17 +21,17 @@ use tracing_subscriber::registry::LookupSpan;
 /// The longest time for the last spans when the program ends.
 const FINISH_TIME: Duration = Duration::from_secs(2);
 
-/// Why spans cannot be sent.
+/// An error of the export of spans.
 #[derive(Debug, thiserror::Error)]
 #[error("--otlp {endpoint}: {reason}")]
 pub struct SpanExportError {
     /// The address of the collector.
     pub endpoint: String,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
-/// What sends spans while the program runs.
+/// The exporter of spans while the program runs.
 struct SpanExport {
     provider: SdkTracerProvider,
     /// The connection to the collector runs here.
@@ -98,7 +98,7 @@ fn service_name() -> String {
 }
 
 /// Sends the last spans. To be called when the program ends.
-pub(crate) fn finish() {
+pub fn finish() {
     if let Some(export) = EXPORT.get()
         && let Err(error) = export.provider.shutdown_with_timeout(FINISH_TIME)
     {

@@ -1,4 +1,4 @@
-//! How fast the head moves while the node synchronizes, for estimates. Knows no clock.
+//! The speed of the head while the node synchronizes, for estimates. Knows no clock.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 /// The rate is that of the last so many points.
 const RATE_POINTS: usize = 60;
 
-/// How fast the head moves.
+/// The speed of the head.
 #[derive(Debug, Default)]
 pub(crate) struct SyncRate(VecDeque<(Instant, u64)>);
 

@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use miner::display::Screen;
-use network::service::NetworkHandle;
-use network::sync::{SyncState, time_text};
+use daemon::Screen;
+use network::{NetworkHandle, SyncState, time_text};
 
 use crate::sync_rate::SyncRate;
 

@@ -1,14 +1,39 @@
-//! What this process asks of the operating system: file size, open files, and threads for servers.
+//! Requests of this process to the operating system: file size, open files, threads for servers.
 //!
-//! What a failed write means is decided by the code that writes.
+//! The code that writes decides what a failed write means.
 
 use std::io;
+use std::process::ExitCode;
 
-use inbound::SERVING_STACK_LEN;
+use daemon::SERVING_STACK_LEN;
 use tokio::runtime::{Builder, Runtime};
 
-/// Ignores the signal SIGXFSZ. After this call a write beyond the largest allowed file size fails
-/// with an error; by default the system ends the process without a message.
+/// Prepares a process that may search on cards: drivers stay quiet, and a write beyond the largest
+/// allowed file size fails with an error.
+///
+/// # Safety
+/// The process has no other thread yet, because its environment is changed.
+pub unsafe fn prepare_process() {
+    // SAFETY: the caller promises that there is no other thread.
+    unsafe { engine::gpu::quiet_drivers() };
+    ignore_file_size_signal();
+}
+
+/// Says on standard error why a command failed, if it did, and returns the exit code. Ends the
+/// process if a driver hangs.
+pub fn end(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+    let code = match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("vnode: {error}");
+            1
+        }
+    };
+    engine::end_if_hung(code);
+    code.into()
+}
+
+/// Ignores the signal SIGXFSZ. By default the system ends the process without a message.
 pub fn ignore_file_size_signal() {
     #[cfg(unix)]
     // SAFETY: the call sets one signal to be ignored; it installs no handler.
@@ -19,7 +44,7 @@ pub fn ignore_file_size_signal() {
 
 /// Raises the limit of open files as far as the system allows. Each connection is an open file, and
 /// the usual limit is lower than the number of connections that the servers accept.
-pub(crate) fn raise_open_files() {
+pub fn raise_open_files() {
     #[cfg(unix)]
     if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
         tracing::debug!(%error, "cannot raise the limit of open files");
@@ -30,7 +55,7 @@ pub(crate) fn raise_open_files() {
 ///
 /// # Errors
 /// If the system gives no thread.
-pub(crate) fn network_threads() -> io::Result<Runtime> {
+pub fn network_threads() -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .thread_stack_size(SERVING_STACK_LEN)
         .enable_all()

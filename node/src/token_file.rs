@@ -19,10 +19,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use inbound::TokenRate;
+use daemon::{SecretDigest, TokenRate};
 use primitives::hex;
 use rpc::Modules;
-use rpc::access::{TokenDigest, TokenKey, TokenRule, TokenSecret};
+use rpc::access::{TokenKey, TokenRule, TokenSecret};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -41,7 +41,7 @@ const ANONYMOUS: &str = "anonymous";
 /// Stands for all modules.
 const ALL: &str = "*";
 
-/// Why the tokens in a file cannot be used.
+/// An error in a file of tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// The file cannot be read.
@@ -59,7 +59,7 @@ pub enum TokenFileError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A value cannot be used.
@@ -69,9 +69,9 @@ pub enum TokenFileError {
         path: PathBuf,
         /// The token's name, or its number, and the key.
         key: String,
-        /// What was found; never a secret.
+        /// The value that was found; never a secret.
         got: String,
-        /// What it should be.
+        /// The value that was expected.
         expected: String,
     },
 }
@@ -108,16 +108,18 @@ struct TokenTable {
 #[serde(try_from = "toml::Value")]
 struct SecretText(Zeroizing<String>);
 
-impl TryFrom<toml::Value> for SecretText {
-    type Error = String;
+/// The type of a value that is not a text.
+#[derive(Debug, thiserror::Error)]
+#[error("got a value of the type {0}, expected a text in quotes")]
+struct NotText(&'static str);
 
-    fn try_from(value: toml::Value) -> Result<Self, String> {
+impl TryFrom<toml::Value> for SecretText {
+    type Error = NotText;
+
+    fn try_from(value: toml::Value) -> Result<Self, NotText> {
         match value {
             toml::Value::String(text) => Ok(Self(Zeroizing::new(text))),
-            other => Err(format!(
-                "got a value of the type {}, expected a text in quotes",
-                other.type_str()
-            )),
+            other => Err(NotText(other.type_str())),
         }
     }
 }
@@ -273,11 +275,11 @@ fn secret(path: &Path, name: &str, table: &TokenTable) -> Result<TokenSecret, To
                     "visible ASCII characters without space",
                 );
             }
-            Ok(TokenSecret::Bearer(TokenDigest::of(secret)))
+            Ok(TokenSecret::Bearer(SecretDigest::of(secret)))
         }
         (None, Some(digest), None) => {
             match hex::decode(digest).ok().and_then(|bytes| bytes.try_into().ok()) {
-                Some(digest) => Ok(TokenSecret::Bearer(TokenDigest(digest))),
+                Some(digest) => Ok(TokenSecret::Bearer(SecretDigest(digest))),
                 None => fault("sha256", format!("{} characters", digest.len()), "64 hex digits"),
             }
         }
@@ -406,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_whole_file() {
-        let digest = hex::encode(TokenDigest::of("another token").0);
+        let digest = hex::encode(SecretDigest::of("another token").0);
         let key = "ab".repeat(32);
         let text = format!(
             "[[token]]\nname = \"explorer\"\nsecret = \"{SECRET}\"\nmodules = [\"mc\", \"net\"]\n\
@@ -418,7 +420,7 @@ mod tests {
         let rules = read_text(&text).expect("a good file");
         let names: Vec<_> = rules.iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!(names, ["explorer", "b.c-d_1", "signer", "anonymous"]);
-        assert_eq!(rules[0].secret, TokenSecret::Bearer(TokenDigest::of(SECRET)));
+        assert_eq!(rules[0].secret, TokenSecret::Bearer(SecretDigest::of(SECRET)));
         assert!(rules[0].modules.contains("net") && !rules[0].modules.contains("debug"));
         let own = ["debug_traceTransaction", "mc_call", "mc_sign"].map(str::to_owned);
         assert_eq!(rules[0].methods, own.into());
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(rates, [rate(50.0, 50.0), rate(1.0, 0.5), None, rate(20.0, 2.0)]);
         assert_eq!(
             rules[1].secret,
-            TokenSecret::Bearer(TokenDigest::of("another token"))
+            TokenSecret::Bearer(SecretDigest::of("another token"))
         );
         assert_eq!(
             (rules[1].modules.clone(), rules[1].connections_max),

@@ -1,5 +1,7 @@
 //! The version that the node reports to clients, miners and users.
 
+use std::io::{self, Write};
+
 use serde_json::{Value, json};
 
 use crate::options::NodeIdentity;
@@ -18,7 +20,7 @@ pub(crate) fn client_version_of(identity: Option<&NodeIdentity>) -> String {
 }
 
 /// The same for the program `name`.
-pub(crate) fn version_of(name: &str) -> String {
+pub fn version_of(name: &str) -> String {
     let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
     format!(
         "{name}/v{}/{platform}/rust{}",
@@ -28,7 +30,7 @@ pub(crate) fn version_of(name: &str) -> String {
 }
 
 /// The same as an object, for scripts.
-pub(crate) fn version_json() -> Value {
+fn version_json() -> Value {
     json!({
         "name": "vnode",
         "version": env!("CARGO_PKG_VERSION"),
@@ -37,4 +39,16 @@ pub(crate) fn version_json() -> Value {
         "rust": env!("CARGO_PKG_RUST_VERSION"),
         "clientVersion": client_version(),
     })
+}
+
+/// Prints the version, as one line or as JSON.
+///
+/// # Errors
+/// An error of the standard output.
+pub fn print_version(json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match json {
+        true => writeln!(out, "{:#}", version_json()),
+        false => writeln!(out, "{}", client_version()),
+    }
 }

@@ -23,7 +23,7 @@ pub struct VnodeConfig {
     pub scs_service: bool,
     /// Whether the service is announced to the public.
     pub show_to_public: bool,
-    /// Where the service listens: `host:port` or `:port`.
+    /// The address of the service: `host:port` or `:port`.
     pub service_cfg: String,
     /// Address that is paid for relaying.
     pub beneficial_address: Option<Address>,

@@ -34,11 +34,10 @@ const LOG_LEN: usize = 240;
 /// A stored block with everything that answers are made of.
 #[derive(Debug)]
 pub(crate) struct CachedBlock {
-    /// The block.
     pub(crate) block: Block,
     /// The senders of its transactions, in order.
     pub(crate) senders: Vec<Address>,
-    /// Its hash.
+    /// The hash of the block.
     pub(crate) hash: B256,
     /// The total difficulty of the chain up to and with this block.
     pub(crate) total_difficulty: U256,
@@ -206,7 +205,7 @@ struct BoundedCache<T> {
 struct BoundedCacheState<T> {
     values: LruCache<B256, (Arc<T>, usize)>,
     len: usize,
-    /// How often the cache was cleared.
+    /// The number of times that the cache was cleared.
     generation: u64,
 }
 

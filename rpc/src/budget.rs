@@ -1,4 +1,4 @@
-//! What the work on one message may use: time, bytes for its results, and the client's memory.
+//! The bounds of the work on one message: time, bytes for its results, and the client's memory.
 //!
 //! The requests of a batch share one budget and use it in order. A thread that runs a call knows
 //! the budget of the call ([`MessageBudget::run`]). So every text that is written during the call
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use chain::work::{CancelFlag, WorkLimit, WorkMemory};
+use chain::query_limit::{CancelFlag, QueryLimit, QueryMemory};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -22,9 +22,9 @@ use crate::limits::Limits;
 use crate::text::{TextError, TextWriter};
 use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation};
 
-/// What is left for one message.
+/// The time and the room that are left for one message.
 pub(crate) struct MessageBudget {
-    /// When the work must be finished.
+    /// The time at which the work must be finished.
     pub(crate) deadline: Instant,
     memory: ClientMemory,
     /// A text of at most this many bytes is not counted.
@@ -152,7 +152,7 @@ impl MessageBudget {
     }
 }
 
-impl WorkMemory for MessageBudget {
+impl QueryMemory for MessageBudget {
     fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&mut self.values.lock(), len)
     }
@@ -198,7 +198,7 @@ pub(crate) fn result_error(error: TextError) -> RpcError {
 pub(crate) fn reserve_values(len: usize) -> RpcResult<()> {
     match current() {
         Some(budget) if budget.cancelled.is_cancelled() => Err(abandoned()),
-        Some(budget) if !WorkMemory::reserve(&*budget, len) => Err(RpcError::no_memory()),
+        Some(budget) if !QueryMemory::reserve(&*budget, len) => Err(RpcError::no_memory()),
         _ => Ok(()),
     }
 }
@@ -210,8 +210,8 @@ fn abandoned() -> RpcError {
 
 /// The limit of long work for the call that this thread runs: at most `timeout`, and until nobody
 /// waits any more. When the message's time is over, nobody does.
-pub(crate) fn work_limit(timeout: Duration) -> WorkLimit {
-    let limit = WorkLimit::new(timeout);
+pub(crate) fn work_limit(timeout: Duration) -> QueryLimit {
+    let limit = QueryLimit::new(timeout);
     match current() {
         Some(budget) => limit.cancelled_by(&budget.cancelled).within(budget),
         None => limit,
@@ -220,7 +220,7 @@ pub(crate) fn work_limit(timeout: Duration) -> WorkLimit {
 
 #[cfg(test)]
 mod tests {
-    use inbound::ClientId;
+    use daemon::ClientId;
 
     use super::*;
     use crate::traffic::TrafficMemory;

@@ -1,12 +1,12 @@
-//! Who sends messages: the client, its connection, and whether it still waits.
+//! The sender of messages: the client, its connection, and whether it still waits.
 //!
 //! This module knows no sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use daemon::ClientId;
 use futures_util::future::BoxFuture;
-use inbound::ClientId;
 
 use crate::access::Grant;
 use crate::traffic::{ClientMemory, TrafficMemory};
@@ -20,7 +20,6 @@ pub(crate) trait HangUp: Send + Sync {
 /// A connection, as the sender of messages.
 #[derive(Clone)]
 pub(crate) struct RpcCaller {
-    /// The client.
     pub(crate) client: ClientId,
     /// The number of the connection. No two connections of a process have the same.
     pub(crate) connection: u64,
@@ -28,7 +27,7 @@ pub(crate) struct RpcCaller {
     pub(crate) memory: ClientMemory,
     /// Tells when the client hangs up. `None` where the server drops the calls of such a client.
     pub(crate) hang_up: Option<Arc<dyn HangUp>>,
-    /// What it may call, and how often.
+    /// The methods that the client may call, and its rate.
     pub(crate) grant: Grant,
 }
 

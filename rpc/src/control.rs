@@ -1,8 +1,9 @@
-//! What methods need from the rest of the process: the searchers, the HTTP listener, the
+//! The other parts of the process, as the methods see them: the searchers, the HTTP listener, the
 //! peer-to-peer network, the service for application chains.
 //!
 //! Each is a trait here. The package `node` implements them.
 
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -21,6 +22,10 @@ pub const PORT_WS: u16 = 8546;
 /// Default port of the HTTP listener of the application-chain node.
 pub const PORT_SCS: u16 = 8548;
 
+/// The reason why another part of the process does not do as a method asks, as text for the caller.
+/// The package that implements the trait has an enum of its causes.
+pub type ControlError = Box<dyn Error + Send + Sync>;
+
 /// The search for seals in the node's own process.
 pub trait MinerControl: Send + Sync {
     /// The hash rate of this process alone, in hashes per second. It is called on network threads,
@@ -31,7 +36,7 @@ pub trait MinerControl: Send + Sync {
     ///
     /// # Errors
     /// The reason why the search cannot start, for the caller.
-    fn start(&self, threads: Option<usize>) -> Result<(), String>;
+    fn start(&self, threads: Option<usize>) -> Result<(), ControlError>;
 
     /// Stops the search. Does nothing if no search is running.
     fn stop(&self);
@@ -50,7 +55,7 @@ pub struct ListenerRequest {
     pub modules: Modules,
 }
 
-/// Why the HTTP listener did not open.
+/// The reason why the HTTP listener did not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenerError {
     /// A listener is open already. There can be only one.
@@ -87,15 +92,16 @@ pub trait ScsServiceControl: Send + Sync {
     ///
     /// # Errors
     /// The reason why it is refused, for the caller.
-    fn submit(&self, transaction: &Transaction) -> Result<B256, String>;
+    fn submit(&self, transaction: &Transaction) -> Result<B256, ControlError>;
 }
 
 /// A connected peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its public key.
+    /// The public key.
     pub id: B512,
-    /// Where it was dialled. A node that has dialled by itself: where its connection comes from.
+    /// The address that was dialled. A node that has dialled by itself: where its connection comes
+    /// from.
     pub enode: Enode,
     /// The text of its node record, if it is known.
     pub record: Option<String>,
@@ -109,28 +115,28 @@ pub struct Peer {
     pub remote_address: String,
     /// The peer has dialled.
     pub is_inbound: bool,
-    /// It is a static node.
+    /// The peer is a static node.
     pub is_static: bool,
-    /// It is a trusted node.
+    /// The peer is a trusted node.
     pub is_trusted: bool,
     /// The name of the protocol of the connection.
     pub protocol: String,
-    /// Its version.
+    /// The version of the protocol.
     pub version: u64,
     /// The hash of the peer's head.
     pub head: B256,
     /// The total difficulty with it.
     pub total_difficulty: U256,
-    /// What was measured.
+    /// The figures of the connection.
     pub measures: PeerMeasures,
 }
 
-/// What was measured of a peer.
+/// The figures of the connection to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerMeasures {
-    /// Its place among the connections, by which the metrics name it.
+    /// The number of the peer's place among the connections, by which the metrics name it.
     pub slot: usize,
-    /// When it came, in seconds since 1970.
+    /// The time at which the peer came, in seconds since 1970.
     pub since: u64,
     /// Messages that it has sent.
     pub messages_in: u64,
@@ -144,7 +150,7 @@ pub struct PeerMeasures {
     pub round_trip: Option<Duration>,
     /// Requests that it did not answer in time.
     pub late_answers: u64,
-    /// What it did wrong without losing its place.
+    /// Faults of the peer for which it did not lose its place.
     pub faults: u64,
 }
 
@@ -157,7 +163,7 @@ pub struct Subnet {
     pub block_start: u64,
     /// The first block at which it is no longer part of it. `u64::MAX` if there is no end.
     pub block_end: u64,
-    /// How many peers are connected in it, as text.
+    /// The number of connected peers in it, as text.
     pub peers: String,
 }
 
@@ -172,8 +178,8 @@ pub trait NetworkControl: Send + Sync {
     /// Reads how a user names a node: by its enode URL or by the text of its record.
     ///
     /// # Errors
-    /// What is wrong with the text.
-    fn read_node(&self, text: &str) -> Result<Enode, String>;
+    /// The fault in the text.
+    fn read_node(&self, text: &str) -> Result<Enode, ControlError>;
 
     /// The address that the node listens on. `None` if it does not listen.
     fn listen_address(&self) -> Option<String>;
@@ -189,38 +195,38 @@ pub trait NetworkControl: Send + Sync {
     ///
     /// # Errors
     /// The reason why the list cannot be stored.
-    fn add_peer(&self, node: &Enode) -> Result<(), String>;
+    fn add_peer(&self, node: &Enode) -> Result<(), ControlError>;
 
     /// Removes a node from the static nodes. Returns whether it was one.
     ///
     /// # Errors
     /// The reason why the list cannot be stored.
-    fn remove_peer(&self, node: &Enode) -> Result<bool, String>;
+    fn remove_peer(&self, node: &Enode) -> Result<bool, ControlError>;
 
     /// Adds a node to the trusted nodes, for which there is always a place.
     ///
     /// # Errors
     /// The reason why the list cannot be stored.
-    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String>;
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), ControlError>;
 
     /// Removes a node from the trusted nodes. Returns whether it was one.
     ///
     /// # Errors
     /// The reason why the list cannot be stored.
-    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String>;
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, ControlError>;
 
     /// Joins the network of an application chain at the block `block_start`.
     ///
     /// # Errors
     /// The reason why that cannot be stored.
-    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String>;
+    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), ControlError>;
 
     /// Leaves the network of an application chain at the block `block_end`. Returns whether the
     /// node was part of it.
     ///
     /// # Errors
     /// The reason why that cannot be stored.
-    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String>;
+    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, ControlError>;
 
     /// The networks of application chains, without those that end at block `head` or before.
     fn subnets(&self, head: u64) -> Vec<Subnet>;

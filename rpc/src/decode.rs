@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::error::cut_name;
 use crate::types::{BlockRef, Count, Data, Integer, ParamError, Percentile, Quantity};
 use crate::wire_type::WireType;
 
@@ -228,7 +229,7 @@ fn element<T: FromParam>(index: usize, member: &RawValue) -> Result<T, ParamErro
 /// The members of an array as JSON text, at most [`ELEMENTS_MAX`] of them.
 struct ArrayMembers<'a> {
     members: Vec<&'a RawValue>,
-    /// How many members the array really has.
+    /// The number of members of the array.
     count: usize,
 }
 
@@ -269,7 +270,8 @@ fn value_or_absent<T: FromParam>(json: &str, missing: ParamError) -> Result<T, P
 
 /// The fields of an object within a parameter. Unknown fields are ignored.
 ///
-/// It helps to implement [`FromParam`] for a type that is an object on the wire.
+/// A type that is an object on the wire implements [`FromParam`] with [`Self::read`] and
+/// [`Self::get`].
 #[derive(Debug)]
 pub struct ParamFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -282,7 +284,7 @@ impl<'a> ParamFields<'a> {
         let fields = Self::read_members(json, FIELDS_MAX)?;
         for (position, (name, _)) in fields.0.iter().enumerate() {
             if fields.0[..position].iter().any(|(earlier, _)| earlier == name) {
-                return Err(ParamError::RepeatedField(name.clone().into_owned()));
+                return Err(ParamError::RepeatedField(cut_name(name)));
             }
         }
         Ok(fields)
@@ -380,7 +382,7 @@ pub(crate) fn read_map<T>(
 /// # Errors
 /// If `json` is of another type than a string, or has an invalid escape. `expected` says in the
 /// error what the text should be.
-pub fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>, ParamError> {
+pub(crate) fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>, ParamError> {
     let Some(quoted) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return Err(ParamError::Type {
             expected,
@@ -397,7 +399,7 @@ pub fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>,
 }
 
 /// The type of a JSON text, in words.
-pub const fn json_type(json: &str) -> &'static str {
+pub(crate) const fn json_type(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",

@@ -1,10 +1,10 @@
-//! What contract developers have switched on a node of the development network: blocks at once or
-//! at intervals, the time of the next block, snapshots, and accounts without keys.
+//! The means of contract developers on a node of the development network: blocks at once or at
+//! intervals, the time of the next block, snapshots, and accounts without keys.
 //!
 //! Blocks and accounts are changed by the package `chain`. This module remembers what was asked
 //! for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const SNAPSHOTS_MAX: usize = 10_000;
 /// The most accounts without keys.
 const IMPERSONATED_MAX: usize = 10_000;
 
-/// What contract developers have switched on. Clones share it.
+/// The state of the developer's switches. Clones share it.
 #[derive(Clone)]
 pub struct Developer {
     chain: Chain,
@@ -37,7 +37,8 @@ struct DeveloperState {
     automine: bool,
     /// The timestamp of the next block.
     next_timestamp: Option<u64>,
-    snapshots: BTreeMap<u64, ChainMark>,
+    /// By number, in rising order.
+    snapshots: Vec<(u64, ChainMark)>,
     next_snapshot: u64,
     impersonated: BTreeSet<Address>,
     /// Every account may send without a key.
@@ -46,14 +47,14 @@ struct DeveloperState {
     interval: Option<Sender<()>>,
 }
 
-/// Where the chain was.
+/// The state of the chain to which a snapshot leads back.
 #[derive(Clone, Copy)]
 struct ChainMark {
     head: BlockId,
     clock_ahead: i64,
 }
 
-/// Why a block was not made, or the chain was not set back.
+/// The reason why a block was not made, or the chain was not set back.
 #[derive(Debug, thiserror::Error)]
 pub enum DeveloperError {
     /// The block was not made.
@@ -84,7 +85,7 @@ impl DeveloperError {
             {
                 failure(error)
             }
-            error => RpcError::refused(error.to_string()),
+            error => RpcError::refused_by(error),
         }
     }
 }
@@ -104,12 +105,12 @@ impl Developer {
     }
 
     /// Whether each transaction gets a block at once.
-    pub fn automine(&self) -> bool {
+    pub(crate) fn automine(&self) -> bool {
         self.state.lock().automine
     }
 
     /// Switches blocks at once on or off.
-    pub fn set_automine(&self, automine: bool) {
+    pub(crate) fn set_automine(&self, automine: bool) {
         self.state.lock().automine = automine;
     }
 
@@ -148,7 +149,7 @@ impl Developer {
         Ok(self.chain.make_block(BlockOrder { timestamp, ..order })?)
     }
 
-    /// Makes a block if blocks at once are switched on. For whoever has put a transaction into the
+    /// Makes a block if blocks at once are switched on. Called after a transaction was put into the
     /// pool.
     ///
     /// # Errors
@@ -161,7 +162,7 @@ impl Developer {
     }
 
     /// Moves the clock. Returns the seconds by which it is ahead of the system's clock.
-    pub fn increase_time(&self, seconds: u64) -> i64 {
+    pub(crate) fn increase_time(&self, seconds: u64) -> i64 {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let ahead = self.chain.clock_ahead().saturating_add(seconds);
         self.chain.set_clock_ahead(ahead);
@@ -172,7 +173,7 @@ impl Developer {
     ///
     /// # Errors
     /// [`DeveloperError::Block`] if it is not above that of the head.
-    pub fn set_next_timestamp(&self, timestamp: u64) -> Result<(), DeveloperError> {
+    pub(crate) fn set_next_timestamp(&self, timestamp: u64) -> Result<(), DeveloperError> {
         let head = self.view()?.head().header.timestamp;
         if timestamp <= head {
             let got = timestamp;
@@ -194,9 +195,9 @@ impl Developer {
         let mut state = self.state.lock();
         let id = state.next_snapshot;
         state.next_snapshot += 1;
-        state.snapshots.insert(id, mark);
+        state.snapshots.push((id, mark));
         if state.snapshots.len() > SNAPSHOTS_MAX {
-            state.snapshots.pop_first();
+            state.snapshots.remove(0);
         }
         Ok(id)
     }
@@ -210,10 +211,11 @@ impl Developer {
     pub fn revert(&self, id: u64) -> Result<bool, DeveloperError> {
         let mark = {
             let mut state = self.state.lock();
-            let Some(mark) = state.snapshots.get(&id).copied() else {
+            let Some(place) = state.snapshots.iter().position(|(own, _)| *own == id) else {
                 return Ok(false);
             };
-            state.snapshots.split_off(&id);
+            let mark = state.snapshots[place].1;
+            state.snapshots.truncate(place);
             state.next_timestamp = None;
             mark
         };
@@ -230,7 +232,7 @@ impl Developer {
     }
 
     /// Whether an account may send without a key.
-    pub fn impersonates(&self, address: &Address) -> bool {
+    pub(crate) fn impersonates(&self, address: &Address) -> bool {
         let state = self.state.lock();
         state.impersonates_all || state.impersonated.contains(address)
     }
@@ -239,7 +241,7 @@ impl Developer {
     ///
     /// # Errors
     /// [`DeveloperError::TooManyAccounts`] if too many may.
-    pub fn set_impersonated(&self, address: Address, on: bool) -> Result<(), DeveloperError> {
+    pub(crate) fn set_impersonated(&self, address: Address, on: bool) -> Result<(), DeveloperError> {
         let mut state = self.state.lock();
         if !on {
             state.impersonated.remove(&address);
@@ -253,7 +255,7 @@ impl Developer {
     }
 
     /// Lets every account send without a key, or no longer.
-    pub fn set_impersonates_all(&self, on: bool) {
+    pub(crate) fn set_impersonates_all(&self, on: bool) {
         self.state.lock().impersonates_all = on;
     }
 
@@ -261,7 +263,7 @@ impl Developer {
     ///
     /// # Errors
     /// [`DeveloperError::Thread`] if no thread can be started.
-    pub fn set_interval(&self, interval: Duration) -> Result<(), DeveloperError> {
+    pub(crate) fn set_interval(&self, interval: Duration) -> Result<(), DeveloperError> {
         // The thread before ends when its sender is dropped.
         self.state.lock().interval = None;
         if interval.is_zero() {

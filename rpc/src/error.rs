@@ -22,11 +22,11 @@ const REFUSED: i32 = -32000;
 /// The client calls too often (EIP-1474).
 const LIMIT_EXCEEDED: i32 = -32005;
 
-/// A longer method name is cut in errors, so that the answer to a batch of long names is not longer
-/// than the batch.
+/// The most characters of a caller's name in an error, so that the answer to a batch of long names
+/// is not longer than the batch.
 const NAME_LEN_MAX: usize = 64;
 
-/// What a method returns: a value, or the error of the response.
+/// The result of a method: a value, or the error of the response.
 pub type RpcResult<T> = Result<T, RpcError>;
 
 /// The error of a response.
@@ -46,24 +46,20 @@ impl RpcError {
     }
 
     /// The JSON is not a request: −32600.
-    pub fn invalid_request(reason: impl std::fmt::Display) -> Self {
+    pub(crate) fn invalid_request(reason: impl std::fmt::Display) -> Self {
         Self::new(INVALID_REQUEST, format!("invalid request: {reason}"))
     }
 
     /// No such method, or its module is not enabled: −32601.
-    pub fn method_not_found(name: &str) -> Self {
-        let name: String = match name.char_indices().nth(NAME_LEN_MAX) {
-            Some((end, _)) => format!("{}…", &name[..end]),
-            None => name.to_owned(),
-        };
+    pub(crate) fn method_not_found(name: &str) -> Self {
         Self::new(
             METHOD_NOT_FOUND,
-            format!("the method {name} does not exist/is not available"),
+            format!("the method {} does not exist/is not available", cut_name(name)),
         )
     }
 
     /// The parameters do not fit the method: −32602.
-    pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(INVALID_PARAMS, message)
     }
 
@@ -88,6 +84,11 @@ impl RpcError {
                  try again in {wait_secs} s"
             ),
         )
+    }
+
+    /// The method refuses or fails because of `error`: −32000.
+    pub(crate) fn refused_by(error: impl std::fmt::Display) -> Self {
+        Self::refused(error.to_string())
     }
 
     /// A contract reverted: −32000. The output of the contract is the data of the error, as DATA,
@@ -138,6 +139,14 @@ impl RpcError {
     }
 }
 
+/// A name that a caller has sent, cut for an error.
+pub(crate) fn cut_name(name: &str) -> String {
+    match name.char_indices().nth(NAME_LEN_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 /// A failure of the node to read its chain, not a fault of the request: −32603. The details are
 /// logged and the caller gets a general text.
 pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
@@ -146,8 +155,12 @@ pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
 
 /// Another failure of the node: −32603. The caller gets `what`, and `error` is logged.
 pub(crate) fn failure_of(what: &'static str, error: impl std::fmt::Display) -> RpcError {
-    tracing::error!(%error, "a request failed because of the node: {what}");
+    log_failure(what, &error);
     RpcError::internal(what)
+}
+
+fn log_failure(what: &'static str, error: &dyn std::fmt::Display) {
+    tracing::error!(%error, "a request failed because of the node: {what}");
 }
 
 #[cfg(test)]

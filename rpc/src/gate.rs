@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use inbound::{ClientId, percent_of};
+use daemon::{ClientId, percent_of};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -44,7 +44,7 @@ struct Waiter {
 /// The right to run. Dropping it gives it to the next call.
 pub(crate) struct Permit(Gate);
 
-/// Why a call gets no permit.
+/// The reason why a call gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateError {
     /// As many calls wait as may wait.
@@ -283,7 +283,7 @@ impl Drop for Permit {
                 return;
             };
             drop(state);
-            // It fails if the call does not wait any more.
+            // Sending fails if the call does not wait any more.
             if waiter.permit.send(()).is_ok() {
                 return;
             }

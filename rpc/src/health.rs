@@ -25,7 +25,7 @@ pub struct Health {
 pub struct Readiness {
     /// Whether it should.
     pub ready: bool,
-    /// Why it should not.
+    /// The reason why it should not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The state of the node.
@@ -35,7 +35,7 @@ pub struct Readiness {
 
 impl Health {
     /// A node that downloads the chain, or whose head is older than `age_max`, is not ready.
-    pub fn readiness(self, age_max: Duration) -> Readiness {
+    pub(crate) fn readiness(self, age_max: Duration) -> Readiness {
         let age_max = age_max.as_secs();
         let reason = if self.syncing {
             Some("the node downloads the chain".to_owned())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::budget::{result_error, result_writer};
 use crate::error::{RpcError, RpcResult};
@@ -23,8 +23,13 @@ impl Json {
     /// −32000 if the text does not fit, −32603 if `value` cannot be JSON, such as a map whose keys
     /// are not strings.
     pub fn write<T: Serialize + ?Sized>(value: &T) -> RpcResult<Self> {
+        Self::write_by(&mut |writer| serde_json::to_writer(writer, value))
+    }
+
+    fn write_by(write: WriteJson<'_>) -> RpcResult<Self> {
         let mut writer = result_writer();
-        write_to(&mut writer, value)?;
+        let written = write(&mut writer);
+        check_written(&writer, written)?;
         Ok(Self(writer.finish()))
     }
 
@@ -49,9 +54,18 @@ impl Json {
     }
 }
 
-/// Writes `value` as the result of a call, or as a part of it.
+/// Writes a value of some type.
+type WriteJson<'a> = &'a mut dyn FnMut(&mut TextWriter) -> serde_json::Result<()>;
+
+/// Writes `value` as a part of the result of a call.
 fn write_to<T: Serialize + ?Sized>(writer: &mut TextWriter, value: &T) -> RpcResult<()> {
-    serde_json::to_writer(&mut *writer, value).map_err(|error| match writer.error() {
+    let written = serde_json::to_writer(&mut *writer, value);
+    check_written(writer, written)
+}
+
+/// The error of the call whose result was `written`.
+fn check_written(writer: &TextWriter, written: serde_json::Result<()>) -> RpcResult<()> {
+    written.map_err(|error| match writer.error() {
         Some(error) => result_error(error),
         None => {
             tracing::error!(%error, "a result cannot be written as JSON");
@@ -60,11 +74,27 @@ fn write_to<T: Serialize + ?Sized>(writer: &mut TextWriter, value: &T) -> RpcRes
     })
 }
 
+/// An object whose members have no fixed names.
+#[derive(Debug)]
+pub(crate) struct JsonMembers<V>(Vec<(String, V)>);
+
+impl<V> FromIterator<(String, V)> for JsonMembers<V> {
+    fn from_iter<I: IntoIterator<Item = (String, V)>>(members: I) -> Self {
+        Self(members.into_iter().collect())
+    }
+}
+
+impl<V: Serialize> Serialize for JsonMembers<V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
 /// JSON text of the type on the wire that `T` has, for a method that writes its result itself.
 ///
 /// A method does so when its result borrows from something that ends with the call, or when the
 /// result must not become too long.
-pub struct JsonOf<T: ?Sized> {
+pub(crate) struct JsonOf<T: ?Sized> {
     json: Json,
     described: PhantomData<fn() -> Box<T>>,
 }
@@ -74,7 +104,7 @@ impl<T: Described + ?Sized> JsonOf<T> {
     ///
     /// # Errors
     /// As [`Json::write`].
-    pub fn write<V: Described + Serialize + ?Sized>(value: &V) -> RpcResult<Self> {
+    pub(crate) fn write<V: Described + Serialize + ?Sized>(value: &V) -> RpcResult<Self> {
         const {
             assert!(
                 T::TYPE.is_same(&V::TYPE),
@@ -99,7 +129,8 @@ impl<T: ?Sized> fmt::Debug for JsonOf<T> {
     }
 }
 
-/// What a method can return: a value that is written as JSON, or the text itself as [`JsonOf`].
+/// A result that a method can return: a value that is written as JSON, or the text itself as
+/// [`JsonOf`].
 pub trait MethodResult {
     /// The type of the result on the wire.
     const TYPE: WireType;
@@ -197,7 +228,7 @@ impl JsonArray {
 mod tests {
     use std::sync::Arc;
 
-    use inbound::ClientId;
+    use daemon::ClientId;
 
     use super::*;
     use crate::budget::MessageBudget;

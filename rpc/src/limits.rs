@@ -17,12 +17,12 @@ pub const DEPTH_MAX: usize = 64;
 /// Default of [`Limits::connections_max`].
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Default of [`Limits::ipc_connections_max`].
-pub const IPC_CONNECTIONS_MAX: usize = 64;
+pub(crate) const IPC_CONNECTIONS_MAX: usize = 64;
 /// Default of [`Limits::blocking_calls_max`].
-pub const BLOCKING_CALLS_MAX: usize = 32;
+pub(crate) const BLOCKING_CALLS_MAX: usize = 32;
 /// Default of [`Limits::heavy_calls_max`].
-pub const HEAVY_CALLS_MAX: usize = 4;
-/// Default of [`Limits::connection_calls_max`]: half of [`BLOCKING_CALLS_MAX`], so that no single
+pub(crate) const HEAVY_CALLS_MAX: usize = 4;
+/// Default of [`Limits::connection_calls_max`]: half of `BLOCKING_CALLS_MAX`, so that no single
 /// connection takes all threads.
 pub const CONNECTION_CALLS_MAX: usize = BLOCKING_CALLS_MAX / 2;
 /// Default of [`Limits::header_timeout`].
@@ -67,7 +67,7 @@ pub struct Limits {
     /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
     /// The most open connections of the HTTP server, and of the WebSocket server. One more takes
-    /// the place of an idle one ([`inbound::Places`] chooses it). If none is idle, it gets the
+    /// the place of an idle one ([`daemon::Places`] chooses it). If none is idle, it gets the
     /// status 503 and is closed.
     pub connections_max: usize,
     /// The most open connections of the local socket. One more takes the place of the connection

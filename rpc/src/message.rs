@@ -50,7 +50,7 @@ pub(crate) struct RpcRequest<'a> {
 pub(crate) struct RejectedRequest<'a> {
     /// The id as JSON text, `null` if the request has no readable id.
     pub(crate) id: &'a str,
-    /// What is wrong.
+    /// The fault.
     pub(crate) error: RpcError,
 }
 
@@ -196,7 +196,7 @@ fn reject(id: &str, reason: impl fmt::Display) -> RejectedRequest<'_> {
 /// The requests of a batch as JSON text, at most as many as allowed.
 struct BatchItems<'a> {
     members: Vec<&'a RawValue>,
-    /// How many requests the batch really has.
+    /// The number of requests in the batch.
     count: usize,
 }
 
@@ -407,7 +407,7 @@ pub(crate) fn error_response(error: &RpcError) -> Text {
 mod tests {
     use std::sync::Arc;
 
-    use inbound::ClientId;
+    use daemon::ClientId;
 
     use super::*;
     use crate::traffic::TrafficMemory;

@@ -1,5 +1,5 @@
-//! Counts and times of calls by method, for whoever records metrics through the `metrics` crate. It
-//! does not know who records.
+//! Counts and times of calls by method, through the `metrics` crate. The recorder is not known
+//! here.
 //!
 //! The names begin with `vnode_rpc_`. A method has no metrics before its first call, so that what
 //! is served stays short. Calls of methods that do not exist count together.

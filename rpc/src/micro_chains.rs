@@ -1,4 +1,4 @@
-//! What the methods of an application-chain node (SCS) ask: its MicroChains.
+//! An application-chain node (SCS) and its MicroChains, as the methods see them.
 //!
 //! Both traits are implemented where an SCS is put together. Knows neither how a MicroChain works
 //! nor where its data are.
@@ -66,7 +66,7 @@ pub trait ServedChain: Send + Sync + 'static {
     /// As for [`Self::head`].
     fn dapps(&self) -> RpcResult<Vec<Address>>;
 
-    /// What the contract on the base chain says of the chain. `None` if it was not read yet.
+    /// The state of the chain in its contract on the base chain. `None` if it was not read yet.
     ///
     /// # Errors
     /// As for [`Self::head`].
@@ -96,7 +96,7 @@ pub trait ServedChain: Send + Sync + 'static {
     /// As for [`Self::head`].
     fn pool(&self) -> RpcResult<PoolContent>;
 
-    /// What goes between the MicroChain and the base chain for `user`, or for all users.
+    /// The tokens that go between the MicroChain and the base chain for `user`, or for all users.
     ///
     /// # Errors
     /// −32000 if the base chain cannot be read now.
@@ -123,7 +123,7 @@ pub struct ServedAccount {
     pub tx_nonce: u64,
 }
 
-/// What the contract on the base chain says of a MicroChain.
+/// The state of a MicroChain in its contract on the base chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedChainInfo {
     /// The supply of tokens, in their smallest unit.
@@ -147,9 +147,9 @@ pub struct ServedChainInfo {
 pub struct ServedTransaction {
     /// The transaction.
     pub transaction: Transaction,
-    /// Who signed it.
+    /// The signer.
     pub sender: Address,
-    /// Where it is.
+    /// The place of the transaction.
     pub place: TransactionPlace,
     /// Whether it succeeded.
     pub success: bool,
@@ -161,7 +161,7 @@ pub struct ServedTransaction {
     pub first_log: usize,
     /// The bloom filter of the logs.
     pub logs_bloom: primitives::Bloom,
-    /// What the call returned, if that is known.
+    /// The output of the call, if it is known.
     pub output: Bytes,
 }
 
@@ -192,11 +192,11 @@ pub struct Exchange {
 /// A deposit or a withdrawal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeEntry {
-    /// Whose it is.
+    /// The owner.
     pub user: Address,
     /// The amount of tokens, or of sha for what was paid.
     pub amount: U256,
-    /// When, in unix seconds.
+    /// The time, in unix seconds.
     pub time: u64,
 }
 

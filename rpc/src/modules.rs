@@ -9,7 +9,7 @@ pub const MODULES: [&str; 18] = [
     "trace", "ots", "erigon", "evm", "hardhat", "anvil",
 ];
 /// The modules of an HTTP listener by default.
-pub const MODULES_DEFAULT: [&str; 3] = ["chain3", "mc", "net"];
+pub(crate) const MODULES_DEFAULT: [&str; 3] = ["chain3", "mc", "net"];
 /// The module that is always enabled.
 pub(crate) const MODULE_RPC: &str = "rpc";
 /// The names of modules in Ethereum's API, and our names of the same modules.
@@ -44,7 +44,7 @@ impl Modules {
         Self(MODULES.into())
     }
 
-    /// These modules and those of `other`.
+    /// The union of these modules and `other`.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).copied().collect())

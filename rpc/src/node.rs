@@ -40,7 +40,8 @@ pub struct NodeSettings {
     pub log_limits: LogLimits,
     /// Whether accounts are unlocked even while other machines can reach a listener.
     pub insecure_unlock: bool,
-    /// How long the sender of a transaction waits until a peer was sent it. Zero: it does not wait.
+    /// The longest time that the sender of a transaction waits until a peer was sent it. Zero: it
+    /// does not wait.
     pub send_wait: Duration,
     /// The most gas of a call. A call that asks for more, or names none, gets this much.
     pub call_gas_max: u64,
@@ -105,13 +106,13 @@ pub struct Node {
     pub(crate) listener: Option<Arc<dyn ListenerControl>>,
     /// The WebSocket listener, if methods can open and close it.
     pub(crate) ws_listener: Option<Arc<dyn ListenerControl>>,
-    /// Who tried wrong passwords.
+    /// The clients that tried wrong passwords.
     pub(crate) wrong_passwords: WrongPasswords,
     /// The peer-to-peer network, if the node has one.
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
     /// The service for the servers of application chains, if it runs.
     pub(crate) scs_service: Option<Arc<dyn ScsServiceControl>>,
-    /// What contract developers have switched on, on the development network.
+    /// The switches of contract developers, on the development network.
     pub(crate) developer: Option<Developer>,
     /// The filters that clients poll.
     pub filters: Filters,
@@ -126,7 +127,7 @@ pub struct Node {
     pub(crate) sending: Mutex<()>,
 }
 
-/// Why the context cannot be created.
+/// The reason why the context cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The thread that follows the chain cannot be started.

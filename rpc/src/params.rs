@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use inbound::ClientId;
+use daemon::ClientId;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::NameStyle;
+use crate::types::ParamError;
 use crate::wire_type::WireType;
 
 /// Most parameters of a method.
@@ -66,17 +67,21 @@ impl<'a> Params<'a> {
     /// −32602 for the first parameter that is missing or cannot be read, and for too many
     /// parameters.
     pub fn parse<T: FromParams>(self) -> RpcResult<T> {
+        T::from_values(&self.values(T::COUNT)?)
+    }
+
+    /// The parameters, of which there are at most `max`.
+    fn values(self, max: usize) -> RpcResult<ParamValues<'a>> {
         let values = match self.json {
             None => ParamValues::default(),
             Some(json) => ParamValues::read(json)?,
         };
-        if values.count > T::COUNT {
+        if values.count > max {
             return Err(RpcError::invalid_params(format!(
-                "too many arguments, want at most {}",
-                T::COUNT
+                "too many arguments, want at most {max}"
             )));
         }
-        T::from_values(&values)
+        Ok(values)
     }
 }
 
@@ -104,12 +109,18 @@ impl<'a> ParamValues<'a> {
 
     fn get<T: FromParam>(&self, index: usize) -> RpcResult<T> {
         match self.slots[index].map(RawValue::get) {
-            None | Some("null") => T::absent().ok_or_else(|| {
-                RpcError::invalid_params(format!("missing value for required argument {index}"))
-            }),
-            Some(json) => T::from_json(json).map_err(|reason| RpcError::invalid_argument(index, reason)),
+            None | Some("null") => T::absent().ok_or_else(|| missing(index)),
+            Some(json) => T::from_json(json).map_err(|reason| wrong(index, &reason)),
         }
     }
+}
+
+fn missing(index: usize) -> RpcError {
+    RpcError::invalid_params(format!("missing value for required argument {index}"))
+}
+
+fn wrong(index: usize, reason: &ParamError) -> RpcError {
+    RpcError::invalid_argument(index, reason)
 }
 
 impl<'de> Deserialize<'de> for ParamValues<'de> {
@@ -141,7 +152,7 @@ impl<'de> Deserialize<'de> for ParamValues<'de> {
     }
 }
 
-/// What the Rust type of a parameter says about it.
+/// The facts about a parameter in its Rust type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamType {
     /// The type on the wire.
@@ -151,7 +162,7 @@ pub struct ParamType {
 }
 
 impl ParamType {
-    /// What the type `T` says.
+    /// The facts about the type `T`.
     pub fn of<T: FromParam>() -> Self {
         Self {
             wire_type: T::TYPE,
@@ -220,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::decode::ParamFields;
-    use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
+    use crate::types::{BlockRef, Count, Data, Integer, Quantity};
 
     #[track_caller]
     fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
@@ -365,6 +376,11 @@ mod tests {
         check::<(Transfer,)>(
             r#"[{"a":1,"\u0061":2}]"#,
             Err("invalid argument 0: field a given twice"),
+        );
+        let (long, cut) = ("f".repeat(1000), "f".repeat(64));
+        check::<(Transfer,)>(
+            &format!(r#"[{{"{long}":1,"{long}":2}}]"#),
+            Err(&format!("invalid argument 0: field {cut}… given twice")),
         );
         check::<(Transfer,)>(
             "[[]]",

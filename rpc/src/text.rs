@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::{fmt, io};
 
 use bytes::Bytes;
-use chain::work::CancelFlag;
+use chain::query_limit::CancelFlag;
 
 use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation};
 
@@ -46,10 +46,10 @@ impl AsRef<[u8]> for TextPiece {
     }
 }
 
-/// Why a text was not written.
+/// The reason why a text was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextError {
-    /// It is longer than allowed.
+    /// The text is longer than allowed.
     TooLong,
     /// Too little memory is left for it.
     NoMemory,
@@ -165,7 +165,7 @@ const fn counted(capacity: usize, free_len: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct TextWriter {
     text: Text,
-    /// Where the memory comes from. `None`: it is not counted.
+    /// The memory that the text takes its own from. `None`: it is not counted.
     memory: Option<ClientMemory>,
     len_max: usize,
     /// A piece of at most this capacity is not counted.
@@ -205,12 +205,11 @@ impl TextWriter {
         self.text.len
     }
 
-    /// Why the last write failed.
+    /// The reason why the last write failed.
     pub(crate) const fn error(&self) -> Option<TextError> {
         self.error
     }
 
-    /// The text.
     pub(crate) fn finish(self) -> Text {
         self.text
     }
@@ -342,7 +341,7 @@ impl io::Write for TextWriter {
 
 #[cfg(test)]
 mod tests {
-    use inbound::ClientId;
+    use daemon::ClientId;
 
     use super::*;
     use crate::traffic::TrafficMemory;

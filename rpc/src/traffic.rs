@@ -23,13 +23,13 @@
 //! | notifications that are made or wait to be sent | [`crate::dispatch::Dispatcher::pull`], before they are made | this room; one result of up to 16 KiB × connections |
 //! | the logs of a new block | not at all: all followers share them | `CACHE_LEN_MAX` and a block (`feeds/logs.rs`) |
 //! | `rpc.discover`, `rpc_modules` | not at all: all answers share one text | once |
-//! | the values of a trace | `chain::work::WorkMemory`, in steps of 1 MiB | this room |
+//! | the values of a trace | `chain::query_limit::QueryMemory`, in steps of 1 MiB | this room |
 //! | the accounts and slots of `debug_dumpBlock`, the transactions of `txpool_content`, the nodes of `mc_getProof`, the typed data of `mc_signTypedData` | [`crate::budget::reserve_values`] | this room |
 //! | the logs of a block that is searched | not at all | a block × calls that run |
 //! | an error | as a result; that memory is missing can always be said, in a short text | this room; 1 KiB × requests of a batch × messages |
 //! | texts of less than [`FREE_LEN`] | not at all | 1 KiB × messages that are answered |
 
-use inbound::{ClientId, Quota, QuotaPermit};
+use daemon::{ClientId, Quota, QuotaPermit};
 
 /// A text that takes no more than this many bytes is not counted.
 pub(crate) const FREE_LEN: usize = 1024;

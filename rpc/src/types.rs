@@ -2,7 +2,7 @@
 //!
 //! Reading is strict: `0x`, `0x0400` and `ff` are not QUANTITY, and DATA has an even number of
 //! digits. The big-integer library would accept such text, so its readers are not used here. This
-//! module knows single values. How they are found in JSON is in [`crate::decode`].
+//! module knows single values. How they are found in JSON is in `decode`.
 
 use std::fmt::LowerHex;
 
@@ -15,7 +15,7 @@ use crate::wire_type::{Described, WireType};
 /// DATA up to this many bytes is written without an allocation. A logs bloom has this length.
 const SHORT_DATA_LEN: usize = 256;
 
-/// Why a parameter, or a value within one, cannot be read.
+/// The reason why a parameter, or a value within one, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamError {
     /// The JSON is of another type.
@@ -75,7 +75,7 @@ pub enum ParamError {
     Field {
         /// The name of the field.
         name: &'static str,
-        /// What is wrong with it.
+        /// The fault in it.
         reason: Box<Self>,
     },
     /// An element of an array cannot be read.
@@ -83,7 +83,7 @@ pub enum ParamError {
     Element {
         /// The position, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The fault in it.
         reason: Box<Self>,
     },
     /// An array or an object has too many members.
@@ -201,7 +201,7 @@ fn quantity_digits(text: &str) -> Result<&str, ParamError> {
     }
 }
 
-/// What follows the prefix `0x`. It has nothing but hex digits, if any.
+/// The text after the prefix `0x`: nothing but hex digits, if any.
 fn hex_digits(text: &str) -> Result<&str, ParamError> {
     let digits = text.strip_prefix("0x").ok_or(ParamError::MissingPrefix)?;
     match digits.chars().find(|digit| !digit.is_ascii_hexdigit()) {
@@ -308,16 +308,16 @@ pub fn quantity(value: impl LowerHex) -> String {
 
 /// `bytes` as DATA text.
 pub fn data(bytes: impl AsRef<[u8]>) -> String {
-    // This is the vectorised encoder of const-hex. Its decoder is not used for reading, because it
+    // The vectorised encoder of const-hex. Its decoder is not used for reading, because it
     // skips a prefix by itself: `0x0x12` would pass.
     alloy_primitives::hex::encode_prefixed(bytes)
 }
 
 /// The tag `safe` names the block this far below the head.
-pub const SAFE_DEPTH: u64 = 32;
+pub(crate) const SAFE_DEPTH: u64 = 32;
 /// The tag `finalized` names the block this far below the head. From this depth on, old blocks move
 /// into the blocks file.
-pub const FINALIZED_DEPTH: u64 = 256;
+pub(crate) const FINALIZED_DEPTH: u64 = 256;
 
 /// The block that a parameter names. An absent parameter names the highest block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -331,9 +331,9 @@ pub enum BlockRef {
     Latest,
     /// The block that is being built.
     Pending,
-    /// The block [`SAFE_DEPTH`] below the head, or the genesis block.
+    /// The block `SAFE_DEPTH` below the head, or the genesis block.
     Safe,
-    /// The block [`FINALIZED_DEPTH`] below the head, or the genesis block.
+    /// The block `FINALIZED_DEPTH` below the head, or the genesis block.
     Finalized,
     /// The block of this hash (EIP-1898).
     Hash {
@@ -409,7 +409,7 @@ impl Described for Integer {
 
 /// A plain JSON number of up to 256 bits. Only for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlainNumber(pub U256);
+pub(crate) struct PlainNumber(pub U256);
 
 impl Described for PlainNumber {
     const TYPE: WireType = WireType::Named("Number");
@@ -425,7 +425,7 @@ impl Serialize for PlainNumber {
 /// A plain JSON number that need not be whole. Only for results.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Fraction(pub f64);
+pub(crate) struct Fraction(pub f64);
 
 impl Described for Fraction {
     const TYPE: WireType = WireType::Named("Fraction");
@@ -433,7 +433,7 @@ impl Described for Fraction {
 
 /// A plain JSON number from 0 to 100 that need not be whole. Only for parameters.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Percentile(pub f64);
+pub(crate) struct Percentile(pub f64);
 
 /// A plain JSON number or a QUANTITY, for methods whose clients write either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,8 @@ use std::fmt;
 
 /// A type of the wire, such as `QUANTITY` or `Block|null`.
 ///
-/// Its text, by [`fmt::Display`], is the notation of the schemas: `T[]` is an array of T, `T{}` an
-/// object whose members all have the type T, and `|` stands between alternatives.
+/// The text of a type, by [`fmt::Display`], is the notation of the schemas: `T[]` is an array of T,
+/// `T{}` an object whose members all have the type T, and `|` stands between alternatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireType {
     /// A type with a schema of its own: an encoding such as `DATA20`, or an object such as `Block`.

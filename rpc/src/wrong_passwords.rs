@@ -1,4 +1,4 @@
-//! Slows down whoever tries passwords: after some wrong ones, a client may try no more of that
+//! Slows down clients that try passwords: after some wrong ones, a client may try no more of that
 //! account for a while.
 //!
 //! Wrong passwords count for the client that sent them, so that a stranger cannot lock out the
@@ -9,12 +9,12 @@ use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use inbound::{ClientId, GuessLimit, WrongGuesses};
+use daemon::{ClientId, GuessLimit, WrongGuesses};
 use lru::LruCache;
 use parking_lot::Mutex;
 use primitives::Address;
 
-/// How the passwords of an account are slowed down.
+/// The pauses after wrong passwords of an account.
 const LIMIT: GuessLimit = GuessLimit {
     free: 3,
     first_wait: Duration::from_secs(1),
@@ -35,7 +35,7 @@ pub(crate) struct WrongPasswords(Mutex<PasswordCounts>);
 #[derive(Debug)]
 struct PasswordCounts {
     wrong: LruCache<GuessedAccount, WrongGuesses>,
-    /// How many attempts run now. They are heavy calls, so there are few.
+    /// The number of attempts that run now. They are heavy calls, so there are few.
     running: HashMap<GuessedAccount, u32>,
 }
 
@@ -67,7 +67,7 @@ impl WrongPasswords {
     /// attempt after each wait, and one with the right password may sign side by side.
     ///
     /// # Errors
-    /// How long no password of the account is taken from the client yet.
+    /// The time for which no password of the account is taken from the client yet.
     pub(crate) fn begin(
         &self,
         client: ClientId,
@@ -136,7 +136,7 @@ mod tests {
         passwords.begin(client, account, now).expect("no wait").wrong(now);
     }
 
-    /// How long the client has to wait.
+    /// The time that the client has to wait.
     fn wait(
         passwords: &WrongPasswords,
         client: ClientId,

@@ -64,7 +64,7 @@ impl Balancer {
         })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! Finds the binaries `vnode`, `scs` and `miner`.
+//! Finds the binaries `vnode`, `vnode-tools`, `scs` and `miner`.
 //!
 //! `cargo test --workspace` has built them before a test runs. `cargo` is started only if a binary
 //! is missing or older than the sources, for example because a single package is tested. It then
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// How the names of the variables begin that `cargo` sets for a test.
+/// Prefixes of the variables that `cargo` sets for a test.
 const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PKG_",
     "CARGO_MANIFEST_",
@@ -65,8 +65,8 @@ pub fn cargo(subcommand: &str) -> Command {
     if profile_directory().ends_with("release") {
         command.arg("--release");
     }
-    // What `cargo` tells this test of its own package. Some build scripts of dependencies look at
-    // such variables, and everything that depends on them would be built again.
+    // Removes what `cargo` tells this test of its own package. Some build scripts of dependencies
+    // read such variables, and everything that depends on them would be built again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if OWN_VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {
@@ -79,7 +79,14 @@ pub fn cargo(subcommand: &str) -> Command {
 /// Path of the binary `vnode`.
 pub fn vnode_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| find("vnode", "VNODE_BIN"))
+    PATH.get_or_init(|| {
+        let vnode = find("vnode", "VNODE_BIN");
+        if std::env::var_os("VNODE_BIN").is_none() {
+            // `vnode` starts it for some commands, and expects it beside itself.
+            find("vnode-tools", "VNODE_TOOLS_BIN");
+        }
+        vnode
+    })
 }
 
 /// Path of the binary `scs`.

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Browser {
     socket: WebSocket<TcpStream>,
     id: u64,
-    /// What the page has reported as wrong.
+    /// The faults that the page has reported.
     faults: Vec<String>,
     _process: ChildProcess,
     _profile: TempDir,
@@ -98,7 +98,7 @@ impl Browser {
         }
     }
 
-    /// What the page has reported as wrong so far: exceptions, errors, violations of its policy.
+    /// Takes the faults that the page has reported: exceptions, errors, violations of its policy.
     pub fn take_faults(&mut self) -> Vec<String> {
         self.evaluate("0");
         std::mem::take(&mut self.faults)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::http::TestHttpClient;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RpcCallError {
     /// The node cannot be reached, or its answer is not JSON-RPC.

@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 client: one connection that is kept open, one request at a time.
 //!
-//! It reads bodies with a length, as the node sends them, and bodies in chunks, as other nodes do.
-//! It knows no TLS.
+//! The client reads bodies with a length, as the node sends them, and bodies in chunks, as other
+//! nodes do. It knows no TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,8 +1,8 @@
 //! A ledger that computes every balance independently, from block bodies, receipts and rewards.
 //!
-//! It knows block 0 of the development network, the block reward of two coins and the JSON-RPC
-//! interface, but not the state of the node. It covers transfers, creations and calls that move
-//! value only from the sender to the receiver; the tests send no others.
+//! The ledger knows block 0 of the development network, the block reward of two coins and the
+//! JSON-RPC interface, but not the state of the node. It covers transfers, creations and calls that
+//! move value only from the sender to the receiver; the tests send no others.
 
 use std::collections::BTreeMap;
 

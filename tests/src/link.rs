@@ -40,7 +40,7 @@ impl TestLink {
         })
     }
 
-    /// Where the link begins.
+    /// The address at which the link begins.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }

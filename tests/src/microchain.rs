@@ -339,7 +339,7 @@ impl<'a> MicroChainOwner<'a> {
         self.all_done(&opened);
     }
 
-    /// How many members a MicroChain has.
+    /// The number of members of a MicroChain.
     #[track_caller]
     pub fn members(&self, chain: &str) -> u128 {
         self.number(chain, "6da49b83")
@@ -398,7 +398,7 @@ impl<'a> MicroChainOwner<'a> {
         })
     }
 
-    /// What a chain base says of its last flush.
+    /// The last flush, as a chain base reports it.
     ///
     /// # Panics
     /// If the answer is no proposal.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::wait::{FairClock, PATIENCE};
 
-/// How much of the log a failing test prints, in bytes.
+/// The part of the log that a failing test prints, in bytes.
 const LOG_SHOWN: usize = 6000;
 
-/// How a process ended.
+/// An ended process: its exit and its output.
 #[derive(Debug)]
 pub struct EndedProcess {
     /// Exit code or signal.
@@ -25,7 +25,7 @@ pub struct EndedProcess {
     pub took: Duration,
 }
 
-/// What a process has used so far.
+/// The memory and the time that a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
     /// Resident memory, in bytes.
@@ -70,7 +70,7 @@ pub(crate) fn limit_file_length(command: &mut Command, bytes: u64) {
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
-    /// What the process is and its arguments, for messages.
+    /// The process and its arguments, for messages.
     label: String,
     started: Instant,
     stdout: CollectedOutput,
@@ -96,7 +96,7 @@ impl ChildProcess {
         }
     }
 
-    /// What the process has used so far.
+    /// Returns the memory and the time that the process has used so far.
     ///
     /// # Panics
     /// If the system does not report it.
@@ -134,7 +134,7 @@ impl ChildProcess {
         self.child.id()
     }
 
-    /// When the process was started.
+    /// The time of the process's start.
     pub(crate) const fn started(&self) -> Instant {
         self.started
     }

@@ -119,7 +119,7 @@ impl Scs {
         std::fs::write(folder.join("userconfig.json"), settings.to_string()).expect("a write");
     }
 
-    /// What the process has used so far.
+    /// Returns the memory and the time that the process has used so far.
     ///
     /// # Panics
     /// If the system does not report it.
@@ -158,7 +158,7 @@ impl Scs {
         format!("http://{}", self.address)
     }
 
-    /// What `/health` says.
+    /// The answer of `/health`.
     ///
     /// # Panics
     /// If there is no answer, or it is no JSON.

@@ -364,7 +364,7 @@ impl Vnode {
         self.usage().processor
     }
 
-    /// What the process has used so far.
+    /// Returns the memory and the time that the process has used so far.
     ///
     /// # Panics
     /// If the system does not report it.
@@ -382,7 +382,7 @@ impl Vnode {
         self.process.id()
     }
 
-    /// When the process was started.
+    /// The time of the process's start.
     pub const fn started(&self) -> Instant {
         self.process.started()
     }

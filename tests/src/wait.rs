@@ -20,7 +20,7 @@ const SLOWDOWN_MAX: f64 = 20.0;
 
 /// A clock that goes slower while more threads want to run than the machine has processors.
 ///
-/// Where the system does not report the number of those threads, it goes like any clock.
+/// If the system does not report the number of those threads, the clock runs like any other.
 #[derive(Clone, Copy, Debug)]
 pub struct FairClock {
     passed: Duration,

@@ -15,16 +15,16 @@ pub const WITNESS_MEDIAN_MAX: Duration = Duration::from_millis(100);
 /// Guesses that may be judged at once, and then one a second.
 const GUESSES_MAX: u64 = 10;
 
-/// When honest ones were served.
+/// The times in which honest ones were served.
 #[derive(Clone, Debug)]
 pub struct HonestTimes {
-    /// What they wanted.
+    /// The thing that they wanted.
     pub what: &'static str,
     /// The times until they had it.
     pub times: Vec<Duration>,
-    /// How many did not get it while the attack lasted.
+    /// The number of those who did not get it while the attack lasted.
     pub missing: u64,
-    /// What the median may be.
+    /// The largest median that is allowed.
     pub median_max: Duration,
 }
 
@@ -43,7 +43,7 @@ impl HonestTimes {
 pub struct AttackFigures {
     /// The attack.
     pub attack: Attack,
-    /// How busy the machine was with other programs, before the attack or after it.
+    /// The load of the machine by other programs, before the attack or after it.
     pub load: f64,
     /// Memory before it.
     pub idle_kib: u64,
@@ -57,11 +57,11 @@ pub struct AttackFigures {
     pub by_rpc: WitnessTimes,
     /// The answers to a peer during it.
     pub as_peer: WitnessTimes,
-    /// How often the attackers did it.
+    /// The number of times that the attackers did it.
     pub done: u64,
-    /// How many guesses of theirs were judged.
+    /// The number of their guesses that were judged.
     pub judged: Option<u64>,
-    /// When honest ones were served.
+    /// The times in which honest ones were served.
     pub honest: Option<HonestTimes>,
 }
 
@@ -69,7 +69,7 @@ impl AttackFigures {
     /// The head of a table of figures.
     pub const HEAD: &str = "| attack | done | memory idle → peak → later, MiB | JSON-RPC: median, longest, lost | peer: median, longest, lost | honest | load |\n|---|---|---|---|---|---|---|";
 
-    /// What the node did worse than it must.
+    /// Returns the faults of the node.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.has_died {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use alloy_rlp::Encodable;
 use chain::rules::body::transactions_root;
-use network::entropy::Entropy;
-use network::messages::{
-    ANNOUNCED_TRANSACTIONS_MAX, AnnouncedTransaction, ApplicationChainMessage, ETH_VERSIONS_OFFERED,
-    HeadersRequest, HeadersStart, MESSAGE_TRANSACTIONS_MAX, PeerMessage, WireFamily,
+use network::testing::{
+    ANNOUNCED_TRANSACTIONS_MAX, AnnouncedTransaction, ETH_VERSIONS_OFFERED, Entropy, HeadersRequest,
+    HeadersStart, MESSAGE_TRANSACTIONS_MAX, PeerMessage,
 };
+use network::{ApplicationChainMessage, WireFamily};
 use primitives::{
     Address, B256, Block, EMPTY_ROOT, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
 };
@@ -29,13 +29,13 @@ const SIGNATURE_MESSAGES: u64 = 48;
 const MESSAGES_BEFORE_LEAVING: u64 = 8;
 /// Peers that send blocks without a seal.
 const BLOCK_SENDERS: u32 = 4;
-/// How far such blocks are ahead of the clock.
+/// The time by which such blocks are ahead of the clock.
 const BLOCK_AHEAD: Duration = Duration::from_secs(30);
 /// Blocks of one sender that wait to be written.
 const BLOCK_BACKLOG_MAX: usize = 1 << 20;
 /// Time between two honest blocks or transactions. The timestamp of each block is a second later.
 const HONEST_INTERVAL: Duration = Duration::from_millis(1200);
-/// What the median of the times of honest blocks should be.
+/// The largest good median of the times of honest blocks.
 const HONEST_BLOCK_MAX: Duration = Duration::from_millis(100);
 /// Messages of application chains, and the length of their content.
 const CHAIN_MESSAGES: u64 = 64;
@@ -58,7 +58,7 @@ async fn join(target: &AttackTarget, attacker: u32, entropy: &mut Entropy) -> Re
     PlayedNode::join(&target.contact, target.family, source, entropy).await
 }
 
-/// What is made before an attack begins, because it takes time: messages that are sent again and
+/// Messages that are made before an attack begins, because that takes time. They are sent again and
 /// again, as their codes and their RLP.
 #[derive(Default)]
 pub(super) struct AttackMaterial {
@@ -311,7 +311,7 @@ async fn send_blocks_until_dropped(
         while peer.connection.backlog() > BLOCK_BACKLOG_MAX {
             peer.flush().await?;
         }
-        // What the node asks is not answered.
+        // The questions of the node are not answered.
         if let Ok(next) = timeout(LOOK_TIME, peer.next()).await {
             next?;
         }

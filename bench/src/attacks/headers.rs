@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use network::entropy::Entropy;
-use network::messages::{HeadersRequest, HeadersStart, PeerMessage};
+use network::testing::{Entropy, HeadersRequest, HeadersStart, PeerMessage};
 use primitives::{B256, Header, U256};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -19,7 +18,7 @@ use crate::Failure;
 const LIARS: u32 = 2;
 /// Headers of a claimed chain.
 const FABRICATED: u64 = 2000;
-/// How long an attacker takes for an answer. A node waits for longer.
+/// The time that an attacker takes for an answer. A node waits for longer.
 const ANSWER_TIME: Duration = Duration::from_millis(950);
 /// Longest time for the blocks of the honest node.
 const SYNC_MAX: Duration = Duration::from_secs(8);

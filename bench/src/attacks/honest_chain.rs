@@ -5,13 +5,13 @@ use std::sync::Arc;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainSpec};
 use ethash::{Epoch, LightCache, meets_boundary};
-use network::NodeContact;
-use network::service::NetworkService;
+use network::testing::contact_of;
+use network::{NetworkService, NodeContact};
 use primitives::{B256, Header};
 use store::Store;
 use tempfile::TempDir;
 
-use crate::network_node::{contact_of, open_chain, start_network};
+use crate::network_node::{open_chain, start_network};
 use crate::{Failure, next_block};
 
 /// Seals of the first blocks, so that nobody has to search for them. The blocks are the same in
@@ -53,9 +53,9 @@ impl HonestChain {
         })
     }
 
-    /// How to reach the node.
+    /// Returns the contact of the node.
     pub(super) const fn contact(&self) -> NodeContact {
-        contact_of(&self.service)
+        contact_of(self.service.handle())
     }
 
     /// The hash of the head.

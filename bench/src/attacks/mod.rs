@@ -33,7 +33,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use network::entropy::Entropy;
+use network::testing::Entropy;
 
 pub use figures::{AttackFigures, HonestTimes, MEMORY_OVER_IDLE_MAX, WITNESS_MEDIAN_MAX};
 pub use played::{BLOCK_0, PlayedNode};
@@ -45,33 +45,33 @@ pub use witness::{WitnessTimes, watch_as_peer, watch_by_rpc};
 use crate::Failure;
 use gossip::AttackMaterial;
 
-/// How long the witnesses and the memory are watched after the attack.
+/// The time for which the witnesses and the memory are watched after the attack.
 const LATER_TIME: Duration = Duration::from_secs(1);
 
-/// What strangers do.
+/// An attack by strangers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attack {
-    /// They ask for a signature of typed data with 1,375 types, each inside of the one before.
+    /// Ask for a signature of typed data with 1,375 types, each inside of the one before.
     NestedTypes,
-    /// They ask for a signature of typed data with a type of 32,700 array suffixes.
+    /// Ask for a signature of typed data with a type of 32,700 array suffixes.
     ArraySuffixes,
-    /// They ask for a signature of typed data whose types form a graph with millions of paths.
+    /// Ask for a signature of typed data whose types form a graph with millions of paths.
     TypeGraph,
-    /// They send WebSocket pings and never read the pongs.
+    /// Send WebSocket pings and never read the pongs.
     UnreadPings,
-    /// They subscribe to logs on 300 connections, read nothing, and a block brings 23,200 logs.
+    /// Subscribe to logs on 300 connections, read nothing, and a block brings 23,200 logs.
     Notifications,
-    /// They try passwords of Stratum, on many connections.
+    /// Try passwords of Stratum, on many connections.
     Passwords,
-    /// They send messages with 65,536 signatures each, leave, and come back with a new key.
+    /// Send messages with 65,536 signatures each, leave, and come back with a new key.
     Signatures,
-    /// They send blocks on the head without a seal, with 65,536 empty transactions and right roots.
+    /// Send blocks on the head without a seal, with 65,536 empty transactions and right roots.
     UnsealedBlocks,
     /// Two of them claim heavier chains, and give one fabricated header at a time, slowly.
     SlowHeaders,
-    /// They send PINGs of 1,100 nodes from one address, and answer what these are asked.
+    /// Send PINGs of 1,100 nodes from one address, and answer what these are asked.
     ManyNodes,
-    /// They send messages of application chains of 10 MiB, and another peer reads nothing.
+    /// Send messages of application chains of 10 MiB, and another peer reads nothing.
     ChainMessages,
     /// 16 of them announce as many transactions as they may, and send none.
     LostTransactions,
@@ -129,7 +129,7 @@ impl Attack {
         Ok(attacks)
     }
 
-    /// How long the attack runs.
+    /// Returns the time for which the attack runs.
     const fn time(self) -> Duration {
         Duration::from_secs(match self {
             Self::NestedTypes | Self::ArraySuffixes | Self::Passwords => 3,
@@ -217,14 +217,14 @@ fn on_own_thread<T: Send + 'static>(
     })
 }
 
-/// What attackers have done.
+/// The work that attackers have done.
 #[derive(Debug, Default)]
 struct AttackDone {
-    /// How often.
+    /// The number of times.
     count: u64,
-    /// How many of their guesses were judged.
+    /// The number of their guesses that were judged.
     judged: Option<u64>,
-    /// When honest ones were served.
+    /// The times in which honest ones were served.
     honest: Option<HonestTimes>,
 }
 
@@ -245,7 +245,7 @@ impl AttackDone {
 /// # Panics
 /// If a node does not start.
 pub fn run_all(attacks: &[Attack], time: Option<Duration>) -> Result<(), Failure> {
-    // It is built before the program leaves the network of the machine.
+    // The program `vnode` is built before this program leaves the network of the machine.
     e2e::vnode_path();
     let sources = AttackSources::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use network::discovery::{DiscoveryDialect, DiscoveryPacket, PACKET_BYTES_MAX, PacketEndpoint, PacketTail};
-use network::entropy::Entropy;
+use network::testing::{
+    DiscoveryDialect, DiscoveryPacket, Entropy, PACKET_BYTES_MAX, PacketEndpoint, PacketTail,
+};
 use primitives::SecretKey;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use network::NodeContact;
-use network::entropy::Entropy;
-use network::messages::{HeadersRequest, HeadersStart, PeerMessage, PeerStatus, WireFamily, WireProtocol};
-use network::rlpx::{HandshakeForm, PeerConnection, RlpxSettings};
+use network::testing::{
+    Entropy, HandshakeForm, HeadersRequest, HeadersStart, PeerConnection, PeerMessage, PeerStatus,
+    RlpxSettings, WireProtocol,
+};
+use network::{NodeContact, WireFamily};
 use primitives::{Header, U256};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;

@@ -1,4 +1,4 @@
-//! What a process uses, as Linux tells it.
+//! The use of memory and processors by a process, as Linux tells it.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::Failure;
 
 /// Time between two looks at the memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long it is measured how busy the machine is.
+/// The time for which the load of the machine is measured.
 const SPIN_TIME: Duration = Duration::from_millis(200);
 /// More than this part of all processors is free on a machine that does nothing else.
 const FREE_PART: f64 = 0.75;
 
-/// What a process uses.
+/// The use of memory and processors by a process.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessUse {
     /// Resident memory.
@@ -111,7 +111,7 @@ impl MemoryWatch {
     }
 }
 
-/// How busy the machine is with other programs: 1 if nearly all of its processors are free,
+/// Returns the load of the machine by other programs: 1 if nearly all of its processors are free,
 /// otherwise how many times as long as there a computation takes that all processors share.
 pub fn machine_load() -> f64 {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -210,7 +210,7 @@ pub(super) async fn guess_passwords(target: &AttackTarget, end: Instant) -> Atta
             while Instant::now() < end {
                 let first = attacker * 1_000_000_000 + tried;
                 let guess = guess_on_connection(&target, first, &mut judged);
-                // What ends the connection is no matter.
+                // The reason for the end of the connection does not matter.
                 let _ = timeout(Duration::from_secs(1), guess).await;
                 tried += GUESSES_ON_CONNECTION;
             }

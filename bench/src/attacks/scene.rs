@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use e2e::{Launch, RpcCallError, Vnode};
-use network::NodeContact;
-use network::messages::WireFamily;
+use network::{NodeContact, WireFamily};
 use primitives::Enode;
 use serde_json::{Value, json};
 
@@ -24,7 +23,7 @@ const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two looks at the head of a node.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How to reach the node that is attacked.
+/// The contact of the node that is attacked.
 #[derive(Clone, Debug)]
 pub struct AttackTarget {
     /// JSON-RPC over HTTP.
@@ -41,7 +40,7 @@ pub struct AttackTarget {
     pub network_id: u64,
     /// Its process.
     pub pid: u32,
-    /// Where everybody is.
+    /// The addresses of attackers, witnesses and nodes.
     pub sources: AttackSources,
 }
 
@@ -53,7 +52,7 @@ pub struct AttackScene {
     target: AttackTarget,
 }
 
-/// What `call` returns. It may block.
+/// Returns the result of `call`, which may block.
 fn blocking<T>(call: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(call)
 }
@@ -154,7 +153,7 @@ impl AttackScene {
         Ok(scene)
     }
 
-    /// How to reach the node that is attacked.
+    /// The contact of the node that is attacked.
     pub const fn target(&self) -> &AttackTarget {
         &self.target
     }

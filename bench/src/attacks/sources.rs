@@ -1,4 +1,4 @@
-//! Where attackers, witnesses and nodes are: addresses of this machine.
+//! The addresses of attackers, witnesses and nodes on this machine.
 //!
 //! Some bounds hold for each address and do not hold for local ones. So a program that may do it
 //! moves into a network of its own, whose loopback has addresses as in the Internet. No packet
@@ -13,7 +13,7 @@ const PUBLIC: [u8; 2] = [45, 33];
 const NETWORKS: u32 = 200;
 const HOSTS: u32 = 250;
 
-/// Where everybody is.
+/// The addresses of attackers, witnesses and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttackSources {
     /// Whether the addresses look like those of the Internet.

@@ -1,9 +1,9 @@
-//! Who must be served while a node is attacked: a client of JSON-RPC, and a peer.
+//! The witnesses who must be served while a node is attacked: a client of JSON-RPC, and a peer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use network::entropy::Entropy;
+use network::testing::Entropy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -12,7 +12,7 @@ use super::played::{BLOCK_0, PlayedNode};
 use super::scene::AttackTarget;
 use crate::Failure;
 
-/// How often a witness asks.
+/// The time between two questions of a witness.
 const ASK_INTERVAL: Duration = Duration::from_millis(25);
 /// Longest time for an answer. It counts as the time of an answer that does not come.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const HEAD_LEN_MAX: usize = 4096;
 pub struct WitnessTimes {
     /// In the order of the questions. A question without an answer has the longest time.
     pub times: Vec<Duration>,
-    /// How often there was no answer.
+    /// The number of questions without an answer.
     pub lost: u64,
 }
 

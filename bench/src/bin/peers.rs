@@ -1,4 +1,4 @@
-//! What peers cost a running node: memory, descriptors and processor time, before and after.
+//! The cost of peers for a running node: memory, descriptors and processor time, before and after.
 //!
 //! A witness, which is a good peer, asks for a header again and again meanwhile. It must stay
 //! connected. The node must be one of the development network, and run on this machine:
@@ -13,10 +13,10 @@ use bench::attacks::{
     Attack, AttackSources, AttackTarget, BLOCK_0, PlayedNode, ProcessUse, run_all, watch_as_peer,
 };
 use clap::{Parser, ValueEnum};
-use network::NodeContact;
-use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
-use network::entropy::Entropy;
-use network::messages::{AnnouncedBlock, PeerMessage, WireFamily};
+use network::testing::{
+    AnnouncedBlock, DiscoveryDialect, DiscoveryPacket, Entropy, PacketEndpoint, PacketTail, PeerMessage,
+};
+use network::{NodeContact, WireFamily};
 use primitives::{Address, B256, Enode, Header, TxForm, U256, UnsignedTransaction};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 /// The id of the development network.
 const NETWORK_ID: u64 = 100;
-/// Where the peers are.
+/// The address of the peers.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Attackers that run side by side.
 const ATTACKERS: usize = 8;
@@ -39,26 +39,26 @@ const UNPAID_PACK: usize = 500;
 /// Headers of a chain without seals. The node asks for 32 at once.
 const UNSEALED: u64 = 30;
 
-/// What the peers do.
+/// The conduct of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Conduct {
     /// Nothing: they are good peers.
     Good,
-    /// They connect and say nothing.
+    /// Connect and say nothing.
     Silent,
-    /// They connect and send random bytes, again and again.
+    /// Connect and send random bytes, again and again.
     Junk,
-    /// They make the encrypted connection and leave, again and again.
+    /// Make the encrypted connection and leave, again and again.
     Handshakes,
-    /// They become peers and send a message that is too large, again and again.
+    /// Become peers and send a message that is too large, again and again.
     Frames,
-    /// They become peers and announce blocks that do not exist.
+    /// Become peers and announce blocks that do not exist.
     Announcements,
-    /// They become peers and send transactions of accounts without money.
+    /// Become peers and send transactions of accounts without money.
     Transactions,
-    /// They become peers and claim a heavier chain, whose headers have no seals, again and again.
+    /// Become peers and claim a heavier chain, whose headers have no seals, again and again.
     Headers,
-    /// They send packets of discovery from addresses that they do not prove.
+    /// Send packets of discovery from addresses that they do not prove.
     Discovery,
 }
 
@@ -71,7 +71,7 @@ struct Options {
     /// The id of its process.
     #[arg(long, required_unless_present = "attacks")]
     pid: Option<u32>,
-    /// What the peers do.
+    /// The conduct of the peers.
     #[arg(long, value_enum, required_unless_present = "attacks")]
     conduct: Option<Conduct>,
     /// Run these attacks on nodes that are started for them, separated by commas; `all` of peers
@@ -82,13 +82,13 @@ struct Options {
         conflicts_with_all = ["node", "pid", "conduct"],
     )]
     attacks: Vec<String>,
-    /// How long each attack runs [default: 3 to 15 seconds]
+    /// Time for which each attack runs [default: 3 to 15 seconds]
     #[arg(long, value_name = "S", requires = "attacks")]
     attack_seconds: Option<u64>,
     /// Connections that are held by good or silent peers.
     #[arg(long, default_value_t = 100)]
     count: usize,
-    /// How long.
+    /// The duration.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
 }
@@ -173,7 +173,7 @@ async fn attack(
                         };
                         let blocks = (0..ANNOUNCED).map(hash).collect();
                         peer.send(&PeerMessage::NewBlockHashes(blocks))?;
-                        // What the node asks is not answered.
+                        // The questions of the node are not answered.
                         if timeout(Duration::from_millis(5), peer.next())
                             .await
                             .is_ok_and(|next| next.is_err())

@@ -1,4 +1,4 @@
-//! How long a new block takes to reach other nodes over slow links.
+//! Measures the time that a new block takes to reach other nodes over slow links.
 //!
 //! The nodes are in this process, with real connections. Each dials a few others, chosen at random
 //! from a fixed seed, over links that delay everything. Seals are not checked: what a check costs
@@ -8,19 +8,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::network_node::{contact_of, open_chain, start_network};
+use bench::network_node::{open_chain, start_network};
 use bench::{Failure, chain_spec, next_block};
 use chain::Chain;
 use chain::rules::seal::SealCheck;
 use clap::Parser;
 use e2e::link::TestLink;
-use network::NodeContact;
-use network::entropy::Entropy;
-use network::service::NetworkService;
+use network::testing::{Entropy, contact_of};
+use network::{NetworkService, NodeContact};
 use store::Store;
 use tempfile::TempDir;
 
-/// How often the heads are looked at.
+/// The time between two looks at the heads.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// A block that is not everywhere after this time is lost.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -36,7 +35,7 @@ struct Options {
     /// Nodes that each node dials.
     #[arg(long, default_value_t = 4)]
     dials: usize,
-    /// What a link takes, one way, in milliseconds.
+    /// Time that a message takes on a link, one way, in milliseconds.
     #[arg(long, default_value_t = 50)]
     delay: u64,
     /// Number of blocks.
@@ -65,7 +64,7 @@ fn main() -> Result<(), Failure> {
         let mut peers = Vec::new();
         for other in earlier.into_iter().take(options.dials) {
             let other: &BenchNode = &nodes[other];
-            let contact = contact_of(&other.service);
+            let contact = contact_of(other.service.handle());
             let delay = Duration::from_millis(options.delay);
             let link = runtime.block_on(TestLink::open(contact.tcp_address(), delay))?;
             peers.push(NodeContact {

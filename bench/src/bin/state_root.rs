@@ -138,7 +138,7 @@ impl BenchState {
     ) -> Result<(), Failure> {
         let mut trie = StateTrie::new(self.root);
         if kept {
-            // This block does not count, because nothing is in memory yet.
+            // The first block does not count, because nothing is in memory yet.
             self.block(&mut trie, count)?;
         }
         let mut costs = Vec::new();
@@ -204,7 +204,7 @@ impl BenchState {
             trie.set_accounts(&*tables, &changed)?;
             self.root = trie.root();
             let root = started.elapsed();
-            trie.commit(tables)?;
+            trie.write_to(tables)?;
             Ok::<_, store::StoreError>(BlockCost {
                 work: trie.take_stats(),
                 root,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{CacheError, Epoch, LightCache};
 
-/// How many caches are kept: for the current epoch, the one before and the one after.
+/// The number of caches that are kept: for the current epoch, the one before and the one after.
 pub const CACHES_KEPT: usize = 3;
 
 /// A thread that waits while another builds its cache checks this often whether it still needs it.

@@ -4,8 +4,8 @@
 pub const EPOCH_LENGTH_ETHASH: u64 = 30_000;
 /// Blocks in an epoch of Etchash from its fork block on (ECIP-1099).
 pub const EPOCH_LENGTH_ETCHASH: u64 = 60_000;
-/// How many blocks before the first block of an epoch its light cache and its dataset should be
-/// prepared.
+/// The number of blocks before the first block of an epoch at which its light cache and its dataset
+/// should be prepared.
 pub const NEXT_EPOCH_LEAD_BLOCKS: u64 = 1000;
 /// The highest epoch in which the indices of 64-byte dataset halves fit 32 bits.
 pub const MAX_EPOCH: u32 = 32_639;

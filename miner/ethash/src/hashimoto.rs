@@ -54,7 +54,7 @@ pub fn hashimoto(
 
 /// A source of dataset items for `N` nonces at the same access.
 ///
-/// This is a trait and not a closure, because a closure is compiled for the baseline instruction
+/// A trait and not a closure, because a closure is compiled for the baseline instruction
 /// set unless the compiler happens to inline it.
 pub(crate) trait ItemLookup<const N: usize> {
     /// The items at `indices`. Implementations must be `#[inline(always)]`.

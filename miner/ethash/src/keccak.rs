@@ -49,7 +49,7 @@ pub(crate) type StateBatch = [[u64; BATCH_STATES]; 25];
 
 /// One lane of Keccak for `WIDTH` independent states: an integer, or a vector register.
 pub(crate) trait Lane: Copy {
-    /// How many states the lane belongs to. Divides [`BATCH_STATES`].
+    /// The number of states that the lane belongs to. Divides [`BATCH_STATES`].
     const WIDTH: usize;
     /// The same value in every state. The value of `self` does not matter: a vector register can
     /// only be made with the [`SimdOps`](crate::simd::SimdOps) of its instruction set, or from

@@ -1,7 +1,7 @@
 //! Ethash (revision 23) and Etchash: epochs, sizes, the light cache, dataset items, the hash of a
 //! nonce, and the seal check.
 //!
-//! This package does no I/O and writes no log. It knows neither chain nor node. The packages
+//! The package does no I/O and writes no log. It knows neither chain nor node. The packages
 //! `miner` and `chain` both use it, so the types of the work that passes between them are also
 //! here.
 //!

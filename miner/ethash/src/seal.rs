@@ -1,7 +1,7 @@
 //! Checks the proof-of-work seal of a header: the final hash of the claimed mix hash against the
 //! boundary, then the mix hash.
 //!
-//! This module knows header hash, nonce and mix hash. It knows neither the rest of the header nor
+//! Knows header hash, nonce and mix hash. It knows neither the rest of the header nor
 //! the rule that decides the difficulty. All 256 bits are compared. A final hash equal to the
 //! boundary is valid.
 
@@ -26,7 +26,7 @@ impl<T: fmt::Display> fmt::Display for GotExpected<T> {
     }
 }
 
-/// Why a seal is rejected.
+/// The reasons why a seal is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The claimed mix hash differs from the computed one. Reported only if the final hash of the
@@ -63,8 +63,8 @@ pub fn meets_boundary(final_hash: &B256, boundary: &B256) -> bool {
 
 /// The final hash that follows from a claimed mix hash, without reading any dataset item.
 ///
-/// It does not prove that the mix hash is right. But if the final hash is above the boundary, the
-/// seal can be rejected at the cost of two Keccak permutations.
+/// The result does not prove that the mix hash is right. But if the final hash is above the
+/// boundary, the seal can be rejected at the cost of two Keccak permutations.
 pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
     B256::from(final_hash_bytes(
         &seed512(header_hash, pow_nonce),

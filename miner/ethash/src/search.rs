@@ -100,7 +100,7 @@ struct NonceGroup {
     /// The seeds, lane by lane, as in a batch of Keccak states.
     seeds: [[u64; SEARCH_GROUP]; 8],
     nonces: [u64; SEARCH_GROUP],
-    /// How many items are mixed in. [`ACCESSES`] if the group is idle.
+    /// The number of items that are mixed in. [`ACCESSES`] if the group is idle.
     access: u32,
 }
 

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::ProgressReporter;
+use engine::gpu::{AdapterInfo, GpuError, GpuSearcher, choose_kernel};
 use ethash::LightCache;
 
 use super::{BenchConfig, BenchFigures, DeviceKind};
-use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, choose_kernel};
-use crate::telemetry::ProgressReporter;
 
-/// How long a device searches before its hash rate is measured. Its batches grow during that time.
+/// The time for which a device searches before its hash rate is measured. Its batches grow
+/// meanwhile.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Measures `adapter`. After a failure, the remaining figures are absent.
@@ -39,7 +40,7 @@ fn fill(
     cache: &Arc<LightCache>,
     adapter: &AdapterInfo,
 ) -> Result<(), GpuError> {
-    let options = config.kernel.apply(GpuOptions::default());
+    let options = config.kernel.apply(config.gpu.clone());
     let mut searcher = GpuSearcher::new(adapter.index, options)?;
     let mut progress = ProgressReporter::new(format!(
         "generating the dataset of epoch {} on {}",
@@ -56,7 +57,7 @@ fn fill(
     loaded?;
     figures.dataset_seconds = Some((generated - start).as_secs_f64());
 
-    if config.kernel.variant.is_none() {
+    if config.kernel.form.is_none() {
         choose_kernel(&mut searcher, None, &|| true)?;
     }
     let options = searcher.options();

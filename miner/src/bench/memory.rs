@@ -1,7 +1,7 @@
 //! Measures what the memory of the CPU can deliver at best: random rows of a table, and a plain
 //! copy. All threads take part.
 //!
-//! [`GpuSearcher::measure_ceilings`](crate::gpu::GpuSearcher::measure_ceilings) measures the same
+//! [`GpuSearcher::measure_ceilings`](engine::gpu::GpuSearcher::measure_ceilings) measures the same
 //! on a graphics adapter. The numbers of the rows are known in advance, and each row is requested
 //! by prefetch while other rows are being loaded. Knows no hashing.
 
@@ -13,7 +13,7 @@ use memmap2::MmapMut;
 
 use super::rate;
 
-/// How often all rows in flight are read between two looks at the clock.
+/// The number of times that all rows in flight are read between two looks at the clock.
 const ROUNDS_PER_LOOK: usize = 64;
 /// Bytes of each of the two buffers of the copy. They are larger than the caches of any processor.
 const COPY_BYTES: usize = 256 << 20;
@@ -25,7 +25,7 @@ const LINE_WORDS: usize = 16;
 ///
 /// The best number of rows in flight depends on the processor. Four numbers are tried, and the best
 /// one counts.
-pub(super) fn random_read_rate<const ROW_WORDS: usize>(
+pub fn random_read_rate<const ROW_WORDS: usize>(
     table: &[u32],
     threads: usize,
     time: Duration,

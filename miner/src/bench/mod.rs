@@ -2,7 +2,8 @@
 //! best. A figure that was not measured is absent. No figure is estimated.
 //!
 //! Needs no work, no node and no file. Formats the figures for people and for programs. The caller
-//! decides where they go.
+//! decides where they go. Two programs call it: `miner bench`, and `hashes` of the package `bench`,
+//! which compares implementations and kernels.
 
 mod gpu;
 mod memory;
@@ -15,16 +16,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP};
+use engine::LIGHT_WIDTH;
+use engine::MinerError;
+use engine::ProgressReporter;
+use engine::dataset::Dataset;
+use engine::gpu::{GpuOptions, KernelRequest, list_adapters};
+use engine::threads::run_parallel;
+use engine::{DeviceChoice, DeviceParseError};
+use ethash::{
+    B256, CacheError, Epoch, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP,
+};
 
-use crate::cpu::LIGHT_WIDTH;
-use crate::dataset::Dataset;
-use crate::engine::{DeviceChoice, DeviceParseError};
-use crate::error::MinerError;
-use crate::gpu::{KernelRequest, list_adapters};
-use crate::telemetry::ProgressReporter;
-use crate::threads::run_parallel;
-
+pub use memory::random_read_rate;
 use report::BYTES_PER_HASH;
 pub use report::{BenchFigures, BenchReport, DeviceKind};
 
@@ -37,7 +40,7 @@ pub enum BenchDevices {
     /// The CPU and every adapter, including software adapters.
     All,
     /// The devices that an engine would select.
-    ChosenKernel(DeviceChoice),
+    Selected(DeviceChoice),
 }
 
 impl FromStr for BenchDevices {
@@ -47,7 +50,7 @@ impl FromStr for BenchDevices {
         if text == "all" {
             Ok(Self::All)
         } else {
-            text.parse().map(Self::ChosenKernel)
+            text.parse().map(Self::Selected)
         }
     }
 }
@@ -59,6 +62,8 @@ pub struct BenchConfig {
     pub devices: BenchDevices,
     /// The epoch of Ethash.
     pub epoch: u32,
+    /// Number of items of an artificial dataset. With `None` the dataset is that of the epoch.
+    pub items: Option<u64>,
     /// The time for which each hash rate is measured.
     pub time: Duration,
     /// Number of CPU threads. 0 counts as 1.
@@ -67,6 +72,8 @@ pub struct BenchConfig {
     pub light_only: bool,
     /// The search kernel.
     pub kernel: KernelRequest,
+    /// The other settings of graphics adapters.
+    pub gpu: GpuOptions,
 }
 
 impl BenchConfig {
@@ -76,12 +83,12 @@ impl BenchConfig {
     }
 }
 
-/// Why nothing was measured.
+/// The reasons why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The epoch has no light cache.
     #[error(transparent)]
-    Cache(#[from] ethash::CacheError),
+    Cache(#[from] CacheError),
     /// A device does not exist.
     #[error(transparent)]
     Device(#[from] MinerError),
@@ -90,16 +97,16 @@ pub enum BenchError {
 /// Measures what `config` asks for. If a device fails, its figures contain the reason.
 ///
 /// # Errors
-/// When the epoch has no light cache, or a requested device does not exist.
+/// If the epoch has no light cache, or a requested device does not exist.
 pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
     let (cpu, adapters) = match &config.devices {
         BenchDevices::All => (true, list_adapters()),
-        BenchDevices::ChosenKernel(choice) => {
+        BenchDevices::Selected(choice) => {
             let selection = choice.select_here()?;
             (selection.cpu, selection.adapters)
         }
     };
-    let cache = Arc::new(LightCache::build(Epoch::ethash(config.epoch))?);
+    let cache = Arc::new(light_cache(config.epoch, config.items)?);
     let mut devices = Vec::new();
     if cpu {
         devices.push(measure_cpu(config, &cache));
@@ -115,6 +122,25 @@ pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
         dataset_bytes: cache.dataset_bytes(),
         devices,
     })
+}
+
+/// Builds the light cache of an epoch. With `items`, its dataset has this many items.
+///
+/// # Errors
+/// If the epoch has no light cache, or the number of items is not possible.
+pub fn light_cache(epoch: u32, items: Option<u64>) -> Result<LightCache, CacheError> {
+    let real = Epoch::ethash(epoch);
+    match items {
+        None => LightCache::build(real),
+        Some(items) => {
+            let cache_bytes = ethash::cache_bytes(epoch)?;
+            LightCache::with_sizes(
+                real.seed_hash(),
+                cache_bytes,
+                items.saturating_mul(ITEM_BYTES as u64),
+            )
+        }
+    }
 }
 
 fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
@@ -178,7 +204,7 @@ fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
 
 /// Hashes nonces from the full dataset in one stream, from `first` on until `end`. Returns their
 /// number.
-fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
+pub fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
     let (mut begun, mut hashes) = (0, 0);
     dataset.search(
         &B256::ZERO,
@@ -197,7 +223,7 @@ fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
 
 /// Returns the hashes per second of `threads` threads. `search` gets the first nonce of a thread
 /// and the end of the measurement, and returns how many nonces it has hashed.
-fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
+pub fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
     let start = Instant::now();
     let counts = run_parallel("bench", threads, |thread| {
         search((thread as u64) << 48, start + time)
@@ -233,12 +259,14 @@ mod tests {
     #[test]
     fn figures_that_are_not_measured_are_null() {
         let config = BenchConfig {
-            devices: BenchDevices::ChosenKernel(DeviceChoice::Cpu),
+            devices: BenchDevices::Selected(DeviceChoice::Cpu),
             epoch: 0,
+            items: None,
             time: Duration::from_millis(50),
             threads: 2,
             light_only: true,
             kernel: KernelRequest::default(),
+            gpu: GpuOptions::default(),
         };
         let report = run(&config).expect("the CPU is always there");
         let json = report.to_json();
@@ -275,10 +303,12 @@ mod tests {
         let config = |devices: &str, epoch| BenchConfig {
             devices: devices.parse().expect("a device"),
             epoch,
+            items: None,
             time: Duration::ZERO,
             threads: 1,
             light_only: true,
             kernel: KernelRequest::default(),
+            gpu: GpuOptions::default(),
         };
         assert!(matches!(run(&config("cpu", u32::MAX)), Err(BenchError::Cache(_))));
         let far = run(&config("gpu:4000000", 0));

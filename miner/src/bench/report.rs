@@ -2,10 +2,11 @@
 
 use core::fmt;
 
+use engine::units::{byte_rate_text, rate_text};
 use ethash::{ACCESSES, DATASET_PARENTS, ITEM_BYTES};
 use serde_json::{Value, json};
 
-use crate::display::{Bar, Chart, ChartGroup, byte_rate_text, rate_text};
+use crate::display::{Bar, Chart, ChartGroup};
 
 /// Bytes of the dataset that one hash reads.
 pub(super) const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
@@ -61,13 +62,13 @@ pub struct BenchFigures {
     /// The wrapping sum of the little-endian 64-bit words of the dataset. It shows that the dataset
     /// is right.
     pub dataset_sum_u64: Option<u64>,
-    /// Why figures are absent.
+    /// The reasons why figures are absent.
     pub error: Option<String>,
 }
 
 impl BenchFigures {
     /// Returns the bytes of the dataset that the search reads per second.
-    pub fn search_bytes_per_second(&self) -> Option<f64> {
+    pub(crate) fn search_bytes_per_second(&self) -> Option<f64> {
         self.hashrate.map(|rate| rate * BYTES_PER_HASH)
     }
 
@@ -79,7 +80,7 @@ impl BenchFigures {
 
     /// Returns the seconds that the memory needs to deliver the cache rows of a dataset of `bytes`.
     /// No generation can be faster.
-    pub fn dataset_floor_seconds(&self, bytes: u64) -> Option<f64> {
+    pub(crate) fn dataset_floor_seconds(&self, bytes: u64) -> Option<f64> {
         let rate = self.cache_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(bytes as f64 * f64::from(DATASET_PARENTS) / rate)
     }

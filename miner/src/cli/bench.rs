@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use daemon::StopSignal;
+use engine::gpu::GpuOptions;
+use engine::{DeviceChoice, MinerError};
 use miner::bench::thorough::{
     self, BenchClock, BenchScale, PeerRate, SteadyNode, ThoroughConfig, ThoroughEnd, ThoroughError,
 };
 use miner::bench::{self, BenchConfig, BenchDevices, BenchError};
-use miner::{DeviceChoice, MinerError, StopSignal};
 
 use super::exit::{CommandOutput, ExitReason};
 use super::options::{BenchOptions, ScaleOption};
@@ -41,10 +43,12 @@ pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
     let report = bench::run(&BenchConfig {
         devices: options.device.clone(),
         epoch: options.epoch,
+        items: None,
         time: Duration::from_secs_f64(options.seconds.unwrap_or(BENCH_SECONDS)),
         threads,
         light_only: options.light,
         kernel: options.kernel,
+        gpu: GpuOptions::default(),
     })
     .map_err(|error| {
         eprintln!("error: {error}");
@@ -93,8 +97,8 @@ fn run_thorough(options: &BenchOptions, threads: usize) -> Result<CommandOutput,
     let config = ThoroughConfig {
         folder: wanted.out.clone().unwrap_or_default(),
         cards: match &options.device {
-            BenchDevices::All | BenchDevices::ChosenKernel(DeviceChoice::Auto) => None,
-            BenchDevices::ChosenKernel(choice) => Some(choice.clone()),
+            BenchDevices::All | BenchDevices::Selected(DeviceChoice::Auto) => None,
+            BenchDevices::Selected(choice) => Some(choice.clone()),
         },
         scale: wanted.scale.map(|scale| match scale {
             ScaleOption::Full => BenchScale::Full,

@@ -4,12 +4,12 @@
 pub(crate) fn list() -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![format!("cpu      {threads} threads")];
-    for adapter in miner::gpu::list_adapters() {
+    for adapter in engine::gpu::list_adapters() {
         let kind = if adapter.software { ", software" } else { "" };
         let bus = adapter
             .pci_bus
             .map_or_else(String::new, |bus| format!(", at {bus}"));
-        let miner::gpu::AdapterInfo {
+        let engine::gpu::AdapterInfo {
             index,
             name,
             backend,

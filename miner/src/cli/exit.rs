@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Why the program ends.
+/// The reasons why the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitReason {
     /// The work is done, or a signal has stopped the program.

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use miner::client::{ClientConfig, MiningEndpoint, MiningEndpointError, MiningProtocol, TlsOptions};
-use miner::display::Screen;
-use miner::gpu::GpuOptions;
+use daemon::Screen;
+use daemon::tls::TlsOptions;
+use engine::gpu::GpuOptions;
+use engine::{DatasetPolicy, EngineConfig, KernelPolicy, MinerError};
+use miner::client::{ClientConfig, MiningEndpoint, MiningEndpointError, MiningProtocol};
 use miner::rig::{self, RigConfig, RigEnd, RigError};
-use miner::{DatasetPolicy, EngineConfig, KernelPolicy, MinerError};
 
 use super::exit::ExitReason;
 use super::options::{CpuDataset, GetworkOptions, MiningOptions, StratumOptions};
@@ -77,19 +78,17 @@ fn run(
     endpoints: Result<Vec<MiningEndpoint>, MiningEndpointError>,
     change: impl FnOnce(ClientConfig) -> ClientConfig,
 ) -> ExitReason {
-    let config = match endpoints
-        .map_err(|error| error.to_string())
-        .and_then(|endpoints| {
-            Ok(RigConfig {
-                engine: engine_config(options)?,
-                client: change(client_config(options, endpoints)),
-                status: options.status,
-                dashboard: options.dashboard,
-                status_hosts: options.status_hosts.clone(),
-                log_every: options.log_every,
-                stall_timeout: above_zero(options.stall_timeout),
-            })
-        }) {
+    let config = match endpoints.map_err(BadMiningOptions::from).and_then(|endpoints| {
+        Ok(RigConfig {
+            engine: engine_config(options)?,
+            client: change(client_config(options, endpoints)),
+            status: options.status,
+            dashboard: options.dashboard,
+            status_hosts: options.status_hosts.clone(),
+            log_every: options.log_every,
+            stall_timeout: above_zero(options.stall_timeout),
+        })
+    }) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("error: {error}");
@@ -124,18 +123,29 @@ fn run(
     }
 }
 
-fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
+/// The reasons why the options of a rig cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum BadMiningOptions {
+    /// An address is not that of an endpoint.
+    #[error(transparent)]
+    Endpoint(#[from] MiningEndpointError),
+    /// Dataset files have no folder.
+    #[error("--dataset disk needs --dagdir DIR")]
+    NoDatasetFolder,
+}
+
+fn engine_config(options: &MiningOptions) -> Result<EngineConfig, BadMiningOptions> {
     let default = EngineConfig::default();
     let dataset = match (options.dataset, &options.dagdir) {
         (Some(CpuDataset::Never), _) => DatasetPolicy::Never,
         (Some(CpuDataset::Memory), _) | (None, None) => DatasetPolicy::Memory,
         (Some(CpuDataset::Disk) | None, Some(folder)) => DatasetPolicy::Disk(folder.clone()),
-        (Some(CpuDataset::Disk), None) => return Err("--dataset disk needs --dagdir DIR".into()),
+        (Some(CpuDataset::Disk), None) => return Err(BadMiningOptions::NoDatasetFolder),
     };
     Ok(EngineConfig {
         device: options.device.clone(),
         threads: options.threads.unwrap_or(default.threads),
-        kernels: match options.kernel.variant {
+        kernels: match options.kernel.form {
             None => KernelPolicy::measured(&dataset),
             Some(_) => KernelPolicy::Fixed,
         },

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use daemon::Hosts;
+use engine::gpu::KernelRequest;
+use engine::{DeviceChoice, Intensity};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
-use inbound::Hosts;
 use miner::bench::BenchDevices;
-use miner::gpu::KernelRequest;
-use miner::{DeviceChoice, Intensity};
 
 /// Ethash and Etchash mining on CPUs and graphics adapters.
 #[derive(Debug, Parser)]
@@ -109,7 +109,7 @@ impl ScheduleOptions {
     }
 }
 
-/// Where CPU threads have the full dataset.
+/// The place of the full dataset of CPU threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CpuDataset {
     /// No full dataset: threads hash from the light cache.
@@ -139,13 +139,13 @@ pub(crate) struct MiningOptions {
     /// Milliseconds for which batches occupy a card at most before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Search kernel of graphics adapters: lane, or shuffle2, shuffle, shuffle8, group2, group,
-    /// group8, with +array, +u64, +wide, +slicesN and :WORKGROUP as wanted. auto measures at the
+    /// Search kernel of graphics adapters: lane, shuffle2, shuffle or group, with +wide, +slicesN
+    /// and :WORKGROUP as wanted. auto measures at the
     /// first start which kernel is fastest, and stores the result in gpu-kernels.json beside the
     /// dataset files or in the user's cache folder.
     #[arg(long, value_name = "KERNEL", default_value = "auto")]
     pub(crate) kernel: KernelRequest,
-    /// Where CPU threads have the full dataset [default: memory; disk if --dagdir is given].
+    /// Place of the full dataset of CPU threads [default: memory; disk if --dagdir is given].
     #[arg(long, value_name = "WHERE")]
     pub(crate) dataset: Option<CpuDataset>,
     /// Folder for dataset files (full-R23-...).
@@ -282,7 +282,7 @@ pub(crate) struct ThoroughOptions {
 /// The sizes of datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScaleOption {
-    /// Those of real epochs.
+    /// The sizes of real epochs.
     Full,
     /// A few MiB.
     Small,
@@ -322,84 +322,95 @@ pub(crate) struct VerifyOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MixHashArgument(pub(crate) Option<B256>);
 
-/// Reads a time in seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("got {text}, expected a number of seconds, 0 or more")),
+/// The value of an option cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("got {got}, expected {expected}")]
+struct BadValue {
+    got: String,
+    expected: &'static str,
+}
+
+impl BadValue {
+    fn new(got: &str, expected: &'static str) -> Self {
+        Self {
+            got: got.to_owned(),
+            expected,
+        }
     }
 }
 
-fn seconds_above_zero(text: &str) -> Result<Duration, String> {
+/// Reads a time in seconds.
+fn seconds(text: &str) -> Result<Duration, BadValue> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(BadValue::new(text, "a number of seconds, 0 or more")),
+    }
+}
+
+fn seconds_above_zero(text: &str) -> Result<Duration, BadValue> {
     seconds(text).and_then(|time| {
         if time >= Duration::from_millis(1) {
             Ok(time)
         } else {
-            Err(format!(
-                "got {text}, expected a number of seconds of at least 0.001"
-            ))
+            Err(BadValue::new(text, "a number of seconds of at least 0.001"))
         }
     })
 }
 
 /// Reads the time of a measurement in seconds.
-fn bench_seconds(text: &str) -> Result<f64, String> {
+fn bench_seconds(text: &str) -> Result<f64, BadValue> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!(
-            "got {text}, expected a number of seconds from 0 to 86400"
-        )),
+        _ => Err(BadValue::new(text, "a number of seconds from 0 to 86400")),
     }
 }
 
 /// Reads a time in minutes.
-fn minutes(text: &str) -> Result<Duration, String> {
+fn minutes(text: &str) -> Result<Duration, BadValue> {
     match text.parse::<f64>() {
         Ok(minutes) if (0.0..=1e6).contains(&minutes) => Ok(Duration::from_secs_f64(minutes * 60.0)),
-        _ => Err(format!(
-            "got {text}, expected a number of minutes from 0 to 1000000"
-        )),
+        _ => Err(BadValue::new(text, "a number of minutes from 0 to 1000000")),
     }
 }
 
 /// Reads the rate of another miner.
-fn peer(text: &str) -> Result<(String, f64), String> {
+fn peer(text: &str) -> Result<(String, f64), BadValue> {
     let parts = text.rsplit_once('=');
     let read =
         parts.and_then(|(name, rate)| Some((name.trim().to_owned(), rate.trim().parse::<f64>().ok()?)));
     read.filter(|(name, rate)| !name.is_empty() && *rate > 0.0 && rate.is_finite())
-        .ok_or_else(|| format!("got {text}, expected NAME=MHS, such as ethminer=45.2"))
+        .ok_or_else(|| BadValue::new(text, "NAME=MHS, such as ethminer=45.2"))
 }
 
 /// Reads a nonce.
-fn nonce(text: &str) -> Result<u64, String> {
+fn nonce(text: &str) -> Result<u64, BadValue> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let good = digits.len() <= 16 && !digits.starts_with('+');
     let nonce = good.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
-    nonce.ok_or_else(|| format!("got {text}, expected up to sixteen hexadecimal digits"))
+    nonce.ok_or_else(|| BadValue::new(text, "up to sixteen hexadecimal digits"))
 }
 
 /// Reads a mix hash or `-`.
-fn mix_hash(text: &str) -> Result<MixHashArgument, String> {
+fn mix_hash(text: &str) -> Result<MixHashArgument, BadValue> {
     if text == "-" {
         return Ok(MixHashArgument(None));
     }
     text.parse()
         .map(|hash| MixHashArgument(Some(hash)))
-        .map_err(|_| format!("got {text}, expected 64 hexadecimal digits or -"))
+        .map_err(|_| BadValue::new(text, "64 hexadecimal digits or -"))
 }
 
 /// Reads a boundary or a difficulty.
-fn boundary(text: &str) -> Result<B256, String> {
-    let expected = || format!("got {text}, expected 0x and 64 hexadecimal digits, or a difficulty above 0");
+fn boundary(text: &str) -> Result<B256, BadValue> {
+    let bad = || BadValue::new(text, "0x and 64 hexadecimal digits, or a difficulty above 0");
     if text.starts_with("0x") || text.len() == 64 {
-        return text.parse().map_err(|_| expected());
+        return text.parse().map_err(|_| bad());
     }
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let difficulty: Option<ethash::U256> = digits.then(|| text.parse().ok()).flatten();
     match difficulty {
         Some(difficulty) if !difficulty.is_zero() => Ok(ethash::boundary(&difficulty)),
-        _ => Err(expected()),
+        _ => Err(bad()),
     }
 }
 

@@ -1,23 +1,36 @@
 //! `miner verify`: checks a solution.
 
-use ethash::{Epoch, Schedule};
+use ethash::{B256, CacheError, Epoch, Schedule};
 use miner::verify::{SolutionClaim, verify};
 
 use super::exit::{CommandOutput, ExitReason};
 use super::options::{Algorithm, VerifyOptions};
 
+/// The reasons why a solution cannot be checked.
+#[derive(Debug, thiserror::Error)]
+enum UncheckedSolution {
+    /// No option tells the epoch.
+    #[error("the epoch is missing: give --epoch N, --number N or --seed HASH")]
+    NoEpoch,
+    /// The seed hash is that of no epoch.
+    #[error("seed hash: got {got}, expected the seed hash of an epoch of {of}")]
+    SeedHash { got: B256, of: &'static str },
+    /// The epoch has no light cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
 /// Checks the solution.
 pub(crate) fn run(options: &VerifyOptions) -> Result<CommandOutput, ExitReason> {
     let verdict = epoch(options)
         .and_then(|epoch| {
-            verify(&SolutionClaim {
+            Ok(verify(&SolutionClaim {
                 header_hash: options.header_hash,
                 pow_nonce: options.nonce,
                 mix_hash: options.mix_hash.0,
                 boundary: options.boundary,
                 epoch,
-            })
-            .map_err(|error| error.to_string())
+            })?)
         })
         .map_err(|error| {
             eprintln!("error: {error}");
@@ -37,19 +50,19 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<CommandOutput, ExitReason> 
 }
 
 /// The epoch, from its number, a block number or a seed hash.
-fn epoch(options: &VerifyOptions) -> Result<Epoch, String> {
+fn epoch(options: &VerifyOptions) -> Result<Epoch, UncheckedSolution> {
     let schedule = options.schedule.schedule();
     match (options.epoch, options.number, &options.seed) {
         (Some(index), ..) if options.schedule.algo == Algorithm::Etchash => Ok(Epoch::etchash(index)),
         (Some(index), ..) => Ok(Epoch::ethash(index)),
         (_, Some(number), _) => Ok(schedule.epoch(number)),
-        (.., Some(seed)) => schedule.find_epoch(seed).ok_or_else(|| {
-            format!(
-                "seed hash: got {seed}, expected the seed hash of an epoch of {}",
-                name(schedule)
-            )
-        }),
-        (None, None, None) => Err("the epoch is missing: give --epoch N, --number N or --seed HASH".into()),
+        (.., Some(seed)) => schedule
+            .find_epoch(seed)
+            .ok_or_else(|| UncheckedSolution::SeedHash {
+                got: *seed,
+                of: name(schedule),
+            }),
+        (None, None, None) => Err(UncheckedSolution::NoEpoch),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use daemon::tls::TlsOptions;
 use ethash::{B256, Schedule};
 
 use super::endpoint::MiningEndpoint;
-use super::tls::TlsOptions;
 
 /// Name and version of this program, as nodes and pools see them.
 pub(super) const AGENT: &str = concat!("miner/", env!("CARGO_PKG_VERSION"));

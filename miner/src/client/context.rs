@@ -1,20 +1,20 @@
-//! What every connection to one endpoint needs.
+//! The state that every connection to one endpoint needs.
 
 use std::sync::Arc;
 
-use tokio_rustls::rustls;
+use daemon::tls::TlsClient;
+use engine::ClientStats;
 
 use super::config::ClientConfig;
 use super::endpoint::MiningEndpoint;
 use super::epochs::{EpochCheck, EpochHistory, SessionEpochs};
 use super::skipped::SkippedMessages;
-use super::stats::ClientStats;
 
-/// What every connection to one endpoint needs.
+/// The state that every connection to one endpoint needs.
 #[derive(Clone)]
 pub(super) struct ClientContext {
     pub(super) config: Arc<ClientConfig>,
-    pub(super) tls: Arc<rustls::ClientConfig>,
+    pub(super) tls: TlsClient,
     pub(super) stats: Arc<ClientStats>,
     /// The index of the endpoint.
     pub(super) index: usize,

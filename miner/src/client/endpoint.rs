@@ -44,7 +44,7 @@ pub struct MiningEndpoint {
     pub path: String,
 }
 
-/// Why a text is not the address of an endpoint.
+/// The reasons why a text is not the address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("endpoint {got:?}: {reason}")]
 pub struct MiningEndpointError {
@@ -52,6 +52,20 @@ pub struct MiningEndpointError {
     pub got: String,
     /// The reason.
     pub reason: String,
+}
+
+/// A part of an address that cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum AddressFault {
+    #[error("the closing bracket is missing")]
+    NoBracket,
+    #[error("after the address: got {0:?}, expected a port")]
+    AfterAddress(String),
+    #[error("port: got {0:?}, expected a number from 1 to 65535")]
+    Port(String),
+    /// Without the text, which may be a password.
+    #[error("invalid percent-encoding in the user or the password")]
+    Escape,
 }
 
 impl MiningEndpoint {
@@ -64,6 +78,7 @@ impl MiningEndpoint {
             got: without_password(text),
             reason,
         };
+        let fault = |fault: AddressFault| error(fault.to_string());
         let (scheme, rest) = text.split_once("://").unwrap_or((default_scheme, text));
         let (protocol, tls) = read_scheme(scheme).ok_or_else(|| {
             error(format!(
@@ -79,7 +94,7 @@ impl MiningEndpoint {
             Some((login, address)) => (Some(login), address),
             None => (None, authority),
         };
-        let (host, port) = split_port(address).map_err(error)?;
+        let (host, port) = split_port(address).map_err(fault)?;
         if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(error("the host is missing or contains white space".into()));
         }
@@ -94,8 +109,8 @@ impl MiningEndpoint {
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             None => (String::new(), None),
             Some((user, password)) => (
-                unescape(user).map_err(error)?,
-                Some(unescape(password).map_err(error)?).filter(|password| !password.is_empty()),
+                unescape(user).map_err(fault)?,
+                Some(unescape(password).map_err(fault)?).filter(|password| !password.is_empty()),
             ),
         };
         let mut endpoint = Self {
@@ -135,7 +150,7 @@ impl MiningEndpoint {
     }
 
     /// The host in the form for a URL: an IPv6 address is in brackets.
-    pub fn bracketed_host(&self) -> String {
+    pub(crate) fn bracketed_host(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {
@@ -215,14 +230,14 @@ fn read_scheme(scheme: &str) -> Option<(MiningProtocol, bool)> {
 }
 
 /// Splits an address into host and port. An IPv6 address is in brackets.
-fn split_port(address: &str) -> Result<(&str, Option<u16>), String> {
+fn split_port(address: &str) -> Result<(&str, Option<u16>), AddressFault> {
     let (host, port) = match address.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("the closing bracket is missing")?;
+            let (host, after) = rest.split_once(']').ok_or(AddressFault::NoBracket)?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
-                None => return Err(format!("after the address: got {after:?}, expected a port")),
+                None => return Err(AddressFault::AfterAddress(after.to_owned())),
             }
         }
         None => match address.split_once(':') {
@@ -232,15 +247,13 @@ fn split_port(address: &str) -> Result<(&str, Option<u16>), String> {
     };
     let port = port.map(|port| {
         let number = port.parse::<u16>().ok().filter(|number| *number != 0);
-        number.ok_or_else(|| format!("port: got {port:?}, expected a number from 1 to 65535"))
+        number.ok_or_else(|| AddressFault::Port(port.to_owned()))
     });
     Ok((host, port.transpose()?))
 }
 
 /// Decodes percent-encoded bytes, such as `%40`.
-fn unescape(text: &str) -> Result<String, String> {
-    // Without the text, which may be a password.
-    let bad = || "invalid percent-encoding in the user or the password".to_owned();
+fn unescape(text: &str) -> Result<String, AddressFault> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -251,10 +264,12 @@ fn unescape(text: &str) -> Result<String, String> {
         }
         let digits = rest.get(..2).and_then(|digits| core::str::from_utf8(digits).ok());
         let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        bytes.push(u8::from_str_radix(digits.ok_or_else(bad)?, 16).map_err(|_| bad())?);
+        bytes.push(
+            u8::from_str_radix(digits.ok_or(AddressFault::Escape)?, 16).map_err(|_| AddressFault::Escape)?,
+        );
         rest = &rest[2..];
     }
-    String::from_utf8(bytes).map_err(|_| bad())
+    String::from_utf8(bytes).map_err(|_| AddressFault::Escape)
 }
 
 /// The address for an error message, without its password.

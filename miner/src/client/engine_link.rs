@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use engine::{FoundSolution, SearchTask};
 use tokio::sync::mpsc::Receiver;
 
 use super::epochs::EpochCheck;
-use crate::search::{FoundSolution, SearchTask};
 
 /// The channels between a client and an engine.
 pub struct EngineLink {

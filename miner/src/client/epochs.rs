@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::EpochRefusal;
 use ethash::Epoch;
 use parking_lot::Mutex;
 
@@ -27,13 +28,14 @@ const EPOCH_MAX: u32 = 4095;
 /// blocks; an epoch of 60,000 blocks has two. So this is two of the long epochs, and a chain with
 /// a block a second needs 33 hours for them.
 const STEPS_MAX: u32 = 4;
-/// How often an endpoint may begin a session far from its last epoch within [`PERIOD`].
+/// The number of times that an endpoint may begin a session far from its last epoch within
+/// [`PERIOD`].
 const CHANGES_MAX: usize = 12;
 /// The time in which both are counted.
 const PERIOD: Duration = Duration::from_secs(3600);
 
 /// Tells whether the devices of the rig can search an epoch, and if not, why.
-pub type EpochCheck = dyn Fn(Epoch) -> Result<(), String> + Send + Sync;
+pub type EpochCheck = dyn Fn(Epoch) -> Result<(), EpochRefusal> + Send + Sync;
 
 /// The epochs that an endpoint has named.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ pub(super) struct EpochHistory(Mutex<EpochHistoryState>);
 struct EpochHistoryState {
     /// The seed steps of the latest job.
     last: Option<u32>,
-    /// When sessions began far from the job before them.
+    /// The times at which sessions began far from the job before them.
     changes: VecDeque<Instant>,
 }
 
@@ -131,7 +133,7 @@ mod tests {
     fn session(history: &Arc<EpochHistory>) -> SessionEpochs {
         let check = |epoch: Epoch| {
             let fits = epoch.index < 3000;
-            fits.then_some(()).ok_or_else(|| "too little memory".to_owned())
+            fits.then_some(()).ok_or(EpochRefusal::Ended)
         };
         SessionEpochs::new(Arc::clone(history), Arc::new(check))
     }
@@ -193,7 +195,7 @@ mod tests {
             "epoch: got 32639, expected at most 4095, which no public chain has reached"
         );
         let got = error(session.accept(Epoch::ethash(3000), now));
-        assert_eq!(got, "epoch 3000 cannot be searched here: too little memory");
+        assert_eq!(got, "epoch 3000 cannot be searched here: the engine has ended");
         session
             .accept(Epoch::ethash(5), now)
             .expect("a refused job sets no epoch");

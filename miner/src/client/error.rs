@@ -1,16 +1,16 @@
-//! Why an endpoint gives no work. None of these errors ends the process: the client tries another
-//! endpoint, or the same one again.
+//! The reasons why an endpoint gives no work. None of these errors ends the process: the client
+//! tries another endpoint, or the same one again.
 
 use std::io;
 use std::time::Duration;
 
+use daemon::tls::TlsError;
+use engine::EpochRefusal;
 use ethash::B256;
 use stratum::LineTooLong;
 use stratum::client::ClientSessionError;
 
-use super::tls::TlsError;
-
-/// Why an endpoint gives no work.
+/// The reasons why an endpoint gives no work.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection cannot be made.
@@ -84,11 +84,11 @@ pub enum ClientError {
     OddMessages {
         /// The number of messages.
         got: usize,
-        /// Where or what they are.
+        /// The name and the place of the bytes.
         what: &'static str,
         /// The limit.
         max: usize,
-        /// What was wrong with the last one.
+        /// The fault of the last one.
         last: String,
     },
     /// No chain has this epoch.
@@ -127,8 +127,8 @@ pub enum ClientError {
     EpochTooLarge {
         /// The epoch of the job.
         got: u32,
-        /// What is too small.
-        reason: String,
+        /// The part that is too small.
+        reason: EpochRefusal,
     },
     /// The pool has ended the session.
     #[error("the pool ended the session")]

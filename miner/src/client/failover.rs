@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use daemon::tls::TlsError;
+use engine::ClientStats;
 use ethash::B256;
 use stratum::Dialect;
 use tokio::sync::watch;
@@ -19,8 +21,6 @@ use super::engine_link::EngineLink;
 use super::epochs::EpochHistory;
 use super::error::ClientError;
 use super::site::is_same_site;
-use super::stats::ClientStats;
-use super::tls::TlsError;
 use super::work_source::WorkSource;
 
 /// An endpoint whose connection has lasted longer than this is considered healthy.
@@ -29,21 +29,21 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 /// endpoint's own address is used again.
 const REDIRECTS_MAX: u32 = 3;
 
-/// Why a client has ended.
+/// The reasons why a client has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEnd {
-    /// It was told to stop.
+    /// The client was told to stop.
     Stopped,
     /// No endpoint could be reached for [`ClientConfig::max_wait`].
     NoConnection {
-        /// That time.
+        /// The limit.
         after: Duration,
         /// The last error.
         last: String,
     },
 }
 
-/// Why a work source is no longer used.
+/// The reasons why a work source is no longer used.
 enum SourceEnd {
     StopRequested,
     Failed(ClientError),
@@ -51,14 +51,14 @@ enum SourceEnd {
     Replaced(usize, WorkSource),
 }
 
-/// How the use of connected endpoints has ended.
+/// The end of the use of connected endpoints.
 enum ServeEnd {
     StopRequested,
-    /// This source has failed.
+    /// The source has failed.
     Failed(WorkSource),
 }
 
-/// What the client knows of an endpoint.
+/// The state of an endpoint, as the client knows it.
 struct EndpointState {
     context: ClientContext,
     /// The address for the next try: the endpoint's own, or where the pool has sent this miner.
@@ -93,13 +93,13 @@ pub async fn run(
     stats: Arc<ClientStats>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<ClientEnd, TlsError> {
-    let tls = config.tls.build()?;
+    let tls = config.tls.client()?;
     let config = Arc::new(config);
     let now = Instant::now();
     let state = |(index, endpoint): (usize, &MiningEndpoint)| EndpointState {
         context: ClientContext {
             config: Arc::clone(&config),
-            tls: Arc::clone(&tls),
+            tls: tls.clone(),
             stats: Arc::clone(&stats),
             index,
             epochs: Arc::<EpochHistory>::default(),

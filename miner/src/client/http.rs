@@ -1,11 +1,11 @@
 //! JSON-RPC calls to one node over HTTP/1.1, on a connection that stays open.
 //!
-//! This module does not know the methods; `getwork` does.
+//! Does not know the methods; `getwork` does.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
+use daemon::tls::TlsClient;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -13,7 +13,6 @@ use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tokio_rustls::rustls::ClientConfig;
 
 use super::config::AGENT;
 use super::endpoint::MiningEndpoint;
@@ -26,18 +25,14 @@ const BODY_LEN_MAX: usize = 64 * 1024;
 /// Calls the methods of one node.
 pub(super) struct NodeHttpClient {
     endpoint: MiningEndpoint,
-    tls: Arc<ClientConfig>,
+    tls: TlsClient,
     response_timeout: Duration,
     connection: Option<SendRequest<Full<Bytes>>>,
     id: u64,
 }
 
 impl NodeHttpClient {
-    pub(super) const fn new(
-        endpoint: MiningEndpoint,
-        tls: Arc<ClientConfig>,
-        response_timeout: Duration,
-    ) -> Self {
+    pub(super) const fn new(endpoint: MiningEndpoint, tls: TlsClient, response_timeout: Duration) -> Self {
         Self {
             endpoint,
             tls,

@@ -14,8 +14,7 @@
 //! | odd messages, and how many of them are too many | `skipped.rs` |
 //! | which epochs an endpoint may name | `epochs.rs` |
 //! | where a pool may send its miners | `site.rs` |
-//! | TCP and TLS | `net.rs`, `tls.rs` |
-//! | counts of solutions, state of endpoints | `stats.rs` |
+//! | TCP, with TLS or without | `net.rs` |
 
 mod config;
 mod context;
@@ -30,8 +29,6 @@ mod net;
 mod pool;
 mod site;
 mod skipped;
-mod stats;
-mod tls;
 mod work_source;
 
 pub use config::ClientConfig;
@@ -40,5 +37,3 @@ pub use engine_link::EngineLink;
 pub use epochs::EpochCheck;
 pub use error::ClientError;
 pub use failover::{ClientEnd, run};
-pub use stats::{ClientStats, ClientStatus, EndpointStatus, JobStatus, ShareCounts};
-pub use tls::{TlsError, TlsOptions};

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use daemon::tls::ClientStream;
+use engine::{FoundSolution, NonceSpace, SearchTask};
 use ethash::{B256, final_hash, meets_boundary};
 use stratum::client::{ClientSession, ClientSessionError, Login, PoolEvent, PoolJob, ShareOutcome};
 use stratum::{Dialect, LineBuffer, MessageError};
@@ -18,9 +20,8 @@ use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
 use super::epochs::SessionEpochs;
 use super::error::ClientError;
-use super::net::{self, EndpointStream};
+use super::net;
 use super::skipped::{LogLimit, SkippedMessages};
-use crate::search::{FoundSolution, NonceSpace, SearchTask};
 
 /// The most jobs that are kept. Shares of older jobs are not sent.
 const JOBS_MAX: usize = 16;
@@ -39,12 +40,12 @@ const ZERO_RATE_RETRY: Duration = Duration::from_secs(5);
 const DIALECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for the last message of a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// What a timeout during login waits for.
+/// The name of the answer that a login waits for.
 const A_LOGIN: &str = "a login";
 
 /// A connection to a pool that has given work.
 pub(super) struct PoolClient {
-    stream: EndpointStream,
+    stream: ClientStream,
     lines: LineBuffer,
     session: ClientSession,
     state: PoolState,
@@ -451,7 +452,7 @@ impl PoolState {
     /// Adds and logs a new job. A clean job removes all earlier ones.
     ///
     /// # Errors
-    /// When the epoch of the job is refused.
+    /// If the epoch of the job is refused.
     fn add_job(&mut self, job: PoolJob) -> Result<(), ClientError> {
         self.epochs.accept(job.package.epoch, Instant::now())?;
         let header_hash = job.package.header_hash;

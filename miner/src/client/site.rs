@@ -1,4 +1,4 @@
-//! Where a pool may send its miners.
+//! The hosts to which a pool may send its miners.
 //!
 //! Anybody who can change a plain connection can also send the miner elsewhere, and then has it for
 //! much longer than the connection lasts. So a pool may send its miners only to itself: to the same

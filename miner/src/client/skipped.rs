@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::ClientStats;
+
 use super::error::ClientError;
-use super::stats::ClientStats;
 
 /// The most messages that are skipped within [`SKIPPED_PERIOD`].
 const SKIPPED_MAX: usize = 100;
@@ -28,7 +29,7 @@ pub(super) struct SkippedMessages {
     endpoint: usize,
     url: String,
     stats: Arc<ClientStats>,
-    /// When the latest messages were skipped, at most [`SKIPPED_MAX`].
+    /// The times at which the latest messages were skipped, at most [`SKIPPED_MAX`].
     times: VecDeque<Instant>,
     not_json: u32,
     log: LogLimit,
@@ -104,7 +105,7 @@ impl SkippedMessages {
 pub(super) struct LogLimit {
     /// Lines that were logged and still count.
     recent: u32,
-    /// When `recent` was last reduced.
+    /// The time at which `recent` was last reduced.
     since: Option<Instant>,
     /// Lines since the last one that was logged.
     unlogged: u64,
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     fn skipped() -> (SkippedMessages, Arc<ClientStats>) {
-        let stats = Arc::new(ClientStats::new(&["http://a".parse().expect("good")]));
+        let stats = Arc::new(ClientStats::new(["http://a".into()]));
         let skipped = SkippedMessages::new(0, "http://a".into(), Arc::clone(&stats));
         (skipped, stats)
     }

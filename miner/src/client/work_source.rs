@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::ClientStats;
 use ethash::B256;
 use stratum::Dialect;
 
@@ -11,9 +12,8 @@ use super::engine_link::EngineLink;
 use super::error::ClientError;
 use super::getwork::GetWorkClient;
 use super::pool::PoolClient;
-use super::stats::ClientStats;
 
-/// When the client is told to stop, it waits at most this long for the answers to its solutions.
+/// After the client is told to stop, it waits at most this long for the answers to its solutions.
 const FINAL_ANSWERS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection that has given work.

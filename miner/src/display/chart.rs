@@ -1,6 +1,6 @@
 //! Bar charts of measured values, as text and as SVG.
 //!
-//! This module knows lengths and labels. It does not know what the values mean.
+//! Knows lengths and labels. It does not know what the values mean.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ const TEXTS_WIDTH: usize = 190;
 /// A value with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What was measured.
+    /// The measured figures.
     pub label: String,
     /// The value, in the unit of its group.
     pub value: f64,

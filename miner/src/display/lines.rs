@@ -1,8 +1,8 @@
 //! Log lines for people and watchdogs: one per device and one for all, always with the same fields.
 
-use crate::display::units::{rate_text, share_text, time_text};
-use crate::monitor::RigReport;
-use crate::sensors::SlowdownCause;
+use engine::monitor::RigReport;
+use engine::sensors::SlowdownCause;
+use engine::units::{rate_text, share_text, time_text};
 
 /// Logs the current hashrates and counts.
 pub(super) fn log_speed(report: &RigReport) {

@@ -5,20 +5,18 @@
 
 mod chart;
 mod lines;
-mod screen;
 mod table;
-mod units;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
+use daemon::Screen;
+use engine::monitor::RigReport;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::monitor::{RigMonitor, RigReport};
+use crate::monitor::RigMonitor;
 
 pub use chart::{Bar, Chart, ChartGroup};
-pub use screen::Screen;
-pub use units::{byte_rate_text, rate_text};
 
 /// Time between two updates of the table.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! The live table: one row per device, and one for all of them.
 
-use super::units::{rate_text, share_text, time_text};
-use crate::monitor::{DeviceReport, RigReport};
-use crate::telemetry::{DeviceState, DeviceStatus};
+use engine::monitor::{DeviceReport, RigReport};
+use engine::units::{rate_text, share_text, time_text};
+use engine::{DeviceState, DeviceStatus};
 
 /// In a terminal with fewer columns than this, product names are not shown.
 const WIDE_COLUMNS: usize = 118;
@@ -155,8 +155,9 @@ impl Paint {
 
 #[cfg(test)]
 mod tests {
+    use engine::testing::sample_report;
+
     use super::*;
-    use crate::monitor::fixture::sample_report;
 
     #[test]
     fn a_row_for_each_device_and_one_for_all() {

@@ -1,177 +1,123 @@
 //! A report as a page of metrics for Prometheus.
 
-use super::report::RigReport;
-use crate::status::{MetricFamily, MetricsPage, label};
-
-const HASHRATE: MetricFamily = (
-    "miner_hashes_per_second",
-    "gauge",
-    "Hashes per second over the last ten seconds.",
-);
-const HASHES: MetricFamily = ("miner_hashes_total", "counter", "Hashes since the start.");
-const FOUND: MetricFamily = (
-    "miner_solutions_found_total",
-    "counter",
-    "Solutions found, checked on the CPU.",
-);
-const ANSWERS: MetricFamily = ("miner_solutions_total", "counter", "Solutions by their answers.");
-const INVALID: MetricFamily = (
-    "miner_invalid_total",
-    "counter",
-    "Hits that the check on the CPU has refused.",
-);
-const CHECKS: MetricFamily = (
-    "miner_device_checks_total",
-    "counter",
-    "Comparisons of the device with the CPU during the search, by their results.",
-);
-const SEARCHING: MetricFamily = ("miner_searching", "gauge", "1 while the device searches.");
-const TEMPERATURE: MetricFamily = ("miner_temperature_celsius", "gauge", "Temperature of the device.");
-const POWER: MetricFamily = ("miner_power_watts", "gauge", "Power consumption of the device.");
-const FAN: MetricFamily = (
-    "miner_fan_ratio",
-    "gauge",
-    "Speed of the device's first fan, from 0 to 1.",
-);
-const DATASET: MetricFamily = (
-    "miner_dataset_ratio",
-    "gauge",
-    "Completed fraction of the dataset that is being generated, from 0 to 1.",
-);
-const CONNECTED: MetricFamily = (
-    "miner_endpoint_active",
-    "gauge",
-    "1 for the endpoint that gives the current work.",
-);
-const FAILURES: MetricFamily = (
-    "miner_endpoint_failures_total",
-    "counter",
-    "Number of failures of the endpoint.",
-);
-const SKIPPED: MetricFamily = (
-    "miner_endpoint_skipped_total",
-    "counter",
-    "Messages of the endpoint that could not be understood and were skipped.",
-);
-const JOBS: MetricFamily = ("miner_jobs_total", "counter", "Jobs since the start.");
-const UPTIME: MetricFamily = ("miner_uptime_seconds", "counter", "Seconds since the start.");
+use daemon::status::metrics_page;
+use engine::monitor::{DeviceReport, RigReport};
+use engine::{DeviceState, EndpointStatus};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 /// The whole page of metrics.
 pub(super) fn page(report: &RigReport) -> String {
-    let mut page = MetricsPage::default();
-    page.figure(UPTIME, report.uptime.as_secs_f64());
-    page.figure(JOBS, report.client.jobs as f64);
-    let endpoints = || {
-        report
-            .client
-            .endpoints
-            .iter()
-            .map(|endpoint| (label("endpoint", &endpoint.url), endpoint))
-    };
-    page.family(
-        CONNECTED,
-        endpoints().map(|(labels, endpoint)| (labels, Some(f64::from(u8::from(endpoint.active))))),
+    metrics_page(|| {
+        describe();
+        counter!("miner_uptime_seconds").absolute(report.uptime.as_secs());
+        counter!("miner_jobs_total").absolute(report.client.jobs);
+        report.client.endpoints.iter().for_each(record_endpoint);
+        report.devices.iter().for_each(record_device);
+    })
+}
+
+fn describe() {
+    describe_counter!("miner_uptime_seconds", "Seconds since the start.");
+    describe_counter!("miner_jobs_total", "Jobs since the start.");
+    describe_gauge!(
+        "miner_endpoint_active",
+        "1 for the endpoint that gives the current work."
     );
-    page.family(
-        FAILURES,
-        endpoints().map(|(labels, endpoint)| (labels, Some(endpoint.failures as f64))),
+    describe_counter!(
+        "miner_endpoint_failures_total",
+        "Number of failures of the endpoint."
     );
-    page.family(
-        SKIPPED,
-        endpoints().map(|(labels, endpoint)| (labels, Some(endpoint.skipped as f64))),
+    describe_counter!(
+        "miner_endpoint_skipped_total",
+        "Messages of the endpoint that could not be understood and were skipped."
     );
-    let devices = || {
-        report
-            .devices
-            .iter()
-            .map(|device| (label("device", &device.status.name), device))
-    };
-    page.family(
-        HASHRATE,
-        devices().map(|(labels, device)| (labels, Some(device.status.hashrate))),
+    describe_gauge!(
+        "miner_hashes_per_second",
+        "Hashes per second over the last ten seconds."
     );
-    page.family(
-        HASHES,
-        devices().map(|(labels, device)| (labels, Some(device.status.hashes as f64))),
+    describe_counter!("miner_hashes_total", "Hashes since the start.");
+    describe_counter!(
+        "miner_solutions_found_total",
+        "Solutions found, checked on the CPU."
     );
-    page.family(
-        FOUND,
-        devices().map(|(labels, device)| (labels, Some(device.status.solutions as f64))),
+    describe_counter!("miner_solutions_total", "Solutions by their answers.");
+    describe_counter!(
+        "miner_invalid_total",
+        "Hits that the check on the CPU has refused."
     );
-    page.family(
-        ANSWERS,
-        devices().flat_map(|(labels, device)| {
-            let shares = device.shares;
-            [
-                ("accepted", shares.accepted),
-                ("stale", shares.stale),
-                ("rejected", shares.rejected),
-                ("lost", shares.lost),
-                ("unknown", shares.unknown),
-            ]
-            .map(|(result, count)| {
-                (
-                    format!("{labels},{}", label("result", result)),
-                    Some(count as f64),
-                )
-            })
-        }),
+    describe_counter!(
+        "miner_device_checks_total",
+        "Comparisons of the device with the CPU during the search, by their results."
     );
-    page.family(
-        INVALID,
-        devices().map(|(labels, device)| (labels, Some(device.status.hardware_errors as f64))),
+    describe_gauge!("miner_searching", "1 while the device searches.");
+    describe_gauge!(
+        "miner_dataset_ratio",
+        "Completed fraction of the dataset that is being generated, from 0 to 1."
     );
-    page.family(
-        CHECKS,
-        devices().flat_map(|(labels, device)| {
-            let checks = device.status.checks;
-            [("passed", checks.passed), ("failed", checks.failed)].map(|(result, count)| {
-                (
-                    format!("{labels},{}", label("result", result)),
-                    Some(count as f64),
-                )
-            })
-        }),
-    );
-    page.family(
-        SEARCHING,
-        devices().map(|(labels, device)| {
-            let searching = matches!(
-                device.status.state,
-                crate::telemetry::DeviceState::Searching { .. }
-            );
-            (labels, Some(f64::from(u8::from(searching))))
-        }),
-    );
-    page.family(
-        DATASET,
-        devices().map(|(labels, device)| {
-            let dataset = device.status.dataset;
-            (
-                labels,
-                dataset.map(|at| f64::from(at.done) / f64::from(at.total.max(1))),
-            )
-        }),
-    );
-    page.family(
-        TEMPERATURE,
-        devices().map(|(labels, device)| (labels, device.reading.temperature_c)),
-    );
-    page.family(
-        POWER,
-        devices().map(|(labels, device)| (labels, device.reading.power_w)),
-    );
-    page.family(
-        FAN,
-        devices().map(|(labels, device)| (labels, device.reading.fan_percent.map(|percent| percent / 100.0))),
-    );
-    page.into_text()
+    describe_gauge!("miner_temperature_celsius", "Temperature of the device.");
+    describe_gauge!("miner_power_watts", "Power consumption of the device.");
+    describe_gauge!("miner_fan_ratio", "Speed of the device's first fan, from 0 to 1.");
+}
+
+fn record_endpoint(endpoint: &EndpointStatus) {
+    let url = || ("endpoint", endpoint.url.clone());
+    gauge!("miner_endpoint_active", &[url()]).set(f64::from(u8::from(endpoint.active)));
+    counter!("miner_endpoint_failures_total", &[url()]).absolute(endpoint.failures);
+    counter!("miner_endpoint_skipped_total", &[url()]).absolute(endpoint.skipped);
+}
+
+fn record_device(device: &DeviceReport) {
+    let DeviceReport {
+        status,
+        shares,
+        reading,
+    } = device;
+    let name = || ("device", status.name.clone());
+    let result = |text: &str| [name(), ("result", text.to_owned())];
+    gauge!("miner_hashes_per_second", &[name()]).set(status.hashrate);
+    counter!("miner_hashes_total", &[name()]).absolute(status.hashes);
+    counter!("miner_solutions_found_total", &[name()]).absolute(status.solutions);
+    for (answer, count) in [
+        ("accepted", shares.accepted),
+        ("stale", shares.stale),
+        ("rejected", shares.rejected),
+        ("lost", shares.lost),
+        ("unknown", shares.unknown),
+    ] {
+        counter!("miner_solutions_total", &result(answer)).absolute(count);
+    }
+    counter!("miner_invalid_total", &[name()]).absolute(status.hardware_errors);
+    let checks = status.checks;
+    for (outcome, count) in [("passed", checks.passed), ("failed", checks.failed)] {
+        counter!("miner_device_checks_total", &result(outcome)).absolute(count);
+    }
+    let is_searching = matches!(status.state, DeviceState::Searching { .. });
+    gauge!("miner_searching", &[name()]).set(f64::from(u8::from(is_searching)));
+    let dataset = status.dataset;
+    let known = [
+        (
+            "miner_dataset_ratio",
+            dataset.map(|at| f64::from(at.done) / f64::from(at.total.max(1))),
+        ),
+        ("miner_temperature_celsius", reading.temperature_c),
+        ("miner_power_watts", reading.power_w),
+        (
+            "miner_fan_ratio",
+            reading.fan_percent.map(|percent| percent / 100.0),
+        ),
+    ];
+    for (figure, value) in known {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            gauge!(figure, &[name()]).set(value);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::testing::sample_report;
+
     use super::*;
-    use crate::monitor::fixture::sample_report;
 
     #[test]
     fn metrics_have_a_head_and_unknown_ones_do_not_appear() {

@@ -1,65 +1,32 @@
 //! Observes a rig: collects the state of engine, client and sensors in one report, and serves it as
 //! status, metrics and dashboard.
 
-#[cfg(test)]
-pub(crate) mod fixture;
 mod metrics;
-mod report;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use daemon::ClientId;
+use daemon::status::{PageFuture, StatusSource, status_page};
+use engine::dashboard::DashboardSource;
+use engine::monitor::{DeviceObserver, RigReport};
+use engine::{ClientStats, DeviceState, DeviceStatus, Engine, EngineStatus, EpochRefusal};
 use ethash::Epoch;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::client::{ClientStats, ShareCounts};
-use crate::dashboard::DashboardSource;
-use crate::engine::Engine;
-use crate::sensors::Sensors;
-use crate::status::StatusSource;
-use crate::telemetry::{DeviceState, DeviceStatus, EngineStatus};
-
-pub use report::{DeviceReport, RigReport};
-
 /// Observes a rig.
 #[derive(Debug)]
-pub struct RigMonitor {
+pub(crate) struct RigMonitor {
     started: Instant,
     engine: Mutex<Option<Engine>>,
     client: Arc<ClientStats>,
     devices: DeviceObserver,
 }
 
-/// Observes devices: reads their sensors on a thread of its own.
-#[derive(Debug)]
-pub struct DeviceObserver {
-    sensors: Sensors,
-}
-
-impl DeviceObserver {
-    /// Starts to observe. A device is read from its first report on.
-    pub fn start() -> Self {
-        Self {
-            sensors: Sensors::start(),
-        }
-    }
-
-    /// A report of each of `devices`. `shares` are the answers to their solutions, in the same
-    /// order; a missing one has no answers. Never waits for a driver.
-    pub fn reports(&self, devices: &[DeviceStatus], shares: &[ShareCounts]) -> Vec<DeviceReport> {
-        let device = |(index, status): (usize, &DeviceStatus)| DeviceReport {
-            status: status.clone(),
-            shares: shares.get(index).copied().unwrap_or_default(),
-            reading: self.sensors.read(&status.name, status.pci_bus.as_deref()),
-        };
-        devices.iter().enumerate().map(device).collect()
-    }
-}
-
 impl RigMonitor {
     /// A monitor of `engine` and of the client that writes `client`.
-    pub fn new(engine: Engine, client: Arc<ClientStats>) -> Self {
+    pub(crate) fn new(engine: Engine, client: Arc<ClientStats>) -> Self {
         Self {
             started: Instant::now(),
             engine: Mutex::new(Some(engine)),
@@ -69,15 +36,15 @@ impl RigMonitor {
     }
 
     /// The hashrate of all devices in hashes per second.
-    pub fn hashrate(&self) -> f64 {
+    pub(crate) fn hashrate(&self) -> f64 {
         self.engine.lock().as_ref().map_or(0.0, Engine::hashrate)
     }
 
     /// Checks whether the engine can search `epoch`. The error says what is missing.
-    pub(crate) fn check_epoch(&self, epoch: Epoch) -> Result<(), String> {
+    pub(crate) fn check_epoch(&self, epoch: Epoch) -> Result<(), EpochRefusal> {
         match self.engine.lock().as_ref() {
-            Some(engine) => engine.check_epoch(epoch).map_err(|refusal| refusal.to_string()),
-            None => Err("the engine has ended".to_owned()),
+            Some(engine) => engine.check_epoch(epoch),
+            None => Err(EpochRefusal::Ended),
         }
     }
 
@@ -91,7 +58,7 @@ impl RigMonitor {
     }
 
     /// Collects the whole report.
-    pub fn report(&self) -> RigReport {
+    pub(crate) fn report(&self) -> RigReport {
         let engine = self.engine_status();
         let client = self.client.status();
         RigReport {
@@ -136,6 +103,14 @@ impl DashboardSource for RigMonitor {
         let devices = self.engine_status().devices.into_iter();
         devices.map(|device| (device.name, device.hashrate)).collect()
     }
+
+    /// Metrics and health, as at the address of the status.
+    fn other_page<'a>(&'a self, path: &'a str, _: ClientId) -> Option<PageFuture<'a>> {
+        matches!(path, "/metrics" | "/health").then(|| {
+            let page = status_page(path, self);
+            Box::pin(std::future::ready(page)) as PageFuture<'a>
+        })
+    }
 }
 
 /// Whether the rig is healthy, with the reason. It is healthy while a device searches, and while a
@@ -155,7 +130,8 @@ fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::fixture::sample_report;
+    use engine::testing::sample_report;
+
     use super::*;
 
     #[test]

@@ -12,19 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{bounded, unbounded};
-use inbound::Hosts;
+use daemon::status::{self, StatusSource};
+use daemon::tls::TlsError;
+use daemon::{Hosts, Screen, StopSignal};
+use engine::ClientStats;
+use engine::FoundSolution;
+use engine::MinerError;
+use engine::dashboard::{self, DashboardSource};
+use engine::monitor::RigReport;
+use engine::{Engine, EngineConfig};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::client::{self, ClientConfig, ClientEnd, ClientStats, EngineLink, TlsError};
-use crate::dashboard::{self, DashboardSource};
-use crate::display::{self, Screen};
-use crate::engine::{Engine, EngineConfig};
-use crate::error::MinerError;
-use crate::monitor::{RigMonitor, RigReport};
-use crate::search::FoundSolution;
-use crate::status::{self, StatusSource};
-use crate::stop::StopSignal;
+use crate::client::{self, ClientConfig, ClientEnd, EngineLink};
+use crate::display;
+use crate::monitor::RigMonitor;
 
 /// The most solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
@@ -51,14 +53,14 @@ pub struct RigConfig {
     pub stall_timeout: Option<Duration>,
 }
 
-/// Why a rig has ended.
+/// The reasons why a rig has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RigEnd {
-    /// It got a signal to stop.
+    /// The rig got a signal to stop.
     Stopped,
     /// No endpoint could be reached for [`ClientConfig::max_wait`].
     NoConnection {
-        /// That time.
+        /// The limit.
         after: Duration,
         /// The last error.
         last: String,
@@ -72,7 +74,7 @@ pub enum RigEnd {
     TimeOver,
 }
 
-/// Why a rig cannot start.
+/// The reasons why a rig cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
     /// A device is missing.
@@ -100,7 +102,7 @@ pub enum RigError {
     /// The operating system refuses something.
     #[error("{what}: {reason}")]
     System {
-        /// What could not be done.
+        /// The step that failed.
         what: &'static str,
         /// The error of the operating system.
         reason: io::Error,
@@ -123,7 +125,11 @@ pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
 ///
 /// # Errors
 /// [`RigError`] if the rig cannot start.
-pub fn run_for(config: RigConfig, screen: &Screen, time: Duration) -> Result<(RigEnd, RigReport), RigError> {
+pub(crate) fn run_for(
+    config: RigConfig,
+    screen: &Screen,
+    time: Duration,
+) -> Result<(RigEnd, RigReport), RigError> {
     // One thread is enough: the other processors are for searching.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -139,7 +145,9 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
     let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
     let (solutions_out, solutions) = bounded::<FoundSolution>(SOLUTIONS_MAX);
-    let stats = Arc::new(ClientStats::new(&config.client.endpoints));
+    let stats = Arc::new(ClientStats::new(
+        config.client.endpoints.iter().map(ToString::to_string),
+    ));
     let engine = Engine::start(config.engine, work_in, solutions_out)?;
     for line in engine.describe() {
         tracing::info!("{line}");

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use engine::{DeviceState, EngineStatus};
 use tokio::time::sleep;
 
 use crate::monitor::RigMonitor;
-use crate::telemetry::{DeviceState, EngineStatus};
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -64,8 +64,9 @@ impl StallDetector {
 
 #[cfg(test)]
 mod tests {
+    use engine::testing::sample_report;
+
     use super::*;
-    use crate::monitor::fixture::sample_report;
 
     #[test]
     fn only_a_search_without_hashes_is_a_stall() {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a message cannot be understood.
+/// An error in a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The line is not JSON.

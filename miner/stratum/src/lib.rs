@@ -2,7 +2,7 @@
 //!
 //! Both sides are in this package, so that they fit each other: [`client::ClientSession`] is the
 //! side of a miner, [`server::ServerSession`] that of a pool. Both take lines and return lines.
-//! This package opens no socket, has no clock and computes no hash.
+//! The package opens no socket, has no clock and computes no hash.
 //!
 //! | dialect | also known as | properties |
 //! |---|---|---|

@@ -1,7 +1,7 @@
 //! Splits received bytes into lines of bounded length, so that a peer that never sends a line feed
 //! cannot fill the memory.
 //!
-//! This module knows neither JSON nor sockets.
+//! Knows neither JSON nor sockets.
 
 /// Length in bytes of the longest accepted line, without its line feed. The messages of the
 /// dialects have a few hundred bytes; texts of pools for people may be longer.

@@ -214,7 +214,7 @@ fn bad_answers_of_a_node_are_errors_with_a_reason() {
 
 #[test]
 fn a_silent_node_is_left() {
-    // It accepts connections and bytes but never answers.
+    // The listener accepts connections and bytes but never answers.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let silent = format!("http://{}", listener.local_addr().expect("bound"));
     let node = Node::start();

@@ -5,9 +5,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
+use engine::{ClientStats, ClientStatus, EpochRefusal};
+use engine::{FoundSolution, SearchTask};
 use ethash::{B256, Epoch, Solution};
-use miner::client::{self, ClientConfig, ClientEnd, ClientStats, ClientStatus, EngineLink, MiningEndpoint};
-use miner::{FoundSolution, SearchTask};
+use miner::client::{self, ClientConfig, ClientEnd, EngineLink, MiningEndpoint};
 use tokio::sync::{mpsc, watch};
 
 /// Tests wait this long for an expected event.
@@ -54,7 +55,7 @@ impl Client {
     /// A client whose engine can search the epochs for which `check_epoch` gives no error.
     pub(crate) fn start_with_check(
         config: ClientConfig,
-        check_epoch: impl Fn(Epoch) -> Result<(), String> + Send + Sync + 'static,
+        check_epoch: impl Fn(Epoch) -> Result<(), EpochRefusal> + Send + Sync + 'static,
     ) -> Self {
         Self::start_engine(config, || RATE, check_epoch)
     }
@@ -62,12 +63,12 @@ impl Client {
     fn start_engine(
         config: ClientConfig,
         rate: impl Fn() -> u64 + Send + Sync + 'static,
-        check_epoch: impl Fn(Epoch) -> Result<(), String> + Send + Sync + 'static,
+        check_epoch: impl Fn(Epoch) -> Result<(), EpochRefusal> + Send + Sync + 'static,
     ) -> Self {
         let (work, tasks) = unbounded();
         let (found, found_in) = mpsc::channel(64);
         let (stop, stopped) = watch::channel(false);
-        let stats = Arc::new(ClientStats::new(&config.endpoints));
+        let stats = Arc::new(ClientStats::new(config.endpoints.iter().map(ToString::to_string)));
         let shared = Arc::clone(&stats);
         let link = EngineLink {
             work,

@@ -88,7 +88,7 @@ impl Node {
     /// Stops: closes all connections and the listener.
     pub(crate) fn down(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // This wakes the listener.
+        // A connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         if let Some(listener) = self.listener.take() {
             listener.join().expect("the listener does not panic");

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use engine::EpochRefusal;
 use ethash::{B256, Epoch};
 use miner::client::{ClientConfig, ClientEnd};
 use serde_json::json;
@@ -391,13 +392,20 @@ fn epochs_that_cannot_be_searched_are_refused_with_a_reason() {
         if epoch.index < 900 {
             Ok(())
         } else {
-            Err("the card has 8 GB".to_owned())
+            Err(EpochRefusal::Dataset {
+                bytes: 9,
+                available: 8,
+                device: "gpu:0".into(),
+            })
         }
     };
     let client = Client::start_with_check(config(&[pool.url("stratum2+tcp")]), check);
     for (epoch, reason) in [
         (32_639, "epoch: got 32639, expected at most 4095"),
-        (1000, "epoch 1000 cannot be searched here: the card has 8 GB"),
+        (
+            1000,
+            "epoch 1000 cannot be searched here: its dataset has 9 bytes, and the largest memory for it is 8 bytes",
+        ),
     ] {
         let failures = client.status().endpoints[0].failures;
         let mut talk = pool.accept();

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::tls::TlsOptions;
 use ethash::B256;
-use miner::client::{ClientConfig, ClientEnd, TlsOptions};
+use miner::client::{ClientConfig, ClientEnd};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};

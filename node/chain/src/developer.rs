@@ -1,5 +1,5 @@
-//! What contract developers may do on the development network and on no other: change accounts, and
-//! send transactions of accounts whose keys nobody has.
+//! Rights of contract developers on the development network and on no other: they change accounts,
+//! and send transactions of accounts whose keys nobody has.
 //!
 //! Both are written in blocks. A change of an account is the extra data of a block, and is made
 //! before the block's first transaction. The transaction of an account without a key names its
@@ -115,7 +115,7 @@ pub fn impersonate(
 }
 
 /// The sender that a transaction names in place of a signature. No signature has an s of zero.
-pub fn impersonated_sender(transaction: &Transaction) -> Option<Address> {
+pub(crate) fn impersonated_sender(transaction: &Transaction) -> Option<Address> {
     let bytes = transaction.r.to_be_bytes::<32>();
     let (high, low) = bytes.split_at(32 - SENDER_BYTES);
     let names_sender =

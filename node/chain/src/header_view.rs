@@ -1,5 +1,5 @@
-//! What a snapshot knows of the best header chain: the best header, headers by number, and the
-//! blocks whose bodies are missing.
+//! The best header chain as a snapshot has it: the best header, headers by number, and the blocks
+//! whose bodies are missing.
 //!
 //! For whoever fetches blocks from others. The best header chain is the canonical chain up to the
 //! head, or leaves it somewhere and is heavier. Its blocks are stored from the bottom up, so those
@@ -10,9 +10,6 @@ use store::{BareHeader, BlockReads, HeaderReads, StoreError};
 
 use crate::import::{BlockId, best_header_id};
 use crate::view::View;
-
-/// A locator names this many headers below the best one without a gap.
-const LOCATOR_DENSE: u64 = 10;
 
 /// A header of a stored block, or one without a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,25 +64,6 @@ impl View {
         match self.snapshot().best_hash(number)? {
             Some(hash) => self.known_header(&hash),
             None => Ok(None),
-        }
-    }
-
-    /// Hashes of the best header chain, highest first: the best header, the ones below it, then
-    /// with gaps that double, and block 0. Whoever has one of them knows where the chains part.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the store fails.
-    pub fn header_locator(&self) -> Result<Vec<B256>, StoreError> {
-        let (mut number, mut step, mut hashes) = (self.best_header()?.number, 1, Vec::new());
-        loop {
-            hashes.extend(self.snapshot().best_hash(number)?);
-            if number == 0 {
-                return Ok(hashes);
-            }
-            if hashes.len() as u64 > LOCATOR_DENSE {
-                step *= 2;
-            }
-            number = number.saturating_sub(step);
         }
     }
 

@@ -45,6 +45,7 @@ pub mod parallel;
 pub mod path;
 pub mod pool;
 pub mod proof;
+pub mod query_limit;
 pub mod rules;
 pub mod spec;
 pub mod state;
@@ -52,7 +53,6 @@ pub mod stream;
 pub mod trace;
 pub mod trie;
 pub mod view;
-pub mod work;
 
 pub use chain::{Chain, ChainConfig};
 pub use clock::unix_now;

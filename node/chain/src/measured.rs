@@ -1,5 +1,5 @@
-//! What the chain tells whoever records metrics, through the `metrics` crate: times and counts of
-//! what happens. It does not know who records. If nobody does, each call costs a few nanoseconds.
+//! Times and counts of the chain, for the recorder of the `metrics` crate. This module does not
+//! know the recorder. If there is none, each call costs a few nanoseconds.
 //!
 //! The names begin with `vnode_`. Their descriptions are in the package `node`, because it serves
 //! them.

@@ -1,13 +1,10 @@
 //! Work on all processors, with results in order, and two pieces of work at a time.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-
-/// Results that may wait to be consumed, for each thread.
-const WAITING_RESULTS_PER_THREAD: usize = 2;
+/// Results that may wait to be consumed, for each thread. A thread that is further ahead waits.
+const WAITING_RESULTS_PER_THREAD: usize = 8;
 
 /// Number of processors. Asking the system takes longer than a small piece of work.
 static PROCESSORS: LazyLock<usize> =
@@ -90,22 +87,23 @@ where
     let items = items.into_iter().enumerate();
     let threads = items.size_hint().1.map_or(threads, |count| threads.min(count));
     let items = Mutex::new(items);
+    let turns = Turns::new(threads, threads * WAITING_RESULTS_PER_THREAD);
+    let results: Vec<_> = (0..turns.places).map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
-        let (sender, results) = bounded(threads * WAITING_RESULTS_PER_THREAD);
         let mut running = Vec::new();
         if threads > 1 {
             for _ in 0..threads {
-                let (sender, items, work) = (sender.clone(), &items, &work);
-                let worker = move || work_until_done(items, work, &sender);
-                running.extend(std::thread::Builder::new().spawn_scoped(scope, worker));
+                let worker = || work_until_done(&items, &work, &turns, &results);
+                match std::thread::Builder::new().spawn_scoped(scope, worker) {
+                    Ok(thread) => running.push(thread),
+                    Err(_) => turns.thread_ends(false),
+                }
             }
         }
-        drop(sender);
         let consumed = if running.is_empty() {
-            let mut items = items.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            items.try_for_each(|(_, item)| consume(work(item)))
+            lock(&items).try_for_each(|(_, item)| consume(work(item)))
         } else {
-            consume_in_order(results, consume)
+            consume_in_order(&turns, &results, consume)
         };
         for thread in running {
             if let Err(payload) = thread.join() {
@@ -120,33 +118,139 @@ where
 fn work_until_done<T, R>(
     items: &Mutex<impl Iterator<Item = (usize, T)>>,
     work: impl Fn(T) -> R,
-    results: &Sender<(usize, R)>,
+    turns: &Turns,
+    results: &[Mutex<Option<R>>],
 ) {
+    let _end = ThreadEnd(turns);
     loop {
         // A panic of the iterator ends its thread, and is passed on when that thread is joined.
         let next = items.lock().map_or(None, |mut items| items.next());
         let Some((index, item)) = next else { return };
-        if results.send((index, work(item))).is_err() {
+        let result = work(item);
+        let Some(place) = turns.wait_for_place(index) else {
             return;
-        }
+        };
+        *lock(&results[place]) = Some(result);
+        turns.fill(place);
     }
 }
 
-/// Consumes results by ascending index, from 0 on. The receiver is dropped at the end, also after
-/// an error, which makes the threads that send results end.
+/// Consumes results by ascending index, from 0 on. At the end, also after an error, the threads are
+/// told to end.
 fn consume_in_order<R, E>(
-    results: Receiver<(usize, R)>,
+    turns: &Turns,
+    results: &[Mutex<Option<R>>],
     consume: &mut dyn FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut early, mut next) = (BTreeMap::new(), 0);
-    for (index, result) in results {
-        early.insert(index, result);
-        while let Some(result) = early.remove(&next) {
-            next += 1;
+    let _end = ConsumerEnd(turns);
+    while let Some(place) = turns.wait_for_result() {
+        let result = lock(&results[place]).take();
+        turns.free(place);
+        if let Some(result) = result {
             consume(result)?;
         }
     }
     Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The order in which results are consumed. Does not know the results, so it is compiled once.
+struct Turns {
+    /// The number of results that may wait. Result N waits at the place N modulo this number.
+    places: usize,
+    state: Mutex<TurnState>,
+    changed: Condvar,
+}
+
+struct TurnState {
+    /// The index of the result that is consumed next.
+    next: usize,
+    /// Whether there is a result at each place.
+    filled: Vec<bool>,
+    /// The number of threads that work.
+    threads: usize,
+    /// Nobody wants further results.
+    ended: bool,
+}
+
+impl Turns {
+    fn new(threads: usize, places: usize) -> Self {
+        Self {
+            places,
+            state: Mutex::new(TurnState {
+                next: 0,
+                filled: vec![false; places],
+                threads,
+                ended: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until the result `index` has a place; `None` if nobody wants it any more.
+    fn wait_for_place(&self, index: usize) -> Option<usize> {
+        let must_wait = |state: &mut TurnState| !state.ended && index >= state.next + self.places;
+        let state = self.changed.wait_while(lock(&self.state), must_wait);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        (!state.ended).then_some(index % self.places)
+    }
+
+    fn fill(&self, place: usize) {
+        lock(&self.state).filled[place] = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next result and returns its place; `None` if all threads have ended without
+    /// it.
+    fn wait_for_result(&self) -> Option<usize> {
+        let must_wait = |state: &mut TurnState| {
+            !state.filled[state.next % self.places] && state.threads > 0 && !state.ended
+        };
+        let state = self.changed.wait_while(lock(&self.state), must_wait);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let place = state.next % self.places;
+        state.filled[place].then_some(place)
+    }
+
+    /// Gives the place of the next result to a later one.
+    fn free(&self, place: usize) {
+        let mut state = lock(&self.state);
+        state.filled[place] = false;
+        state.next += 1;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Notes that a thread ends. After a panic no further results are wanted.
+    fn thread_ends(&self, panicked: bool) {
+        let mut state = lock(&self.state);
+        state.threads -= 1;
+        state.ended |= panicked;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Notes the end of a thread, by a panic, too.
+struct ThreadEnd<'a>(&'a Turns);
+
+impl Drop for ThreadEnd<'_> {
+    fn drop(&mut self) {
+        self.0.thread_ends(std::thread::panicking());
+    }
+}
+
+/// Tells the threads that nobody consumes results any more.
+struct ConsumerEnd<'a>(&'a Turns);
+
+impl Drop for ConsumerEnd<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).ended = true;
+        self.0.changed.notify_all();
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +296,7 @@ mod tests {
                 let fail = |fails: bool| assert!(!fails, "of the test");
                 in_two_threads(|| fail(side == 0), || fail(side == 1))
             });
-            assert!(panicked.unwrap_err().contains("of the test"));
+            assert!(panicked.unwrap_err().to_string().contains("of the test"));
         }
     }
 
@@ -222,7 +326,7 @@ mod tests {
             let panicked = primitives::catch_panic(|| {
                 for_each_in_order_with(threads, 0..100, work, &mut |_| Ok::<_, Infallible>(()))
             });
-            assert_eq!(panicked.unwrap_err(), "of the test");
+            assert_eq!(panicked.unwrap_err(), "of the test".into());
         }
     }
 }

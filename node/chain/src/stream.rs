@@ -12,7 +12,8 @@ use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
 /// The largest block that is read, in bytes.
 pub const BLOCK_BYTES_MAX: usize = INPUT_BYTES_MAX;
 
-/// Why a stream cannot be read any further. `offset` is where the block with the error begins.
+/// The reason why a stream cannot be read any further. `offset` is the start of the block with the
+/// error.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -42,7 +43,7 @@ pub enum BlockStreamError {
 /// A block in its encoded form, with its decoded header.
 #[derive(Clone, Debug)]
 pub struct RawBlock {
-    /// Where the block begins in the stream.
+    /// The offset of the block in the stream.
     pub offset: u64,
     /// The block's hash.
     pub hash: B256,
@@ -82,7 +83,7 @@ impl<R: Read> BlockStream<R> {
         &self.lists.input
     }
 
-    /// How many bytes were read so far.
+    /// The number of bytes that were read so far.
     pub const fn offset(&self) -> u64 {
         self.lists.offset
     }

@@ -58,8 +58,8 @@ impl View {
         })
     }
 
-    /// Whoever reads a past state calls this first: the other reads do not notice that a state is
-    /// not kept.
+    /// Readers of a past state call this first: the other reads do not notice that a state is not
+    /// kept.
     ///
     /// # Errors
     /// [`StateNotKept`] if the state after block `number` is not kept any more.
@@ -187,7 +187,8 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// Where the transaction `hash` may be: hashes of canonical blocks, and indexes in them.
+    /// The places where the transaction `hash` may be: hashes of canonical blocks, and indexes in
+    /// them.
     ///
     /// At most one of these places has it, which [`StoredBlock::has_transaction`] tells. `hash` is
     /// the transaction's own hash or its Ethereum hash.

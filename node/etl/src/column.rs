@@ -1,6 +1,6 @@
 //! Columns of tables: what a cell holds, and the values of a column until they are written.
 //!
-//! This module knows the types of Parquet. It does not know what the columns mean.
+//! This module knows the types of Parquet. It does not know the meaning of columns.
 
 use parquet::data_type::{ByteArray, FixedLenByteArray};
 use primitives::U256;
@@ -10,7 +10,7 @@ const DECIMAL_DIGITS: usize = 38;
 /// Length of a decimal number in a file, in bytes.
 const DECIMAL_BYTES: usize = 16;
 
-/// What the cells of a column hold.
+/// The type of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
     /// A whole number of 64 bits with a sign.

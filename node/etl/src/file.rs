@@ -26,7 +26,7 @@ const LAYOUT: &str = "1";
 /// Rows wait in memory until they are of this size, in bytes. Then they are written as a row group.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// What a file says about itself.
+/// The facts in the metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileFacts {
     /// Hash of block 0.

@@ -13,7 +13,7 @@ use crate::file::{FileFacts, PART_ENDING};
 use crate::range::BlockRange;
 use crate::table::EtlTable;
 
-/// Where the file with these rows is.
+/// The path of the file with these rows.
 pub(crate) fn path(directory: &Path, table: EtlTable, range: BlockRange) -> PathBuf {
     let BlockRange { first, last } = range;
     directory
@@ -32,7 +32,7 @@ struct ExistingFile {
     is_valid: bool,
 }
 
-/// What is still to be written of a range of blocks.
+/// The files of a range of blocks that are still to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Missing {
     pub(crate) range: BlockRange,
@@ -162,7 +162,7 @@ fn numbered(folder: &Path, prefix: &str) -> Result<Vec<(u64, PathBuf)>, EtlError
     Ok(numbered.collect())
 }
 
-/// What is in `folder`; nothing if there is no such folder.
+/// The entries of `folder`; none if there is no such folder.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, EtlError> {
     let failed = |source| EtlError::folder(folder, source);
     let entries = match std::fs::read_dir(folder) {

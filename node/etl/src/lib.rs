@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 use chain::View;
 use chain::parallel::for_each_in_order;
+use chain::query_limit::CancelFlag;
 use chain::state::StateNotKept;
-use chain::work::CancelFlag;
 use parquet::errors::ParquetError;
 use primitives::B256;
 use store::{StoreError, TableId};
@@ -40,7 +40,7 @@ pub const PARTITION_BLOCKS_DEFAULT: u64 = 10_000;
 /// The number of blocks whose rows a thread makes at a time.
 const TASK_BLOCKS: u64 = 16;
 
-/// What to export.
+/// The tables, the blocks and the folder of an export.
 #[derive(Clone, Debug)]
 pub struct ExportRequest {
     /// The folder; it is made if it does not exist.
@@ -53,7 +53,7 @@ pub struct ExportRequest {
     pub partition_blocks: u64,
 }
 
-/// What was exported.
+/// The figures of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportSummary {
     /// Blocks with at least one table that was not there.
@@ -68,7 +68,7 @@ pub struct ExportSummary {
     pub bytes: u64,
 }
 
-/// Why an export failed. The files that were complete stay.
+/// The reason why an export failed. The files that were complete stay.
 #[derive(Debug, thiserror::Error)]
 pub enum EtlError {
     /// The store failed.
@@ -93,7 +93,7 @@ pub enum EtlError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the Parquet library.
         source: ParquetError,
     },
     /// The folder has files of another chain.

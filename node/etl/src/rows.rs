@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use chain::View;
+use chain::query_limit::{CancelFlag, QueryLimit};
 use chain::rules::order::ExecutionOrder;
 use chain::rules::payment::BlockPayment;
 use chain::trace::{
     CallFrame, CallOptions, FlatCall, FlatCalls, TraceError, TraceRequest, Tracer, error_word,
 };
 use chain::view::StoredBlock;
-use chain::work::{CancelFlag, WorkLimit};
 use parquet::data_type::ByteArray;
 use primitives::{Address, B256, Block, Receipt, ReceiptOutcome, Transaction};
 use store::{StoreError, TableId};
@@ -23,7 +23,7 @@ use crate::table::{EtlTable, TableRows};
 /// the transactions' own calls.
 const BLOCK_TRACE_BYTES_MAX: usize = 256 << 20;
 
-/// Why the rows of a block cannot be made.
+/// The reason why the rows of a block cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RowsError {
     /// The store failed.
@@ -34,7 +34,7 @@ pub enum RowsError {
     Trace {
         /// The number of the block.
         number: u64,
-        /// Why it cannot be run.
+        /// The reason why it cannot be run.
         error: TraceError,
     },
 }
@@ -90,7 +90,7 @@ fn call_trees(
             own_gas: true,
             ..CallOptions::default()
         };
-        let limit = WorkLimit::new(Duration::MAX).cancelled_by(cancelled);
+        let limit = QueryLimit::new(Duration::MAX).cancelled_by(cancelled);
         let mut request = TraceRequest::new(Tracer::Calls(options), limit);
         request.bytes_max = if only_top {
             usize::MAX

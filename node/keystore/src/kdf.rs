@@ -128,7 +128,7 @@ impl Kdf {
     }
 }
 
-/// Why the parameters of a key derivation are refused.
+/// The reason why the parameters of a key derivation are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KdfError {
     /// n is not a power of two above 1.

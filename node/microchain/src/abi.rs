@@ -108,7 +108,7 @@ impl CallData {
     }
 }
 
-/// Why a result cannot be read.
+/// The reason why a result cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbiError {
     /// The result ends too early.

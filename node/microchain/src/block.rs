@@ -12,22 +12,21 @@ use primitives::{
 
 use crate::event::MicroChainSetup;
 
-/// What the signature of a block begins with. 0x19 begins no RLP list, so that the signature of a
-/// block is never that of a transaction.
+/// The prefix of the bytes that a block's producer signs. 0x19 begins no RLP list, so that the
+/// signature of a block is never that of a transaction.
 const BLOCK_TEXT: &[u8] = b"\x19MicroChain block";
 
-/// Why a header is refused.
+/// The reason why a header is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderRefusal {
+pub(crate) enum HeaderRefusal {
     /// The extra data cannot be read.
     #[error(transparent)]
     Extra(#[from] ExtraError),
     /// A number is wrong.
     #[error("{field}: got {got}, expected {expected}")]
     Field {
-        /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value in the header.
         got: u64,
         /// The value that it must have.
         expected: u64,
@@ -56,7 +55,7 @@ pub enum HeaderRefusal {
     /// Block 1 must name the members.
     #[error("block 1: got no list of members, expected one")]
     NoMembers,
-    /// It is another member's slot.
+    /// The slot is another member's.
     #[error("producer of the slot: got {got}, expected {expected:?}")]
     Producer {
         /// The coinbase.
@@ -73,7 +72,7 @@ pub enum HeaderRefusal {
     /// Somebody else signed.
     #[error("signer of the block: got {got}, expected {expected}")]
     Signer {
-        /// Who signed.
+        /// The signer.
         got: Address,
         /// The coinbase.
         expected: Address,
@@ -93,7 +92,7 @@ pub(crate) fn genesis_extra(setup: &MicroChainSetup) -> Bytes {
     .into()
 }
 
-/// What a producer signs.
+/// The hash that a producer signs.
 fn digest(chain: &Address, header: &Header) -> Result<B256, ExtraError> {
     let (signed, _) = BlockExtra::split(&header.extra_data)?;
     let unsigned = Header {
@@ -115,7 +114,7 @@ pub(crate) fn sign(key: &SecretKey, digest: &B256) -> [u8; SIGNATURE_BYTES] {
     bytes
 }
 
-/// Who made a signature. Only a low s counts, so that nobody else can change it.
+/// The account that made a signature. Only a low s counts, so that nobody else can change it.
 ///
 /// # Errors
 /// [`HeaderRefusal`] if it is none.
@@ -141,11 +140,11 @@ pub(crate) fn sign_header(header: &mut Header, chain: &Address, key: &SecretKey)
     Ok(())
 }
 
-/// Who signed a header.
+/// The signer of a header.
 ///
 /// # Errors
 /// [`HeaderRefusal`] if nobody did.
-pub fn header_signer(header: &Header, chain: &Address) -> Result<Address, HeaderRefusal> {
+pub(crate) fn header_signer(header: &Header, chain: &Address) -> Result<Address, HeaderRefusal> {
     let (_, signature) = BlockExtra::split(&header.extra_data)?;
     signer(&digest(chain, header)?, signature)
 }
@@ -162,7 +161,7 @@ pub(crate) struct ParentBlock {
     pub(crate) number: u64,
     pub(crate) hash: B256,
     pub(crate) timestamp: u64,
-    /// What its extra data says. For block 0 zeros.
+    /// The content of the header's extra data. For block 0 zeros.
     pub(crate) extra: BlockExtra,
     /// The members in force at it; none at block 0.
     pub(crate) members: Vec<Address>,

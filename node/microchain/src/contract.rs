@@ -1,4 +1,5 @@
-//! What an SCS reads from a chain base, and what it calls there (docs/microchain-contracts.md, 4).
+//! The state of a chain base that an SCS reads, and the calls that it makes there
+//! (docs/microchain-contracts.md, 4).
 //!
 //! [`ContractState`] is everything that the engine needs to know of the base chain, as it is after
 //! one base block. [`BaseCall`] is a call that the engine asks for, with its calldata. Knows no
@@ -13,9 +14,9 @@ pub const MEMBERS_MAX: usize = 100;
 /// `flag` of a proposal that is not decided.
 pub const PROPOSAL_PENDING: u64 = 1;
 /// `flag` of a proposal that is a flush.
-pub const PROPOSAL_APPROVED: u64 = 3;
+pub(crate) const PROPOSAL_APPROVED: u64 = 3;
 
-/// What an SCS is to a MicroChain: the answer of `getSCSRole`.
+/// The role of an SCS in a MicroChain: the answer of `getSCSRole`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ContractRole {
     /// 0, or a number that is unknown.
@@ -74,7 +75,7 @@ pub struct Proposal {
     pub proposed_by: Address,
     /// The hash of the flush before.
     pub last_approved: B256,
-    /// What it commits to; zero if there is no proposal.
+    /// The hash that the proposal commits to; zero if there is no proposal.
     pub hash: B256,
     /// First block.
     pub start: u64,
@@ -90,11 +91,11 @@ pub struct Proposal {
     pub voters: Vec<u64>,
     /// Places of members that are reported.
     pub bad_actors: Vec<u64>,
-    /// Who gets the via reward.
+    /// The address that gets the via reward.
     pub via: Address,
     /// Redemptions that are announced and not paid.
     pub redemptions_left: u64,
-    /// Who is paid out.
+    /// The users that are paid out.
     pub users: Vec<Address>,
     /// Tokens of each.
     pub tokens: Vec<U256>,
@@ -116,9 +117,9 @@ impl Proposal {
 /// A deposit that a user has bought on the base chain: an entry of `getEnteringAmount(0, from)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Who gets the tokens.
+    /// The user who gets the tokens.
     pub user: Address,
-    /// How many.
+    /// The amount of tokens.
     pub tokens: U256,
     /// The time of the base block in which it was bought, in unix seconds.
     pub bought: u64,
@@ -133,7 +134,7 @@ pub struct DepositList {
     pub from: u64,
     /// All deposits from there on, oldest first.
     pub entries: Vec<Deposit>,
-    /// How many one `postFlush` may have: `per_recharge_num`, 250.
+    /// The most deposits that one `postFlush` may have: `per_recharge_num`, 250.
     pub batch_max: u64,
     /// Every how many blocks deposits are credited: `recharge_cycle`, 6.
     pub cycle: u64,
@@ -159,13 +160,14 @@ pub struct ContractState {
     pub members: Vec<Address>,
     /// `nodesToJoin`.
     pub joining: Vec<Address>,
-    /// Those of `joining` that are up to date: the next action makes them members.
+    /// The SCSs of `joining` that are up to date: the next action makes them members.
     pub ready: Vec<Address>,
     /// Storage slot 0x15: 0 nobody may register, 1 members, 2 backups.
     pub registration: u64,
     /// Storage slot 0x0d: the base block of the last flush; `None` for 2^256 − 1.
     pub last_flush: Option<u64>,
-    /// How many members have asked for release: `nodeToReleaseCount`. 0 if it is not read.
+    /// The number of members that have asked for release: `nodeToReleaseCount`. 0 if it is not
+    /// read.
     pub releasing: u64,
     /// Rewards of `getVnodeInfo`.
     pub rewards: Rewards,
@@ -202,7 +204,7 @@ pub struct ContractState {
 
 impl ContractState {
     /// Whether the MicroChain has started (docs/microchain-contracts.md, 4.1).
-    pub const fn has_started(&self) -> bool {
+    pub(crate) const fn has_started(&self) -> bool {
         let members = self.members.len() as u64;
         self.registration != 1 && members >= 1 && members >= self.members_min && self.last_flush.is_some()
     }
@@ -214,12 +216,12 @@ impl ContractState {
     }
 
     /// The base blocks of a turn.
-    pub const fn turn_blocks(&self) -> u64 {
+    pub(crate) const fn turn_blocks(&self) -> u64 {
         self.proposal_expiration.saturating_mul(2)
     }
 
     /// The base blocks that it takes to act on a proposal, to pay its redemptions and to end it.
-    pub fn action_blocks(&self, redemptions: u64) -> u64 {
+    pub(crate) fn action_blocks(&self, redemptions: u64) -> u64 {
         if redemptions == 0 {
             return CALL_BLOCKS;
         }
@@ -229,13 +231,13 @@ impl ContractState {
 
     /// The last base block in which the proposal in progress can be finished; `None` if there is
     /// none, or if it is decided.
-    pub fn proposal_deadline(&self) -> Option<u64> {
+    pub(crate) fn proposal_deadline(&self) -> Option<u64> {
         let pending = self.current.exists() && self.current.flag == PROPOSAL_PENDING;
         pending.then(|| self.current.starting_block.saturating_add(self.turn_blocks()))
     }
 
     /// The proposal in progress, if it can still be finished in the next base block.
-    pub fn open_proposal(&self) -> Option<&Proposal> {
+    pub(crate) fn open_proposal(&self) -> Option<&Proposal> {
         let deadline = self.proposal_deadline()?;
         (self.base_block < deadline).then_some(&self.current)
     }
@@ -265,14 +267,14 @@ pub enum BaseCall {
         distribution: Vec<U256>,
         /// Places of reported members.
         bad_actors: Vec<u64>,
-        /// Who gets the via reward.
+        /// The address that gets the via reward.
         via: Address,
-        /// How many redemptions will be uploaded.
+        /// The number of redemptions that will be uploaded.
         redemptions: u64,
     },
     /// `UploadRedeemData`.
     UploadRedemptions {
-        /// Who is paid out.
+        /// The users that are paid out.
         users: Vec<Address>,
         /// Tokens of each.
         tokens: Vec<U256>,
@@ -313,7 +315,7 @@ pub const RETRY_BLOCKS: u64 = 6;
 
 /// Base blocks for a call that depends on the one before: one until its effect is read, one until
 /// the next call is in a block.
-pub const CALL_BLOCKS: u64 = 2;
+pub(crate) const CALL_BLOCKS: u64 = 2;
 
 impl BaseCall {
     /// The calldata.

@@ -5,7 +5,7 @@
 use chain::View;
 use chain::application::{FLAG_CALL, PlainAction};
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
-use chain::work::WorkLimit;
+use chain::query_limit::QueryLimit;
 use primitives::{Address, Bytes, Transaction, U256, keccak256};
 
 use crate::abi::{AbiError, CallData, ResultReader};
@@ -39,12 +39,12 @@ impl<'a> DappBaseCalls<'a> {
             input: data.after(function_selector(function)),
             ..Default::default()
         };
-        let limit = WorkLimit::new(TIMEOUT_DEFAULT);
+        let limit = QueryLimit::new(TIMEOUT_DEFAULT);
         match self.view.call(StateAt::Block(number), &request, limit)? {
             CallOutcome::Success { output, .. } => Ok(Some(output)),
-            other => Err(ReadError::Answer {
+            other => Err(ReadError::Failed {
                 function,
-                error: format!("got {other:?}, expected a result"),
+                got: Box::new(other),
             }),
         }
     }
@@ -60,13 +60,10 @@ impl<'a> DappBaseCalls<'a> {
         let Some(answer) = self.ask(function, data, number)? else {
             return Ok(T::default());
         };
-        read(ResultReader::new(&answer)).map_err(|error| ReadError::Answer {
-            function,
-            error: error.to_string(),
-        })
+        read(ResultReader::new(&answer)).map_err(|error| ReadError::Answer { function, error })
     }
 
-    /// How many deposits are credited.
+    /// The number of deposits that are credited.
     pub(crate) fn enter_position(&self, number: u64) -> Result<u64, ReadError> {
         self.read("enterPos()", CallData::default(), number, |mut answer| {
             answer.small()

@@ -1,16 +1,26 @@
-//! Why the engine or a read fails.
+//! The errors of the engine and of reads.
 
-use chain::call::EvmCallError;
+use chain::application::ExtraError;
+use chain::call::{CallOutcome, EvmCallError};
 use chain::genesis::GenesisError;
 use chain::state::StateError;
 use store::StoreError;
 
-/// Why the engine cannot go on for now. It has lost nothing: the next event tries again.
+use crate::abi::AbiError;
+use crate::event::PERIOD_SECS_MAX;
+
+/// The reason why the engine cannot go on for now. Nothing is lost: the next event tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The setup cannot be that of a MicroChain.
+    /// The period is not that of a MicroChain.
+    #[error("setup of the MicroChain: seconds of a slot: got {got}, expected 1 to {PERIOD_SECS_MAX}")]
+    Period {
+        /// The seconds.
+        got: u64,
+    },
+    /// A block that was built here has no space for the signature.
     #[error("setup of the MicroChain: {0}")]
-    Setup(String),
+    Extra(#[from] ExtraError),
     /// The store has another chain.
     #[error(transparent)]
     Genesis(#[from] GenesisError),
@@ -25,7 +35,7 @@ pub enum EngineError {
     Read(#[from] ReadError),
 }
 
-/// Why a read failed.
+/// The reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The store failed.
@@ -34,12 +44,20 @@ pub enum ReadError {
     /// A call could not be run.
     #[error(transparent)]
     Call(#[from] EvmCallError),
+    /// A function of a contract of the MicroChain failed.
+    #[error("{function}: got {got:?}, expected a result")]
+    Failed {
+        /// The function.
+        function: &'static str,
+        /// The outcome of the call.
+        got: Box<CallOutcome>,
+    },
     /// A contract of the MicroChain answered with other bytes than its function has.
     #[error("{function}: {error}")]
     Answer {
         /// The function.
         function: &'static str,
-        /// What is wrong.
-        error: String,
+        /// The fault.
+        error: AbiError,
     },
 }

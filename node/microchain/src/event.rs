@@ -10,7 +10,7 @@ use primitives::{Address, Bytes, SecretKey, Transaction, U256};
 
 use crate::contract::{BaseCall, ContractState};
 
-/// What a MicroChain is, for all its members alike. Block 0 follows from it.
+/// The properties of a MicroChain, for all its members alike. Block 0 follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MicroChainSetup {
     /// The address of the chain base.
@@ -28,7 +28,7 @@ pub struct MicroChainSetup {
 /// The longest time between two slots.
 pub const PERIOD_SECS_MAX: u64 = 3600;
 
-/// How an engine is opened.
+/// The options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The folder of this MicroChain's store. It is made if it does not exist.
@@ -42,7 +42,7 @@ pub struct EngineOptions {
 /// Memory for cached pages of one MicroChain's store unless the options say otherwise: 16 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 16 << 20;
 
-/// What comes to the engine.
+/// An event for the engine.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed. To be given at least at each moment that
@@ -59,8 +59,7 @@ pub enum Event {
     Connected,
 }
 
-/// What the engine wants to be done. In the given order; what fails is not repeated by anyone but
-/// the engine.
+/// An act of the engine. Acts are done in the given order. Only the engine repeats one that fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A message for other SCSs.
@@ -72,9 +71,9 @@ pub enum Action {
 /// A message between SCSs (docs/microchain-design.md, 7), without what the service around it adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberMessage {
-    /// The status of the broadcast: one of [`crate::message::STATUSES`]. The engine ignores others.
+    /// The status of the broadcast. The engine ignores a status that it does not know.
     pub status: i32,
-    /// Who sent it, by its own account. Nothing is proved by it; answers go there.
+    /// The sender, by its own account. Nothing is proved by it; answers go there.
     pub sender: Address,
     /// The one SCS that gets it; `None` for all. Statuses 1 and 2 always have one.
     pub receiver: Option<Address>,

@@ -30,7 +30,7 @@ const SIDE_BLOCK_AGE_MAX: u64 = 4096;
 /// A block takes another transaction while its transactions have at most so many bytes.
 const BLOCK_BYTES_FILL: usize = 1 << 20;
 
-/// Why a block is not taken.
+/// The reason why a block is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BlockRefusal {
     #[error("unknown parent {0}")]
@@ -68,10 +68,9 @@ impl Ledger {
     /// Opens the chain in `store`, or writes block 0.
     pub(crate) fn open(setup: MicroChainSetup, store: Store) -> Result<Self, EngineError> {
         if !(1..=PERIOD_SECS_MAX).contains(&setup.period_secs) {
-            return Err(EngineError::Setup(format!(
-                "seconds of a slot: got {}, expected 1 to {PERIOD_SECS_MAX}",
-                setup.period_secs
-            )));
+            return Err(EngineError::Period {
+                got: setup.period_secs,
+            });
         }
         let rules = ApplicationRules {
             address: setup.address,
@@ -270,8 +269,7 @@ impl Ledger {
             Ok((transactions, senders))
         })?;
         let mut block = built.block;
-        sign_header(&mut block.header, &self.setup.address, key)
-            .map_err(|error| EngineError::Setup(error.to_string()))?;
+        sign_header(&mut block.header, &self.setup.address, key)?;
         Ok(block)
     }
 }
@@ -284,7 +282,7 @@ const fn never_valid(error: &TransactionError) -> bool {
     )
 }
 
-/// What the extra data of a stored header says; zeros for block 0, which has another form.
+/// The content of a stored header's extra data; zeros for block 0, which has another form.
 fn extra_of(header: &Header) -> BlockExtra {
     match header.number {
         0 => BlockExtra::default(),

@@ -5,13 +5,13 @@
 //! | what comes to the engine, and what goes out? | [`event`] |
 //! | what is read from the chain base, and what is called there? | [`contract`] |
 //! | how are arguments and results of contracts written? | [`abi`] |
-//! | what does a member do with it? | [`engine`] |
-//! | which messages do SCSs send each other? | [`message`] |
-//! | what do clients read? | [`reader`], [`records`] |
-//! | why does something fail? | [`error`] |
-//! | what is a valid block header? | [`block`] |
+//! | what does a member do with it? | `engine` |
+//! | which messages do SCSs send each other? | `message` |
+//! | what do clients read? | [`reader`], `records` |
+//! | why does something fail? | `error` |
+//! | what is a valid block header? | `block` |
 //! | how is a block executed and stored? | `ledger`, with the package `chain` |
-//! | which transactions wait? | [`pool`] |
+//! | which transactions wait? | `pool` |
 //! | what is asked of DappBase? | `dapp_base` |
 //! | what must survive a crash? | `memory` |
 //!
@@ -25,20 +25,21 @@
 //! number that comes with each event. It knows no sockets, no JSON and no threads.
 
 pub mod abi;
-pub mod block;
+mod block;
 pub mod contract;
 mod dapp_base;
-pub mod engine;
-pub mod error;
+mod engine;
+mod error;
 pub mod event;
 mod ledger;
 mod memory;
-pub mod message;
-pub mod pool;
+mod message;
+mod pool;
 pub mod reader;
-pub mod records;
+mod records;
 
 pub use contract::{BaseCall, ContractState};
-pub use engine::{EngineError, MemberEngine, TransactionRefusal};
+pub use engine::MemberEngine;
+pub use error::EngineError;
 pub use event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
 pub use reader::Reader;

@@ -1,7 +1,7 @@
-//! What a member must not forget, whatever happens to the process: which slot it has signed, how it
-//! has voted, which members the chain base has named, who broke the rules.
+//! The facts that a member must remember after a crash: which slot it has signed, how it has voted,
+//! which members the chain base has named, who broke the rules.
 //!
-//! It is one row of the store. Each change is on the disk before the engine acts on it.
+//! The memory is one row of the store. Each change is on the disk before the engine acts on it.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub(crate) struct CastVote {
     pub(crate) hash: B256,
     /// The last block that it covers.
     pub(crate) end: u64,
-    /// Its hash.
+    /// The hash of the last block.
     pub(crate) block: B256,
 }
 
@@ -38,7 +38,6 @@ pub(crate) struct ReadList {
     pub(crate) members: Vec<Address>,
 }
 
-/// The memory of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemberMemory {
     /// The latest slot for which this SCS has signed a block.

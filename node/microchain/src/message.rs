@@ -15,40 +15,40 @@ use crate::block::{HeaderRefusal, sign, signed_digest, signer};
 use crate::event::MemberMessage;
 
 /// A sync request, to one receiver.
-pub const SYNC_REQUEST: i32 = 1;
+pub(crate) const SYNC_REQUEST: i32 = 1;
 /// The answer to a sync request, to one receiver.
-pub const SYNC_ANSWER: i32 = 2;
-/// A block.
-pub const BLOCK: i32 = 64;
+pub(crate) const SYNC_ANSWER: i32 = 2;
+pub(crate) const BLOCK: i32 = 64;
 /// The head of a member.
-pub const STATE: i32 = 65;
+pub(crate) const STATE: i32 = 65;
 /// Transactions that wait.
-pub const TRANSACTIONS: i32 = 66;
+pub(crate) const TRANSACTIONS: i32 = 66;
 /// Proof that a member signed two blocks of one slot.
-pub const EVIDENCE: i32 = 67;
+pub(crate) const EVIDENCE: i32 = 67;
 /// All statuses that the engine reads.
-pub const STATUSES: [i32; 6] = [SYNC_REQUEST, SYNC_ANSWER, BLOCK, STATE, TRANSACTIONS, EVIDENCE];
+#[cfg(test)]
+pub(crate) const STATUSES: [i32; 6] = [SYNC_REQUEST, SYNC_ANSWER, BLOCK, STATE, TRANSACTIONS, EVIDENCE];
 
 /// The most bytes of a message with one block.
-pub const BLOCK_BYTES_MAX: usize = 2 << 20;
+pub(crate) const BLOCK_BYTES_MAX: usize = 2 << 20;
 /// The most blocks of a sync answer.
-pub const ANSWER_BLOCKS_MAX: usize = 128;
+pub(crate) const ANSWER_BLOCKS_MAX: usize = 128;
 /// Blocks are added to an answer while it has at most so many bytes.
-pub const ANSWER_BYTES_FILL: usize = 1 << 20;
+pub(crate) const ANSWER_BYTES_FILL: usize = 1 << 20;
 /// The most hashes of a sync request.
-pub const REQUEST_HASHES_MAX: usize = 40;
+pub(crate) const REQUEST_HASHES_MAX: usize = 40;
 /// The most transactions of a message.
-pub const RELAYED_MAX: usize = 64;
+pub(crate) const RELAYED_MAX: usize = 64;
 /// The most bytes of a message with transactions.
-pub const RELAYED_BYTES_MAX: usize = 512 << 10;
-/// What each payload begins with.
+pub(crate) const RELAYED_BYTES_MAX: usize = 512 << 10;
+/// The prefix of each payload.
 const MARK: &[u8] = b"mc1";
-/// What is signed with a state begins with this.
+/// The prefix of the bytes of a state that are signed.
 const STATE_TEXT: &[u8] = b"\x19MicroChain state";
 
 /// The head of a member, as it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberState {
+pub(crate) struct MemberState {
     /// Seconds of a slot.
     pub period_secs: u64,
     /// Number of the head.
@@ -87,7 +87,7 @@ pub(crate) enum PeerContent {
     SyncRequest {
         /// Known hashes, the newest first.
         known: Vec<B256>,
-        /// How many blocks are wanted.
+        /// The number of blocks that are wanted.
         count: u64,
     },
     /// Blocks in order.
@@ -221,7 +221,7 @@ pub(crate) fn signed_state(state: MemberState, chain: &Address, key: &SecretKey)
     PeerContent::State { state, signature }
 }
 
-/// Who signed a state.
+/// The signer of a state.
 ///
 /// # Errors
 /// [`HeaderRefusal`] if nobody did.
@@ -334,7 +334,7 @@ mod tests {
                 payload[at] ^= byte;
             }
             if let Ok(Some(content)) = PeerContent::decode(message.status, &payload) {
-                // What is taken has one form only.
+                // A payload that is taken has one form only.
                 let again = content.message(Address::ZERO, None);
                 let read = PeerContent::decode(again.status, &again.payload);
                 prop_assert_eq!(read, Ok(Some(content)));

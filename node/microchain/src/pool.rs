@@ -7,25 +7,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use chain::pool::PoolContent;
 use primitives::{Address, B256, Transaction};
 
-use crate::records::WaitingTransactions;
-
 /// The most transactions.
-pub const POOL_TRANSACTIONS_MAX: usize = 8192;
+pub(crate) const POOL_TRANSACTIONS_MAX: usize = 8192;
 /// The most bytes of all transactions.
-pub const POOL_BYTES_MAX: usize = 16 << 20;
+pub(crate) const POOL_BYTES_MAX: usize = 16 << 20;
 /// The most transactions of a sender that can be executed one after another.
-pub const PENDING_PER_SENDER_MAX: u64 = 512;
+pub(crate) const PENDING_PER_SENDER_MAX: u64 = 512;
 /// The most transactions of a sender that wait for one with a smaller nonce.
-pub const QUEUED_PER_SENDER_MAX: usize = 64;
+pub(crate) const QUEUED_PER_SENDER_MAX: usize = 64;
 /// The most bytes of one transaction.
-pub const TRANSACTION_BYTES_MAX: usize = 256 << 10;
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 << 10;
 
-/// Why a transaction is not taken.
+/// The reason why a transaction is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolRefusal {
-    /// It is in the pool.
+    /// The transaction is in the pool.
     #[error("the transaction is known")]
     Known,
     /// The nonce is used.
@@ -44,14 +43,13 @@ pub enum PoolRefusal {
     Full {
         /// The bound.
         what: &'static str,
-        /// What there would be.
+        /// The amount that there would be.
         got: usize,
-        /// The most.
+        /// The largest that is allowed.
         max: usize,
     },
 }
 
-/// A transaction that waits.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingTransaction {
     pub(crate) transaction: Arc<Transaction>,
@@ -107,7 +105,7 @@ impl Pool {
         self.hashes.contains_key(hash)
     }
 
-    /// Takes a transaction. `next` is the sender's next nonce on the head's state, `slot` the
+    /// Adds a transaction. `next` is the sender's next nonce on the head's state, `slot` the
     /// present slot.
     pub(crate) fn add(
         &mut self,
@@ -188,7 +186,8 @@ impl Pool {
         self.senders.keys().copied().collect()
     }
 
-    /// The head has moved: `next` is the next nonce of `sender` now. What is used goes.
+    /// Follows the head: `next` is the next nonce of `sender` now. Drops transactions whose nonces
+    /// are used.
     pub(crate) fn head_moved(&mut self, sender: &Address, next: u64) {
         let Some(queue) = self.senders.get_mut(sender) else {
             return;
@@ -217,7 +216,7 @@ impl Pool {
         }
     }
 
-    /// Drops what came before the slot `before`.
+    /// Drops transactions that came before the slot `before`.
     pub(crate) fn expire(&mut self, before: u64) {
         for sender in self.senders() {
             let waiting = self.senders[&sender].waiting.iter();
@@ -229,8 +228,8 @@ impl Pool {
         }
     }
 
-    /// The transactions that can be executed one after another: those of each sender by nonce, the
-    /// senders by the arrival of their first one.
+    /// The transactions that can be executed one after another. A sender's are in the order of
+    /// their nonces, senders in the order in which their first ones came.
     pub(crate) fn ready(&self) -> ReadyQueue {
         let mut ready = ReadyQueue::default();
         for (sender, queue) in &self.senders {
@@ -272,9 +271,9 @@ impl Pool {
         found
     }
 
-    /// Everything, for clients.
-    pub(crate) fn content(&self) -> WaitingTransactions {
-        let mut content = WaitingTransactions::default();
+    /// All transactions, for clients.
+    pub(crate) fn content(&self) -> PoolContent {
+        let mut content = PoolContent::default();
         for (sender, queue) in &self.senders {
             let gap = queue.gap();
             for (nonce, one) in &queue.waiting {
@@ -292,17 +291,16 @@ impl Pool {
     }
 }
 
-/// What a block is filled from.
+/// The transactions that a block is filled from.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue {
     /// The arrival of the first transaction of each sender.
     first: BTreeMap<u64, Address>,
-    /// Those of each sender, the next one last.
+    /// The transactions of each sender, the next one last.
     lists: HashMap<Address, Vec<WaitingTransaction>>,
 }
 
 impl ReadyQueue {
-    /// The next transaction.
     pub(crate) fn next(&mut self) -> Option<(Address, WaitingTransaction)> {
         let (_, sender) = self.first.pop_first()?;
         let list = self.lists.get_mut(&sender)?;
@@ -310,7 +308,8 @@ impl ReadyQueue {
         Some((sender, next))
     }
 
-    /// The last one of `sender` is in the block, so its next one can follow.
+    /// Notes that the transaction of `sender` is in the block, so that the sender's next one can
+    /// follow.
     pub(crate) fn included(&mut self, sender: Address) {
         if let Some(next) = self.lists.get(&sender).and_then(|list| list.last()) {
             self.first.insert(next.sequence, sender);

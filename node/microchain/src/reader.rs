@@ -1,4 +1,5 @@
-//! What clients read of a MicroChain: blocks, transactions, receipts, accounts, calls, the pool.
+//! The answers to clients of a MicroChain: blocks, transactions, receipts, accounts, calls, the
+//! pool.
 //!
 //! A [`Reader`] reads snapshots of the store and the pool's memory. So any number of threads may
 //! read while the engine works.
@@ -8,8 +9,9 @@ use std::sync::Arc;
 use chain::application::FLAG_CREATE;
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::import::BlockId;
+use chain::pool::PoolContent;
+use chain::query_limit::QueryLimit;
 use chain::view::StoredBlock;
-use chain::work::WorkLimit;
 use chain::{ChainSpec, View};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Receipt, ReceiptOutcome, Transaction, U256};
@@ -18,7 +20,7 @@ use store::{Store, StoreError};
 use crate::dapp_base::DappBaseCalls;
 pub use crate::error::ReadError;
 use crate::pool::Pool;
-pub use crate::records::{DappEntry, ExchangeRecord, MinedReceipt, MinedTransaction, WaitingTransactions};
+pub use crate::records::{DappEntry, ExchangeRecord, MinedReceipt, MinedTransaction};
 
 /// The reads of one MicroChain, each on the head of the moment. Clones share everything.
 #[derive(Clone, Debug)]
@@ -158,7 +160,7 @@ impl Reader {
         Ok(account.map_or(U256::ZERO, |account| account.balance))
     }
 
-    /// How many transactions an account has sent.
+    /// The number of transactions that an account has sent.
     ///
     /// # Errors
     /// [`ReadError`] if the store fails.
@@ -194,7 +196,7 @@ impl Reader {
     pub fn call(&self, request: &CallRequest) -> Result<CallOutcome, ReadError> {
         let view = self.view()?;
         let at = StateAt::Block(view.head_number());
-        Ok(view.call(at, request, WorkLimit::new(TIMEOUT_DEFAULT))?)
+        Ok(view.call(at, request, QueryLimit::new(TIMEOUT_DEFAULT))?)
     }
 
     /// The address of DappBase; `None` before it is created.
@@ -234,7 +236,7 @@ impl Reader {
         DappBaseCalls::new(&view, self.dapp_base).withdrawals(user, from, view.head_number())
     }
 
-    /// How many deposits of the chain base are credited: from this position on they wait.
+    /// The number of deposits of the chain base that are credited: from this position on they wait.
     ///
     /// # Errors
     /// [`ReadError`] if the call fails.
@@ -243,8 +245,8 @@ impl Reader {
         DappBaseCalls::new(&view, self.dapp_base).enter_position(view.head_number())
     }
 
-    /// What waits in the pool.
-    pub fn pool(&self) -> WaitingTransactions {
+    /// The transactions that wait in the pool.
+    pub fn pool(&self) -> PoolContent {
         self.pool.lock().content()
     }
 }

@@ -1,7 +1,4 @@
-//! What reads of a MicroChain answer with.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! The records with which reads of a MicroChain answer.
 
 use chain::import::BlockId;
 use primitives::{Address, Receipt, Transaction, U256};
@@ -11,7 +8,7 @@ use primitives::{Address, Receipt, Transaction, U256};
 pub struct MinedTransaction {
     /// The transaction.
     pub transaction: Transaction,
-    /// Who signed it.
+    /// The signer.
     pub sender: Address,
     /// The block.
     pub block: BlockId,
@@ -39,11 +36,11 @@ pub struct MinedReceipt {
 /// A Dapp that DappBase knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DappEntry {
-    /// Its address.
+    /// The address of the contract.
     pub address: Address,
-    /// Its owner.
+    /// The owner of the contract.
     pub owner: Address,
-    /// Its ABI, as it was registered.
+    /// The ABI of the contract, as it was registered.
     pub abi: String,
     /// 1 enabled.
     pub state: u64,
@@ -58,13 +55,4 @@ pub struct ExchangeRecord {
     pub tokens: U256,
     /// Unix seconds.
     pub time: u64,
-}
-
-/// The pool: for each sender the transactions by nonce.
-#[derive(Clone, Debug, Default)]
-pub struct WaitingTransactions {
-    /// Those that can be executed next.
-    pub pending: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
-    /// Those that wait for one with a smaller nonce.
-    pub queued: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
 }

@@ -4,16 +4,15 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Most ranges in a list.
-pub const RANGES_MAX: usize = 256;
+pub(crate) const RANGES_MAX: usize = 256;
 
 /// An IPv4 address that is written as an IPv6 one becomes the former.
-pub const fn canonical(ip: IpAddr) -> IpAddr {
+pub(crate) const fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
 /// The address of this machine's loopback in place of an unspecified one.
-pub const fn or_loopback(ip: IpAddr) -> IpAddr {
+pub(crate) const fn or_loopback(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -35,7 +34,7 @@ pub(crate) const fn canonical_socket(address: SocketAddr) -> SocketAddr {
 }
 
 /// Whether `ip` is of this machine or of a local network.
-pub const fn is_local(ip: IpAddr) -> bool {
+pub(crate) const fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
         IpAddr::V6(ip) => {
@@ -83,14 +82,14 @@ const fn is_usable(ip: IpAddr) -> bool {
 }
 
 /// Whether `ip` means the same host everywhere.
-pub const fn is_public(ip: IpAddr) -> bool {
+pub(crate) const fn is_public(ip: IpAddr) -> bool {
     let ip = canonical(ip);
     is_usable(ip) && !is_inside(ip)
 }
 
 /// Whether to believe `sender` that a node has the address `ip`. Addresses of a local network are
 /// known only inside of it, so others could make this node attack its own network.
-pub const fn may_tell(sender: IpAddr, ip: IpAddr) -> bool {
+pub(crate) const fn may_tell(sender: IpAddr, ip: IpAddr) -> bool {
     let (sender, ip) = (canonical(sender), canonical(ip));
     is_usable(ip) && (!ip.is_loopback() || sender.is_loopback()) && (!is_inside(ip) || is_inside(sender))
 }
@@ -107,7 +106,7 @@ const fn v6_front(ip: Ipv6Addr, bits: u32) -> IpAddr {
 }
 
 /// The host that `ip` is counted as: one IPv4 address, or one IPv6 network of 64 bits.
-pub const fn host(ip: IpAddr) -> IpAddr {
+pub(crate) const fn host(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => IpAddr::V4(ip),
         IpAddr::V6(ip) => v6_front(ip, HOST_BITS_V6),
@@ -117,11 +116,11 @@ pub const fn host(ip: IpAddr) -> IpAddr {
 /// Addresses that one owner easily has together: those with the same first 24 bits (IPv4) or 48
 /// bits (IPv6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Neighbourhood(IpAddr);
+pub(crate) struct Neighbourhood(IpAddr);
 
 impl Neighbourhood {
     /// The neighbourhood of any address.
-    pub const fn of(ip: IpAddr) -> Self {
+    pub(crate) const fn of(ip: IpAddr) -> Self {
         Self(match ip.to_canonical() {
             IpAddr::V4(ip) => {
                 let mask = u32::MAX << (32 - NEIGHBOURHOOD_BITS_V4);
@@ -133,7 +132,7 @@ impl Neighbourhood {
 
     /// The neighbourhood that limits count. `None` for an address of a local network, because
     /// limits of neighbours do not apply there.
-    pub const fn of_stranger(ip: IpAddr) -> Option<Self> {
+    pub(crate) const fn of_stranger(ip: IpAddr) -> Option<Self> {
         if is_local(ip) { None } else { Some(Self::of(ip)) }
     }
 }
@@ -149,7 +148,7 @@ struct AddressRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressRanges(Vec<AddressRange>);
 
-/// Why a text is not a list of address ranges.
+/// A fault of a text that is no list of address ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRangeError {
     /// A part does not have the form `ADDRESS/BITS`.

@@ -1,4 +1,4 @@
-//! How to reach a node: its id, address and ports.
+//! The contact of a node: its id, address and ports.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -47,12 +47,12 @@ impl NodeContact {
         }
     }
 
-    /// Where its packets come from.
+    /// The address that its packets come from.
     pub const fn udp_address(&self) -> SocketAddr {
         SocketAddr::new(self.ip, self.udp)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub const fn tcp_address(&self) -> SocketAddr {
         SocketAddr::new(self.ip, self.tcp)
     }

@@ -20,13 +20,12 @@ use crate::contact::NodeContact;
 use crate::messages::read_fork_id;
 use crate::raw_rlp::RawRlp;
 
-/// The most bytes of a record.
-pub const RECORD_BYTES_MAX: usize = 300;
+pub(crate) const RECORD_BYTES_MAX: usize = 300;
 /// The begin of the text of a record.
 pub(crate) const RECORD_PREFIX: &str = "enr:";
 const SCHEME: &[u8] = b"v4";
 
-/// Why bytes or a text are not a node record.
+/// A fault of bytes or of a text that are no node record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeRecordError {
     /// The text has another form.
@@ -35,7 +34,7 @@ pub enum NodeRecordError {
     /// The record is too long.
     #[error("node record: got {got} bytes, expected at most {RECORD_BYTES_MAX}")]
     Size {
-        /// Its length.
+        /// The length of the record.
         got: usize,
     },
     /// A field has another form.
@@ -70,7 +69,7 @@ pub struct NodeRecord {
     id: B512,
 }
 
-/// What a node says of itself.
+/// The claims of a node about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeClaims {
     /// The address; `None` if the node does not know it.
@@ -224,7 +223,7 @@ impl NodeRecord {
         self.sequence
     }
 
-    /// What the node says of itself. Values of another form count as missing.
+    /// The claims of the node about itself. Values of another form count as missing.
     pub fn claims(&self) -> NodeClaims {
         let v4 = self
             .value("ip")
@@ -255,7 +254,7 @@ impl NodeRecord {
         }
     }
 
-    /// Where the node is. `None` if the record does not say it.
+    /// The contact of the node. `None` if the record does not say it.
     pub fn contact(&self) -> Option<NodeContact> {
         let NodeClaims { ip, tcp, udp, .. } = self.claims();
         Some(NodeContact {

@@ -1,8 +1,8 @@
 //! The fork id of a chain (EIP-2124), by which nodes of different networks recognize each other
 //! early.
 //!
-//! It is a checksum of the hash of block 0 and of the past forks, and the block of the next fork.
-//! Only Ethereum's family has it. Source: docs/p2p.md, 6.
+//! The fork id is a checksum of the hash of block 0 and of the past forks, and the block of the
+//! next fork. Only Ethereum's family has it. Source: docs/p2p.md, 6.
 
 use alloy_eip2124::{ForkFilter, ForkFilterKey, Head};
 use chain::ChainSpec;
@@ -20,9 +20,9 @@ pub fn fork_filter(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<Fo
     Some(ForkFilter::new(head, genesis_hash, spec.genesis.timestamp, keys))
 }
 
-/// Which rules a node at block `head` knows, for its log: those of the next block, the next ones,
-/// and the last ones, each with its first block and its fork id. `None` for a family without fork
-/// ids.
+/// Returns the rules that a node at block `head` knows, for its log: those of the next block, the
+/// next ones, and the last ones, each with its first block and its fork id. `None` for a family
+/// without fork ids.
 pub fn known_rules(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<String> {
     let at = |block: u64| {
         let filter = fork_filter(spec, genesis_hash, block)?;
@@ -48,7 +48,7 @@ pub fn known_rules(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<St
 }
 
 /// The head for [`ForkFilter::set_head`]. Forks begin at blocks, so the number is all that counts.
-pub fn fork_head(number: u64) -> Head {
+pub(crate) fn fork_head(number: u64) -> Head {
     Head {
         number,
         ..Head::default()

@@ -1,41 +1,54 @@
 //! Other nodes: connections to them, the messages on these connections, how they are found, and
 //! whom to dial.
 //!
-//! All that decides takes bytes, the time ([`moment`]) and randomness ([`entropy`]) and returns
-//! bytes and events. Thin layers on tokio ([`rlpx::PeerConnection`], the socket of discovery) run
-//! it. So a simulation can run the same logic without sockets. Knows neither the database nor
-//! JSON-RPC nor options. Source: docs/p2p.md.
+//! All that decides takes bytes, the time (`moment`) and randomness (`entropy`) and returns bytes
+//! and events. Thin layers on tokio (`rlpx::PeerConnection`, the socket of discovery) run it. So a
+//! simulation can run the same logic without sockets. Knows neither the database nor JSON-RPC nor
+//! options. [`NetworkService`] runs all of it in a node; [`testing`] shows the parts to tests.
+//! Source: docs/p2p.md.
 
-pub mod address;
+mod address;
 mod bootnodes;
 mod contact;
-pub mod dial;
-pub mod discovery;
-pub mod dns;
+mod dial;
+mod discovery;
+mod dns;
 mod enr;
-pub mod entropy;
+mod entropy;
 mod fork_id;
-pub mod messages;
-pub mod moment;
-pub mod nat;
-pub mod node_files;
+mod messages;
+mod moment;
+mod nat;
+mod node_files;
 mod node_text;
-pub mod peers;
+mod peers;
 mod raw_rlp;
-pub mod requests;
-pub mod rlpx;
-pub mod service;
-pub mod sockets;
+mod requests;
+mod rlpx;
+mod service;
+mod sockets;
 mod status_check;
-pub mod sync;
+mod sync;
+pub mod testing;
 #[cfg(test)]
 mod vectors;
 
-pub use alloy_eip2124::{ForkFilter, ForkHash, ForkId};
-
+pub use address::{AddressRangeError, AddressRanges};
 pub use bootnodes::boot_nodes;
 pub use contact::NodeContact;
-pub use enr::{NodeClaims, NodeRecord, NodeRecordError, RECORD_BYTES_MAX};
-pub use fork_id::{fork_filter, fork_head, known_rules};
+pub use dial::{DialTarget, INBOUND_HANDSHAKES_MAX};
+pub use dns::{DnsEntryError, DnsListUrl, dns_lists};
+pub use fork_id::known_rules;
+pub use messages::{ApplicationChainMessage, WireFamily};
+pub use nat::{NatOption, NatOptionError};
+pub use node_files::{
+    LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
+};
 pub use node_text::{NodeTextError, read_node};
-pub use status_check::{StatusMismatch, check_status};
+pub use peers::{ENDED_BY_OTHER, PeerCounters, PeerFigures};
+pub use rlpx::RlpxDisconnect;
+pub use service::{
+    ApplicationChains, NetworkHandle, NetworkService, NetworkSettings, NetworkStartError, PeerReport,
+    SubnetPlan, SubnetReport, TrafficCounters,
+};
+pub use sync::{SyncStage, SyncState, time_text};

@@ -16,25 +16,25 @@ use crate::contact::NodeContact;
 use crate::node_text::{NodeTextError, read_node};
 
 /// File with the seen nodes, in the data directory.
-pub const SEEN_NODES_FILE: &str = "nodes";
+pub(crate) const SEEN_NODES_FILE: &str = "nodes";
 /// File with the enode URLs of the static nodes, as a JSON list.
 pub const STATIC_NODES_FILE: &str = "static-nodes.json";
 /// File with the enode URLs of the trusted nodes, as a JSON list.
 pub const TRUSTED_NODES_FILE: &str = "trusted-nodes.json";
 /// Nodes in the file of the seen ones.
-pub const SEEN_NODES_MAX: usize = 1024;
-/// Those of one neighbourhood.
-pub const SEEN_NEIGHBOURS_MAX: usize = 10;
+pub(crate) const SEEN_NODES_MAX: usize = 1024;
+/// Nodes of one neighbourhood.
+pub(crate) const SEEN_NEIGHBOURS_MAX: usize = 10;
 /// Nodes in a list of the user.
 pub const LISTED_NODES_MAX: usize = 1024;
-/// How long a node that is not seen again is remembered.
-pub const SEEN_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A node that is not seen again is remembered for this long.
+pub(crate) const SEEN_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most bytes that are read of a file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// First line of the file of the seen nodes.
 const SEEN_HEADER: &str = "nodes 1";
 
-/// Why a list of nodes cannot be used.
+/// A fault of a list of nodes.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeFileError {
     /// The file cannot be read or written.
@@ -58,7 +58,7 @@ pub enum NodeFileError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         cause: String,
     },
     /// An entry is neither an enode URL nor the text of a node record.
@@ -68,7 +68,7 @@ pub enum NodeFileError {
         path: PathBuf,
         /// Number of the entry, from 0.
         index: usize,
-        /// What is wrong.
+        /// The fault.
         cause: NodeTextError,
     },
     /// The list is too long.
@@ -175,16 +175,16 @@ pub fn write_enodes(path: &Path, nodes: &[Enode]) -> Result<(), NodeFileError> {
 
 /// A node that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenNode {
-    /// Where it was.
+pub(crate) struct SeenNode {
+    /// The contact of the node.
     pub contact: NodeContact,
-    /// When it was last known to be there, in seconds since 1970.
+    /// The time at which it was last known to be there, in seconds since 1970.
     pub seen: u64,
 }
 
 /// The nodes that were seen. They survive restarts.
 #[derive(Debug)]
-pub struct SeenNodes {
+pub(crate) struct SeenNodes {
     path: PathBuf,
     /// The one that was seen last is last.
     nodes: Vec<SeenNode>,
@@ -194,7 +194,7 @@ pub struct SeenNodes {
 impl SeenNodes {
     /// Reads the file in the data directory `folder`. If it cannot be used, this is logged, and the
     /// list begins empty.
-    pub fn open(folder: &Path, now: Duration) -> Self {
+    pub(crate) fn open(folder: &Path, now: Duration) -> Self {
         let path = folder.join(SEEN_NODES_FILE);
         let text = read_text(&path).unwrap_or_else(|error| {
             tracing::warn!(%error, "the nodes that were seen before cannot be read, the list begins anew");
@@ -224,13 +224,13 @@ impl SeenNodes {
     }
 
     /// The nodes, the one that was seen last first.
-    pub fn latest(&self) -> impl Iterator<Item = &SeenNode> {
+    pub(crate) fn latest(&self) -> impl Iterator<Item = &SeenNode> {
         self.nodes.iter().rev()
     }
 
     /// Notes that a node is where `contact` says. If there are too many nodes, or too many of its
     /// neighbourhood, the one of them that was seen least recently is forgotten.
-    pub fn saw(&mut self, contact: NodeContact, now: Duration) {
+    pub(crate) fn saw(&mut self, contact: NodeContact, now: Duration) {
         self.put(SeenNode {
             contact,
             seen: now.as_secs(),
@@ -263,7 +263,7 @@ impl SeenNodes {
     ///
     /// # Errors
     /// [`NodeFileError`] if it cannot be written. The old file is then unchanged.
-    pub fn save(&mut self, now: Duration) -> Result<(), NodeFileError> {
+    pub(crate) fn save(&mut self, now: Duration) -> Result<(), NodeFileError> {
         if !self.is_changed {
             return Ok(());
         }

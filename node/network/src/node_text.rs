@@ -4,7 +4,7 @@ use primitives::{Enode, EnodeError};
 
 use crate::enr::{NodeRecord, NodeRecordError, RECORD_PREFIX};
 
-/// Why a text names no node.
+/// A fault of a text that names no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeTextError {
     /// The text is not an enode URL.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::messages::{PeerMessage, RequestId, WireProtocol, codes};
 
 /// Requests to one peer at a time.
-pub const REQUESTS_MAX: usize = 64;
+pub(crate) const REQUESTS_MAX: usize = 64;
 /// Shortest time for an answer.
 pub const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 /// Longest time for an answer.
@@ -21,24 +21,19 @@ const ROUND_TRIPS: u32 = 3;
 /// The share of a new round trip in the usual one is one of so many.
 const SMOOTHING: u32 = 8;
 
-/// What is asked for.
+/// The content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AnswerKind {
-    /// Headers.
+pub(crate) enum AnswerKind {
     Headers,
-    /// Bodies of blocks.
     Bodies,
-    /// Receipts of blocks.
     Receipts,
-    /// Pooled transactions.
     Transactions,
-    /// Nodes of the state.
     State,
 }
 
 impl AnswerKind {
-    /// What a request asks for. `None` if the message is no request.
-    pub const fn of_request(message: &PeerMessage) -> Option<Self> {
+    /// The kind of answer that a request asks for. `None` if the message is no request.
+    pub(crate) const fn of_request(message: &PeerMessage) -> Option<Self> {
         match message {
             PeerMessage::GetBlockHeaders(..) => Some(Self::Headers),
             PeerMessage::GetBlockBodies(..) => Some(Self::Bodies),
@@ -49,8 +44,8 @@ impl AnswerKind {
         }
     }
 
-    /// What an answer with this code has. `None` if it is the code of no answer.
-    pub const fn of_answer_code(code: u64) -> Option<Self> {
+    /// The kind of an answer with this code. `None` if it is the code of no answer.
+    pub(crate) const fn of_answer_code(code: u64) -> Option<Self> {
         match code {
             codes::BLOCK_HEADERS => Some(Self::Headers),
             codes::BLOCK_BODIES => Some(Self::Bodies),
@@ -61,8 +56,8 @@ impl AnswerKind {
         }
     }
 
-    /// What an answer has. `None` if the message is no answer.
-    pub const fn of_answer(message: &PeerMessage) -> Option<Self> {
+    /// The kind of an answer. `None` if the message is no answer.
+    pub(crate) const fn of_answer(message: &PeerMessage) -> Option<Self> {
         match message {
             PeerMessage::BlockHeaders(..) => Some(Self::Headers),
             PeerMessage::BlockBodies(..) => Some(Self::Bodies),
@@ -76,37 +71,34 @@ impl AnswerKind {
 
 /// A request that waits for its answer. `T` is what the asker wants to remember.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingRequest<T> {
-    /// Its id. Each request of this node has one of its own, even if the version sends none.
+pub(crate) struct WaitingRequest<T> {
+    /// The id. Each request of this node has one of its own, even if the version sends none.
     pub id: RequestId,
-    /// What was asked for.
+    /// The kind of answer that was asked for.
     pub kind: AnswerKind,
-    /// When it was sent.
+    /// The time at which it was sent.
     pub sent: Duration,
-    /// When the answer is late.
+    /// The time at which the answer is late.
     pub deadline: Duration,
-    /// What the asker remembers.
+    /// The note of the asker.
     pub note: T,
 }
 
 /// Too many requests wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("got {REQUESTS_MAX} requests that wait for this peer, expected fewer")]
-pub struct TooManyRequests;
+pub(crate) struct TooManyRequests;
 
-/// The requests to one peer.
 #[derive(Debug)]
-pub struct RequestBook<T> {
+pub(crate) struct RequestBook<T> {
     protocol: WireProtocol,
     waiting: VecDeque<WaitingRequest<T>>,
     next_id: RequestId,
-    /// The usual round trip.
     round_trip: Option<Duration>,
 }
 
 impl<T> RequestBook<T> {
-    /// No requests yet.
-    pub const fn new(protocol: WireProtocol) -> Self {
+    pub(crate) const fn new(protocol: WireProtocol) -> Self {
         Self {
             protocol,
             waiting: VecDeque::new(),
@@ -116,12 +108,12 @@ impl<T> RequestBook<T> {
     }
 
     /// The usual round trip. `None` before the first answer.
-    pub const fn round_trip(&self) -> Option<Duration> {
+    pub(crate) const fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// How long an answer may take now.
-    pub fn timeout(&self) -> Duration {
+    /// The time that an answer may take now.
+    pub(crate) fn timeout(&self) -> Duration {
         self.round_trip.map_or(REQUEST_TIMEOUT_MAX, |usual| {
             (usual * ROUND_TRIPS).clamp(REQUEST_TIMEOUT_MIN, REQUEST_TIMEOUT_MAX)
         })
@@ -131,7 +123,12 @@ impl<T> RequestBook<T> {
     ///
     /// # Errors
     /// [`TooManyRequests`] if it must not be sent.
-    pub fn ask(&mut self, kind: AnswerKind, now: Duration, note: T) -> Result<RequestId, TooManyRequests> {
+    pub(crate) fn ask(
+        &mut self,
+        kind: AnswerKind,
+        now: Duration,
+        note: T,
+    ) -> Result<RequestId, TooManyRequests> {
         if self.waiting.len() >= REQUESTS_MAX {
             return Err(TooManyRequests);
         }
@@ -148,12 +145,12 @@ impl<T> RequestBook<T> {
     }
 
     /// Whether an answer of this kind is waited for.
-    pub fn awaits(&self, kind: AnswerKind) -> bool {
+    pub(crate) fn awaits(&self, kind: AnswerKind) -> bool {
         self.waiting.iter().any(|request| request.kind == kind)
     }
 
     /// The request that `message` answers. `None` if it answers none.
-    pub fn answered(&mut self, message: &PeerMessage, now: Duration) -> Option<WaitingRequest<T>> {
+    pub(crate) fn answered(&mut self, message: &PeerMessage, now: Duration) -> Option<WaitingRequest<T>> {
         let kind = AnswerKind::of_answer(message)?;
         let has_ids = self.protocol.has_request_ids();
         let is_it = |request: &WaitingRequest<T>| {
@@ -167,13 +164,13 @@ impl<T> RequestBook<T> {
         Some(request)
     }
 
-    /// When [`Self::late`] has something to tell.
-    pub fn deadline(&self) -> Option<Duration> {
+    /// The time at which [`Self::late`] has something to tell.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
         self.waiting.iter().map(|request| request.deadline).min()
     }
 
     /// The requests whose answers are late. They wait no longer.
-    pub fn late(&mut self, now: Duration) -> Vec<WaitingRequest<T>> {
+    pub(crate) fn late(&mut self, now: Duration) -> Vec<WaitingRequest<T>> {
         let (late, waiting) = self
             .waiting
             .drain(..)
@@ -183,18 +180,8 @@ impl<T> RequestBook<T> {
     }
 
     /// All requests, when the peer is gone.
-    pub fn into_waiting(self) -> Vec<WaitingRequest<T>> {
+    pub(crate) fn into_waiting(self) -> Vec<WaitingRequest<T>> {
         self.waiting.into()
-    }
-
-    /// How many requests wait.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether no request waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 }
 
@@ -227,7 +214,7 @@ mod tests {
         );
         assert_eq!(note(&PeerMessage::NewBlockHashes(Vec::new())), None, "no answer");
         assert_eq!(note(&answer(first)), Some("first"));
-        assert!(book.is_empty());
+        assert!(book.waiting.is_empty());
     }
 
     #[test]
@@ -283,7 +270,7 @@ mod tests {
         assert_eq!(book.late(seconds(19)), []);
         let late: Vec<_> = book.late(seconds(21)).iter().map(|request| request.id).collect();
         assert_eq!(late, [1, 2]);
-        assert_eq!(book.len(), REQUESTS_MAX - 2);
+        assert_eq!(book.waiting.len(), REQUESTS_MAX - 2);
         assert_eq!(
             book.answered(&PeerMessage::Receipts(1, Vec::new()), seconds(22)),
             None

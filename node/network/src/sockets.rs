@@ -21,7 +21,7 @@ use crate::moment::SystemClock;
 use crate::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxSettings};
 
 /// Peers from outside that wait for the reader. While they do, no more handshakes are begun.
-pub const WAITING_PEERS_MAX: usize = 16;
+pub(crate) const WAITING_PEERS_MAX: usize = 16;
 /// Wait after a socket error, such as too few descriptors.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
@@ -137,7 +137,7 @@ impl RunningHandshakes {
             noted.map(|noted| *noted = Some(task.clone())).is_some()
         };
         if !is_noted {
-            // It has ended, or has made way.
+            // The handshake has ended, or has made way.
             task.abort();
         }
         Ok(())

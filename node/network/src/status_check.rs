@@ -7,16 +7,17 @@ use primitives::B256;
 
 use crate::messages::{PeerMessage, PeerStatus, WireProtocol};
 
-/// Why a peer is of no use. It is told so by a Disconnect with reason 16, and is remembered.
+/// The reason why a peer is of no use. The peer is told so by a Disconnect with reason 16, and is
+/// remembered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StatusMismatch {
+pub(crate) enum StatusMismatch {
     /// The first message is another one.
     #[error("first message: got another one than Status")]
     NoStatus,
     /// The version is not that of the capability.
     #[error("version in Status: got {got}, expected {expected}")]
     Version {
-        /// Its version.
+        /// The version of the peer.
         got: u64,
         /// The version of the connection.
         expected: u64,
@@ -24,7 +25,7 @@ pub enum StatusMismatch {
     /// The peer is of another network.
     #[error("network id: got {got}, expected {expected}")]
     Network {
-        /// Its network.
+        /// The network of the peer.
         got: u64,
         /// Our network.
         expected: u64,
@@ -32,7 +33,7 @@ pub enum StatusMismatch {
     /// The peer has another block 0.
     #[error("hash of block 0: got {got}, expected {expected}")]
     Genesis {
-        /// Its hash.
+        /// The hash of the peer.
         got: B256,
         /// Our hash.
         expected: B256,
@@ -46,7 +47,7 @@ pub enum StatusMismatch {
 ///
 /// # Errors
 /// [`StatusMismatch`] if the peer is of no use.
-pub fn check_status<'a>(
+pub(crate) fn check_status<'a>(
     message: &'a PeerMessage,
     protocol: WireProtocol,
     own: &PeerStatus,

@@ -30,7 +30,7 @@ pub struct Enode {
     pub query: Vec<(String, String)>,
 }
 
-/// Why a text is not an enode URL.
+/// The reason why a text is not an enode URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnodeError {
     /// The text does not have the form `enode://ID@HOST:PORT`.

@@ -5,7 +5,7 @@
 
 use crate::rlp::RlpError;
 
-/// Why bytes do not decode to one of the chain's types.
+/// The reason why bytes do not decode to one of the chain's types.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -33,7 +33,7 @@ pub enum DecodeError {
     Typed {
         /// The type.
         got: u8,
-        /// What a supported one begins with, in words.
+        /// The start of a supported one, in words.
         expected: &'static str,
     },
     /// An entry of a list in a block or a receipt is wrong.

@@ -33,7 +33,7 @@ static SIGNER: LazyLock<Secp256k1<SignOnly>> = LazyLock::new(|| {
     context
 });
 
-/// Why bytes are not a secret key.
+/// The reason why bytes are not a secret key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -60,7 +60,7 @@ pub enum KeyError {
     NoRandomness(String),
 }
 
-/// Why no signer can be recovered from a signature.
+/// The reason why no signer can be recovered from a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {

@@ -29,7 +29,7 @@ pub use key::{
     EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError,
     compress_public_key, expand_public_key, recover, recover_public_key, signed_message_digest,
 };
-pub use panic::{catch_panic, panic_message};
+pub use panic::{PanicMessage, catch_panic};
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};
 pub use transaction::{
     ACCESS_LIST_TX_TYPE, AccessListEntry, CLASSIC_V_BIT, LEGACY_TX_TYPE, NATIVE_CHAIN_ID_BOUND,

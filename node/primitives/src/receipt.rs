@@ -66,7 +66,7 @@ pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
     bloom
 }
 
-/// How a transaction ended.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiptOutcome {
     /// Whether it succeeded.
@@ -89,7 +89,7 @@ pub enum ReceiptForm {
 pub struct Receipt {
     /// The type of the transaction: [`LEGACY_TX_TYPE`] or [`ACCESS_LIST_TX_TYPE`].
     pub tx_type: u8,
-    /// How the transaction ended.
+    /// The result of the transaction.
     pub outcome: ReceiptOutcome,
     /// Gas that this and all earlier transactions of the block used together.
     pub cumulative_gas_used: u64,
@@ -97,8 +97,8 @@ pub struct Receipt {
     pub logs_bloom: Bloom,
     /// The logs, in the order in which they were written.
     pub logs: Vec<Log>,
-    /// What the call returned, or why it was reverted, on application chains; else empty. It is
-    /// stored, but it is no part of the encoded receipt, so no root covers it.
+    /// The output of the call, or the reason of its revert, on application chains; else empty. It
+    /// is stored, but it is no part of the encoded receipt, so no root covers it.
     pub output: Bytes,
 }
 

@@ -20,7 +20,7 @@ impl ShaAmount {
     /// The largest amount that the type can hold.
     pub const MAX: Self = Self(U256::MAX);
 
-    /// This many whole tokens. Cannot overflow, because 2^64 * 10^18 is below 2^124.
+    /// An amount of whole tokens. Cannot overflow, because 2^64 * 10^18 is below 2^124.
     pub fn from_coins(coins: u64) -> Self {
         Self(Self::COIN.0 * U256::from(coins))
     }

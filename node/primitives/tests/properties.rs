@@ -200,7 +200,7 @@ fn decode_with_all(bytes: &[u8]) -> usize {
         check(item.map(|receipt| receipt.encode_item(form)));
     }
     if let Ok(transaction) = Transaction::decode_raw(bytes, TxRules::Moac) {
-        // These must not panic for anything that decodes.
+        // Nothing that decodes may panic here.
         let _ = transaction.recover_sender(true);
         let _ = (transaction.chain_id(), transaction.ethereum_hash());
     }

@@ -16,9 +16,9 @@ use crate::base::{GAS_PRICE_FIRST, GAS_PRICE_MAX};
 /// Transactions that are not in a block. If there are more, calls wait.
 const WAITING_MAX: usize = 256;
 
-/// What a transaction is for. Equal ones are not sent twice at the same time.
+/// The purpose of a transaction. Equal ones are not sent twice at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// The SCS joins.
     Join,
     /// The engine of the chain has asked for it.
@@ -27,15 +27,26 @@ pub enum Purpose {
 
 /// A call to be sent.
 #[derive(Clone, Debug)]
-pub struct Outlay {
+pub(crate) struct Outlay {
     /// The chain base.
     pub chain: Address,
-    /// What it is for.
+    /// The purpose of the call.
     pub purpose: Purpose,
     /// The calldata.
     pub data: Bytes,
     /// The gas limit.
     pub gas: u64,
+}
+
+/// The reason why a call is not sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutlayError {
+    /// Too many transactions wait.
+    #[error("got {0} transactions that are not in a block, expected at most {WAITING_MAX}")]
+    TooManyWaiting(usize),
+    /// The VNODE refuses the transaction, or does not answer.
+    #[error(transparent)]
+    Client(#[from] ScsClientError),
 }
 
 /// A transaction that is not in a block, as far as is known.
@@ -49,7 +60,7 @@ struct Waiting {
 
 /// The account. One task works with it.
 #[derive(Debug)]
-pub struct BaseAccount {
+pub(crate) struct BaseAccount {
     client: ScsClient,
     key: SecretKey,
     address: Address,
@@ -60,7 +71,7 @@ pub struct BaseAccount {
 
 impl BaseAccount {
     /// The account of `key` on the base chain with this chain id.
-    pub fn new(client: ScsClient, key: SecretKey, chain_id: u64) -> Self {
+    pub(crate) fn new(client: ScsClient, key: SecretKey, chain_id: u64) -> Self {
         Self {
             client,
             address: key.address(),
@@ -74,18 +85,15 @@ impl BaseAccount {
     /// was told last.
     ///
     /// # Errors
-    /// [`ScsClientError`] if the VNODE refuses the transaction or does not answer.
-    pub async fn send(&mut self, outlay: Outlay, head: u64) -> Result<(), ScsClientError> {
+    /// [`OutlayError`] if the VNODE refuses the transaction or does not answer.
+    pub(crate) async fn send(&mut self, outlay: Outlay, head: u64) -> Result<(), OutlayError> {
         self.drop_mined().await?;
         let equal = |one: &Waiting| one.outlay.chain == outlay.chain && one.outlay.purpose == outlay.purpose;
         if self.waiting.values().any(equal) {
             return Ok(());
         }
         if self.waiting.len() >= WAITING_MAX {
-            return Err(ScsClientError::Answer(format!(
-                "got {} transactions that are not in a block, expected at most {WAITING_MAX}",
-                self.waiting.len()
-            )));
+            return Err(OutlayError::TooManyWaiting(self.waiting.len()));
         }
         let told = self.client.account_info(self.address).await?.tx_nonce;
         let own = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -104,7 +112,7 @@ impl BaseAccount {
     /// Looks after the transactions that are not in a block: those that wait too long are sent
     /// again at a higher price, as far as a chain base takes it. With `is_new_connection` all are
     /// sent again, because a VNODE that was started again may have lost them.
-    pub async fn tend(&mut self, head: u64, is_new_connection: bool) {
+    pub(crate) async fn tend(&mut self, head: u64, is_new_connection: bool) {
         if self.waiting.is_empty() {
             return;
         }

@@ -16,12 +16,12 @@ use scs_service::proto::StorageRequest;
 use crate::source::BaseSource;
 
 /// The price of gas that calls are first sent with, in sha.
-pub const GAS_PRICE_FIRST: u64 = 18_000_000_000;
+pub(crate) const GAS_PRICE_FIRST: u64 = 18_000_000_000;
 /// The highest price of gas at which a chain base takes proposals and votes, in sha.
-pub const GAS_PRICE_MAX: u64 = 20_000_000_000;
+pub(crate) const GAS_PRICE_MAX: u64 = 20_000_000_000;
 /// The gas limit of a base block that an SCS counts with. The service does not tell the real one;
 /// a chain whose blocks take less cannot have a chain base.
-pub const BASE_GAS_LIMIT: u64 = 9_000_000;
+pub(crate) const BASE_GAS_LIMIT: u64 = 9_000_000;
 
 /// `reqtype` of one slot.
 const SINGLE_SLOT: u32 = 4;
@@ -29,34 +29,32 @@ const SINGLE_SLOT: u32 = 4;
 const SLOT_FIRST_PLACE: u64 = 0x09;
 /// The block of the last flush.
 const SLOT_LAST_FLUSH: u64 = 0x0d;
-/// Who may register.
+/// The flag that says who may register.
 const SLOT_REGISTRATION: u64 = 0x15;
 /// The performance of a backup that is up to date.
 const BACKUP_PERFORMANCE: U256 = U256::from_limbs([5, 0, 0, 0]);
 
-/// Why a chain base cannot be read.
+/// The reason why a chain base cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum BaseError {
+pub(crate) enum BaseError {
     /// The VNODE does not answer.
     #[error(transparent)]
     Client(#[from] ScsClientError),
-    /// There is no contract at the address.
+    /// The address has no contract.
     #[error("no contract at {0}")]
     NoContract(Address),
     /// The contract answers with other bytes than a chain base.
     #[error("{function}: {error}")]
     Answer {
-        /// The function.
         function: &'static str,
-        /// What is wrong.
+        /// The fault.
         error: AbiError,
     },
     /// A list of the contract has a length that it cannot have.
     #[error("{list}: got {got} entries, expected {expected}")]
     Length {
-        /// The list.
         list: &'static str,
-        /// Its length.
+        /// The length of the list.
         got: u64,
         /// Lengths that it may have.
         expected: String,
@@ -65,10 +63,9 @@ pub enum BaseError {
 
 /// A chain base as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaseReading {
-    /// What the engine needs.
+pub(crate) struct BaseReading {
+    /// The state for the engine.
     pub state: ContractState,
-    /// The owner.
     pub owner: Address,
     /// All tokens, in units of 10^-18.
     pub supply: U256,
@@ -82,9 +79,9 @@ fn selector(signature: &str) -> [u8; 4] {
     [hash[0], hash[1], hash[2], hash[3]]
 }
 
-/// What is asked of a chain base at a head.
+/// The question to a chain base at a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadWish {
+pub(crate) struct ReadWish {
     /// The number of the base block that the VNODE has told last.
     pub head: u64,
     /// The first deposit that the engine wants.
@@ -95,12 +92,12 @@ pub struct ReadWish {
 
 /// Reads chain bases.
 #[derive(Clone, Debug)]
-pub struct BaseReader<S = ScsClient> {
+pub(crate) struct BaseReader<S = ScsClient> {
     source: S,
     id: Address,
 }
 
-/// What `getVnodeInfo` answers.
+/// The answer of `getVnodeInfo`.
 struct VnodeInfo {
     members: Vec<u64>,
     rewards: Vec<U256>,
@@ -116,7 +113,7 @@ struct VnodeInfo {
 
 impl<S: BaseSource> BaseReader<S> {
     /// Reads for the SCS `id`.
-    pub const fn new(source: S, id: Address) -> Self {
+    pub(crate) const fn new(source: S, id: Address) -> Self {
         Self { source, id }
     }
 
@@ -124,7 +121,11 @@ impl<S: BaseSource> BaseReader<S> {
     ///
     /// # Errors
     /// [`BaseError`] if the VNODE does not answer, or the contract is no chain base.
-    pub async fn read(&self, chain: Address, wish: ReadWish) -> Result<(BaseReading, B256), BaseError> {
+    pub(crate) async fn read(
+        &self,
+        chain: Address,
+        wish: ReadWish,
+    ) -> Result<(BaseReading, B256), BaseError> {
         let numbers = [
             "nodeCount()",
             "flushInRound()",
@@ -236,7 +237,7 @@ impl<S: BaseSource> BaseReader<S> {
         .await
     }
 
-    /// Those backups that have said that they are up to date.
+    /// The backups that have said that they are up to date.
     async fn ready(&self, chain: Address, backups: &[Address]) -> Result<Vec<Address>, BaseError> {
         let performances = backups.iter().take(MEMBERS_MAX).map(|backup| async move {
             let arguments = CallData::default().address(*backup);
@@ -247,7 +248,7 @@ impl<S: BaseSource> BaseReader<S> {
         Ok(try_join_all(performances).await?.into_iter().flatten().collect())
     }
 
-    /// Those of `members` that have transactions in the VNODE's pool.
+    /// The members among `members` that have transactions in the VNODE's pool.
     async fn busy(&self, members: impl Iterator<Item = &Address>) -> Result<Vec<Address>, BaseError> {
         let nonces = members.map(|member| async move {
             let with_pool = self.source.nonce_with_pool(*member).await?;
@@ -258,7 +259,7 @@ impl<S: BaseSource> BaseReader<S> {
         Ok(try_join_all(nonces).await?.into_iter().flatten().collect())
     }
 
-    /// What the contract says of this SCS.
+    /// The contract's answers about this SCS.
     pub(crate) async fn role(&self, chain: Address) -> Result<ContractRole, BaseError> {
         let arguments = CallData::default().address(self.id);
         let role = self.call(chain, "getSCSRole(address)", arguments, |reader| reader.small());
@@ -359,7 +360,7 @@ impl<S: BaseSource> BaseReader<S> {
     ///
     /// # Errors
     /// As for [`Self::read`].
-    pub async fn entering(
+    pub(crate) async fn entering(
         &self,
         chain: Address,
         user: Address,
@@ -380,11 +381,15 @@ impl<S: BaseSource> BaseReader<S> {
         .await
     }
 
-    /// What was paid out to `user`: amounts and times, the oldest first.
+    /// The payments to `user`: amounts and times, the oldest first.
     ///
     /// # Errors
     /// As for [`Self::read`].
-    pub async fn redeemed(&self, chain: Address, user: Address) -> Result<Vec<(U256, u64)>, BaseError> {
+    pub(crate) async fn redeemed(
+        &self,
+        chain: Address,
+        user: Address,
+    ) -> Result<Vec<(U256, u64)>, BaseError> {
         let arguments = CallData::default().address(user);
         self.call(chain, "getRedeemRecords(address)", arguments, |reader| {
             let mut records = reader.tail()?;
@@ -461,10 +466,10 @@ fn turns(last_flush: Option<u64>, round: u64, expiration: u64, first: u64, count
 }
 
 /// The gas limit for a call of the engine, in a MicroChain of `members`.
-pub fn gas_of(call: &BaseCall, members: u64) -> u64 {
+pub(crate) fn gas_of(call: &BaseCall, members: u64) -> u64 {
     /// A payment to an account that did not exist, with its bookkeeping.
     const PAYOUT: u64 = 135_000;
-    /// What a flush does for each member.
+    /// The gas of a flush for each member.
     const MEMBER: u64 = 110_000;
     let gas = match call {
         BaseCall::CreateProposal { .. } => 1_000_000 + 60_000 * members,
@@ -478,7 +483,7 @@ pub fn gas_of(call: &BaseCall, members: u64) -> u64 {
 }
 
 /// The call by which an SCS joins: as a member, or as a backup.
-pub fn join_call(is_backup: bool, beneficiary: Address, v: u8, r: U256, s: U256) -> Bytes {
+pub(crate) fn join_call(is_backup: bool, beneficiary: Address, v: u8, r: U256, s: U256) -> Bytes {
     let signature = if is_backup {
         "registerAsBackup(address,uint8,bytes32,bytes32)"
     } else {

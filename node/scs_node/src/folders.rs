@@ -15,14 +15,13 @@ use serde::{Deserialize, Serialize};
 
 /// The file that says what a MicroChain is.
 const SETUP_FILE: &str = "setup.json";
-/// The folder of the store.
 const STORE_FOLDER: &str = "chain";
 /// The file with chain bases that are followed.
 const FOLLOWED_FILE: &str = "followed.json";
 /// Most bytes of a file that is read here.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Why the data directory cannot be used.
+/// The reason why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// The system refuses.
@@ -38,7 +37,7 @@ pub enum FolderError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A MicroChain was made with another period.
@@ -66,7 +65,7 @@ struct SetupFile {
 
 /// The data directory.
 #[derive(Clone, Debug)]
-pub struct Folders {
+pub(crate) struct Folders {
     root: PathBuf,
 }
 
@@ -75,7 +74,7 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if it cannot be made.
-    pub fn open(root: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn open(root: &Path) -> Result<Self, FolderError> {
         std::fs::create_dir_all(root).map_err(io_error(root))?;
         Ok(Self {
             root: root.to_owned(),
@@ -83,7 +82,7 @@ impl Folders {
     }
 
     /// The directory.
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
@@ -91,7 +90,7 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if a folder cannot be read, or has another period.
-    pub fn chains(&self, period_secs: u64) -> Result<Vec<MicroChainSetup>, FolderError> {
+    pub(crate) fn chains(&self, period_secs: u64) -> Result<Vec<MicroChainSetup>, FolderError> {
         let mut found = Vec::new();
         let entries = std::fs::read_dir(&self.root).map_err(io_error(&self.root))?;
         for entry in entries {
@@ -124,7 +123,7 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if it cannot be written.
-    pub fn make(&self, setup: &MicroChainSetup) -> Result<PathBuf, FolderError> {
+    pub(crate) fn make(&self, setup: &MicroChainSetup) -> Result<PathBuf, FolderError> {
         let folder = self.folder(&setup.address);
         std::fs::create_dir_all(&folder).map_err(io_error(&folder))?;
         let path = folder.join(SETUP_FILE);
@@ -144,7 +143,7 @@ impl Folders {
     }
 
     /// The folder of a MicroChain's store.
-    pub fn store(&self, chain: &Address) -> PathBuf {
+    pub(crate) fn store(&self, chain: &Address) -> PathBuf {
         self.folder(chain).join(STORE_FOLDER)
     }
 
@@ -156,7 +155,7 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be read.
-    pub fn followed(&self) -> Result<BTreeSet<Address>, FolderError> {
+    pub(crate) fn followed(&self) -> Result<BTreeSet<Address>, FolderError> {
         let path = self.root.join(FOLLOWED_FILE);
         if !path.is_file() {
             return Ok(BTreeSet::new());
@@ -169,7 +168,7 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be written.
-    pub fn keep_followed(&self, chains: &BTreeSet<Address>) -> Result<(), FolderError> {
+    pub(crate) fn keep_followed(&self, chains: &BTreeSet<Address>) -> Result<(), FolderError> {
         let texts: Vec<_> = chains.iter().map(Address::to_string).collect();
         write_json(&self.root.join(FOLLOWED_FILE), &texts)
     }

@@ -3,28 +3,28 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | which chain bases are followed, and what happens with an event? | [`runner`] |
-//! | how is a chain base read? | [`base`], through a [`source`] |
-//! | when does an earlier reading of it still hold? | [`refresh`] |
-//! | how do transactions get into the base chain? | [`account`] |
-//! | how does an engine run? | [`worker`] |
-//! | which MicroChains does the data directory have? | [`folders`] |
-//! | what do clients see? | [`served`] |
+//! | which chain bases are followed, and what happens with an event? | `runner` |
+//! | how is a chain base read? | `base`, through a `source` |
+//! | when does an earlier reading of it still hold? | `refresh` |
+//! | how do transactions get into the base chain? | `account` |
+//! | how does an engine run? | `worker` |
+//! | which MicroChains does the data directory have? | `folders` |
+//! | what do clients see? | `served` |
 //!
-//! What a member of a MicroChain does is in the package `microchain`, how messages travel in
-//! `scs_service`, which methods clients call in `rpc`. Knows no options, no files of settings and
+//! The work of a member of a MicroChain is in the package `microchain`, the transport of messages
+//! in `scs_service`, the methods for clients in `rpc`. Knows no options, no files of settings and
 //! no sockets.
 
-pub mod account;
-pub mod base;
-pub mod folders;
-pub mod refresh;
-pub mod runner;
-pub mod served;
-pub mod source;
-pub mod worker;
+mod account;
+mod base;
+mod folders;
+mod refresh;
+mod runner;
+mod served;
+mod source;
+mod worker;
 
 pub use microchain::event::PERIOD_SECS_MAX;
 
 pub use folders::FolderError;
-pub use runner::{ScsNodeConfig, ScsRunner, ScsRunnerError};
+pub use runner::{EngineStartError, ScsNodeConfig, ScsRunner, ScsRunnerError};

@@ -1,4 +1,4 @@
-//! What clients see of an SCS: the methods of `rpc` ask it through [`MicroChains`].
+//! The SCS as its clients see it: the methods of `rpc` ask it through [`MicroChains`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,9 @@ use crate::base::{BaseError, BaseReader, BaseReading};
 
 /// A transaction that a client has sent to this SCS.
 #[derive(Debug)]
-pub struct SubmittedTransaction {
+pub(crate) struct SubmittedTransaction {
     /// The MicroChain.
     pub chain: Address,
-    /// The transaction.
     pub transaction: Transaction,
 }
 
@@ -54,7 +53,7 @@ struct ServedEngine {
     contract: RwLock<ContractFacts>,
 }
 
-/// What was read last of the chain base.
+/// The last reading of the chain base.
 #[derive(Clone, Debug, Default)]
 struct ContractFacts {
     info: Option<ServedChainInfo>,
@@ -212,7 +211,7 @@ fn read_error(error: ReadError) -> RpcError {
             RpcError::internal("the SCS could not read its data")
         }
         ReadError::Call(error) => RpcError::refused(error.to_string()),
-        error @ ReadError::Answer { .. } => RpcError::refused(error.to_string()),
+        error @ (ReadError::Answer { .. } | ReadError::Failed { .. }) => RpcError::refused(error.to_string()),
     }
 }
 
@@ -358,11 +357,7 @@ impl ServedChain for ServedEngine {
     }
 
     fn pool(&self) -> RpcResult<PoolContent> {
-        let content = self.reader.pool();
-        Ok(PoolContent {
-            pending: content.pending,
-            queued: content.queued,
-        })
+        Ok(self.reader.pool())
     }
 
     fn exchange(&self, user: Option<Address>) -> ControlFuture<'_, RpcResult<Exchange>> {

@@ -1,4 +1,5 @@
-//! What a chain base is read through: the unary calls of a VNODE, or a stand-in that counts them.
+//! The source from which a chain base is read: the unary calls of a VNODE, or a stand-in that
+//! counts them.
 
 use std::future::Future;
 
@@ -7,7 +8,7 @@ use scs_service::client::{ContractSummary, ScsClient, ScsClientError};
 use scs_service::proto::StorageRequest;
 
 /// The calls with which chain bases are read, at the head of a VNODE.
-pub trait BaseSource: Clone + Send + Sync + 'static {
+pub(crate) trait BaseSource: Clone + Send + Sync + 'static {
     /// Calls a function of a contract. A call that fails returns the data of its revert.
     ///
     /// # Errors

@@ -24,9 +24,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// A failure that stays the same is logged again after this time.
 const FAILURE_TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// What an engine wants to be done.
+/// The acts that an engine wants.
 #[derive(Debug)]
-pub struct EngineActions {
+pub(crate) struct EngineActions {
     /// The MicroChain.
     pub chain: Address,
     /// The actions, in order.
@@ -35,7 +35,7 @@ pub struct EngineActions {
 
 /// A running engine. When all clones are dropped, its thread ends.
 #[derive(Clone, Debug)]
-pub struct EngineHandle {
+pub(crate) struct EngineHandle {
     events: SyncSender<Event>,
     bytes: Arc<AtomicUsize>,
     deposits_from: Arc<AtomicU64>,
@@ -47,7 +47,7 @@ impl EngineHandle {
     ///
     /// # Errors
     /// The error of the system if there is no thread.
-    pub fn start(engine: MemberEngine, actions: mpsc::Sender<EngineActions>) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: MemberEngine, actions: mpsc::Sender<EngineActions>) -> std::io::Result<Self> {
         let (events, waiting) = sync_channel(EVENTS_MAX);
         let handle = Self {
             events,
@@ -70,7 +70,7 @@ impl EngineHandle {
     }
 
     /// Gives an event to the engine. Returns `false` if there is no room for it.
-    pub fn give(&self, event: Event) -> bool {
+    pub(crate) fn give(&self, event: Event) -> bool {
         let len = event_len(&event);
         let before = self.bytes.fetch_add(len, Ordering::Relaxed);
         if before.saturating_add(len) <= EVENT_BYTES_MAX && self.events.try_send(event).is_ok() {
@@ -81,12 +81,12 @@ impl EngineHandle {
     }
 
     /// The first deposit that the engine wants to know.
-    pub fn deposits_from(&self) -> u64 {
+    pub(crate) fn deposits_from(&self) -> u64 {
         self.deposits_from.load(Ordering::Relaxed)
     }
 
-    /// What clients read.
-    pub const fn reader(&self) -> &Reader {
+    /// The reader for clients.
+    pub(crate) const fn reader(&self) -> &Reader {
         &self.reader
     }
 }
@@ -136,7 +136,7 @@ impl Worker {
             self.deposits_from
                 .store(self.engine.deposits_from(), Ordering::Relaxed);
             let next = self.engine.next_tick(now);
-            // However many events come, a tick that is due is not put off.
+            // A tick that is due is not put off, however many events come.
             due = if is_tick {
                 next.max(now + TICK_MIN_MS)
             } else {

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-/// What goes over the streams of `ScsPush`, in both directions.
+/// The message on the streams of `ScsPush`, in both directions.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ScsPushMsg {
     /// Names the message; an SCS begins it with its own id.
@@ -43,7 +43,7 @@ pub struct ScsPushMsg {
 
 impl ScsPushMsg {
     /// Bytes of all fields, for bounds on memory.
-    pub const fn content_len(&self) -> usize {
+    pub(crate) const fn content_len(&self) -> usize {
         self.requestid.len()
             + self.timestamp.len()
             + self.r#type.len()
@@ -172,7 +172,7 @@ pub struct UploadBlockRequest {
     /// Repeated in the reply.
     #[prost(uint32, tag = "1")]
     pub requestid: u32,
-    /// Who keeps it here.
+    /// The SCS that keeps it here.
     #[prost(bytes = "bytes", tag = "2")]
     pub sender: Bytes,
     /// The number of the block.
@@ -198,7 +198,7 @@ pub struct DownloadBlockRequest {
     /// Repeated in the reply.
     #[prost(uint32, tag = "1")]
     pub requestid: u32,
-    /// Who uploaded the block.
+    /// The SCS that uploaded the block.
     #[prost(bytes = "bytes", tag = "2")]
     pub sender: Bytes,
     /// The number of the block.
@@ -224,7 +224,7 @@ pub struct BlockSyncRequest {
     /// Repeated in the reply.
     #[prost(uint32, tag = "1")]
     pub requestid: u32,
-    /// Who asks.
+    /// The SCS that asks.
     #[prost(bytes = "bytes", tag = "2")]
     pub sender: Bytes,
     /// The number of the block.
@@ -238,7 +238,7 @@ pub struct BlockSyncRequest {
 /// The reply of every unary call: each has a message of its own, and all have these fields.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ServiceReply {
-    /// That of the request.
+    /// The id of the request.
     #[prost(uint32, tag = "1")]
     pub requestid: u32,
     /// The result, whose form depends on the call.

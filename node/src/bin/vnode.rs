@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
-use node::VnodeCommand;
+use node::{VnodeCommand, VnodeOptions};
 
 /// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
 /// gives such memory back and takes it again for each call.
@@ -13,8 +13,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // SAFETY: this is the only thread; none has been started yet.
-    unsafe { miner::gpu::quiet_drivers() };
-    node::system::ignore_file_size_signal();
+    unsafe { node::system::prepare_process() };
     let (options, matches) = match node::parse_options(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -22,45 +21,37 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let result: Result<(), Box<dyn std::error::Error>> = match &options.command {
-        None => node::run(&options).map_err(Into::into),
-        Some(VnodeCommand::Dumpconfig) => std::io::stdout()
-            .write_all(node::write_options(&matches).as_bytes())
-            .map_err(Into::into),
-        Some(VnodeCommand::Testvec { kind }) => {
-            node::testvec::serve(*kind, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Into::into)
-        }
-        Some(VnodeCommand::ScsDemo {
-            rpcport,
-            scs_rpcport,
-            period,
-        }) => node::run_demo(&options, *rpcport, *scs_rpcport, *period).map_err(Into::into),
-        Some(VnodeCommand::Attach { endpoint, access }) => {
-            node::console::attach(&options, endpoint.as_ref(), access).map_err(Into::into)
-        }
+    match &options.command {
         Some(VnodeCommand::Rpc {
             endpoint,
             access,
             method,
             params,
-        }) => {
-            return node::console::call(&options, endpoint.as_ref(), access, method, params);
+        }) => node::console::call(&options, endpoint.as_ref(), access, method, params),
+        Some(command) if command.is_of_tools() => match node::tools::run() {
+            Ok(code) => code,
+            Err(error) => node::system::end(Err(error.into())),
+        },
+        _ => node::system::end(run(&options, &matches)),
+    }
+}
+
+fn run(options: &VnodeOptions, matches: &clap::ArgMatches) -> Result<(), Box<dyn std::error::Error>> {
+    match &options.command {
+        None => Ok(node::run(options)?),
+        Some(VnodeCommand::Dumpconfig) => {
+            Ok(std::io::stdout().write_all(node::write_options(matches).as_bytes())?)
         }
-        Some(VnodeCommand::Version { json }) => node::package::print_version(*json).map_err(Into::into),
-        Some(VnodeCommand::Completions { shell, program }) => {
-            node::package::print_completions(*shell, *program).map_err(Into::into)
+        Some(VnodeCommand::Attach { endpoint, access }) => {
+            Ok(node::console::attach(options, endpoint.as_ref(), access)?)
         }
-        Some(VnodeCommand::Manual { folder }) => node::package::write_manual(folder).map_err(Into::into),
-        Some(VnodeCommand::Account(command)) => node::accounts::run(&options, command).map_err(Into::into),
-        Some(command) => node::commands::run(&options, command).map_err(Into::into),
-    };
-    let code = match result {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("vnode: {error}");
-            1
-        }
-    };
-    miner::end_if_hung(code);
-    code.into()
+        Some(VnodeCommand::Version { json }) => Ok(node::print_version(*json)?),
+        Some(VnodeCommand::Testvec { kind }) => Ok(node::testvec::serve(
+            *kind,
+            std::io::stdin().lock(),
+            std::io::stdout().lock(),
+        )?),
+        Some(VnodeCommand::Account(command)) => Ok(node::accounts::run(options, command)?),
+        Some(command) => Ok(node::commands::run(options, command)?),
+    }
 }

@@ -12,7 +12,8 @@ use store::{
 
 use super::error::CommandError;
 use super::progress::{CommandProgress, ProgressUnits};
-use super::stop;
+use super::stop_flag::stop_flag;
+
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose, open_store};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
@@ -20,7 +21,7 @@ use crate::output::print_line;
 /// Checks everything that is stored, and prints a line for each fault.
 pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandError> {
     let directory = DataDirectory::open(options, OpenPurpose::Check)?;
-    let stop = stop::flag()?;
+    let stop = stop_flag()?;
     let mut progress = CommandProgress::new(options, "check", ProgressUnits::Items, 0);
     let result = check_store(
         &directory.store,
@@ -109,7 +110,7 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
 /// Removes past states, and prints which are kept.
 pub(super) fn prune(options: &VnodeOptions) -> Result<(), CommandError> {
     let directory = DataDirectory::open(options, OpenPurpose::Read)?;
-    let stop = stop::flag()?;
+    let stop = stop_flag()?;
     let states = options.state.unwrap_or(StateRetention::Recent {
         blocks: RECENT_STATES_DEFAULT,
     });

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chain::View;
-use chain::state::flat::{FlatAccount, accounts, slots};
+use chain::state::scan::{ScannedAccount, accounts, slots};
 use primitives::{B256, hex};
 use store::{Snapshot, StateReads, StoreError};
 
 use super::error::CommandError;
 use super::output_file::OutputFile;
-use super::stop;
+use super::stop_flag::stop_flag;
+
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::{HeightRef, VnodeOptions};
 
@@ -29,7 +30,7 @@ pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Resu
         HeightRef::Number(number) => number,
     };
     view.require_state(number)?;
-    let stop = stop::flag()?;
+    let stop = stop_flag()?;
     let write = |source| CommandError::Write {
         path: file.to_owned(),
         source,
@@ -43,7 +44,7 @@ pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Resu
     output.finish().map_err(write)
 }
 
-/// Why a dump ended before the last account.
+/// The end of a dump before the last account.
 #[derive(Debug)]
 enum DumpError {
     Store(StoreError),
@@ -80,10 +81,10 @@ fn dump(view: &Snapshot, number: u64, out: &mut impl Write, stop: &AtomicBool) -
 fn dump_account(
     view: &Snapshot,
     number: u64,
-    flat: &FlatAccount,
+    flat: &ScannedAccount,
     out: &mut impl Write,
 ) -> Result<(), DumpError> {
-    let FlatAccount {
+    let ScannedAccount {
         address,
         incarnation,
         account,

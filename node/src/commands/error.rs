@@ -1,18 +1,17 @@
-//! Why a command on a data directory failed.
+//! The errors of commands on a data directory.
 
 use std::path::PathBuf;
 
 use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
 use chain::state::StateNotKept;
-use etl::EtlError;
 use store::StoreError;
 
 use crate::data_directory::DataDirectoryError;
 use crate::logging::LogStartError;
 use crate::options::OptionsError;
 
-/// Why a command failed.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -49,7 +48,7 @@ pub enum CommandError {
     Import {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: Box<StreamImportError>,
     },
     /// The first block of an export is above the last.
@@ -71,9 +70,6 @@ pub enum CommandError {
     /// The state of a block is not kept.
     #[error(transparent)]
     NotKept(#[from] StateNotKept),
-    /// An export of tables ended early.
-    #[error(transparent)]
-    Tables(#[from] EtlError),
     /// A command was stopped by a signal, and can be continued.
     #[error("interrupted; to continue, give the same command again")]
     Unfinished,
@@ -92,7 +88,7 @@ pub enum CommandError {
     /// The system failed to provide a thread or signals.
     #[error("{what}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempt.
         what: &'static str,
         /// The error of the system.
         source: std::io::Error,

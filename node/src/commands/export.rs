@@ -11,7 +11,8 @@ use store::{StoreError, TableId};
 use super::error::CommandError;
 use super::output_file::{OutputFile, is_standard};
 use super::progress::{CommandProgress, ProgressUnits};
-use super::stop;
+use super::stop_flag::stop_flag;
+
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
@@ -25,8 +26,8 @@ pub(super) fn run(
     let directory = DataDirectory::open(options, OpenPurpose::Read)?;
     let view = View::new(&directory.store, directory.spec.clone())?;
     let head = view.head_number();
-    let (first, last) = range(first, last, head)?;
-    let stop = stop::flag()?;
+    let (first, last) = export_range(first, last, head)?;
+    let stop = stop_flag()?;
     let write = |source| CommandError::Write {
         path: file.to_owned(),
         source,
@@ -59,7 +60,7 @@ pub(super) fn run(
 }
 
 /// The first and the last block to export.
-pub(super) fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
+pub fn export_range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
     let first = first.unwrap_or(0);
     if let Some(got) = [Some(first), last]
         .into_iter()
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn ranges_end_at_the_head() {
         let check = |first, last, expected: Result<(u64, u64), &str>| {
-            let got = range(first, last, 10).map_err(|error| error.to_string());
+            let got = export_range(first, last, 10).map_err(|error| error.to_string());
             assert_eq!(got, expected.map_err(str::to_owned));
         };
         check(None, None, Ok((0, 10)));

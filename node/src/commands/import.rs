@@ -14,7 +14,8 @@ use store::StoreError;
 use super::error::CommandError;
 use super::output_file::is_standard;
 use super::progress::{CommandProgress, ProgressUnits};
-use super::stop;
+use super::stop_flag::stop_flag;
+
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
@@ -26,7 +27,7 @@ pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandErro
         source,
     })?;
     let directory = DataDirectory::open(options, OpenPurpose::Run)?;
-    let stop = stop::flag()?;
+    let stop = stop_flag()?;
     let seals = SealCheck::Ethash(LightCaches::new());
     let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals)
         .with_limits(options.fork_limits())

@@ -7,14 +7,16 @@ mod db;
 mod dump;
 mod error;
 mod export;
-mod export_tables;
 mod import;
 mod init;
 mod output_file;
 mod progress;
-mod stop;
+mod stop_flag;
 
 pub use error::CommandError;
+pub use export::export_range;
+pub use progress::{CommandProgress, ProgressUnits};
+pub use stop_flag::stop_flag;
 
 use crate::logging;
 use crate::options::{DbCommand, ExportFormat, VnodeCommand, VnodeOptions};
@@ -26,8 +28,7 @@ use crate::span_export;
 /// [`CommandError`] if the command fails or finds faults, and for a command that does not work on a
 /// data directory.
 pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), CommandError> {
-    options.check()?;
-    logging::start(options.verbosity, &options.log)?;
+    start(options)?;
     let result = match command {
         VnodeCommand::Init { file } => init::run(options, file),
         VnodeCommand::Import { file } => import::run(options, file),
@@ -38,20 +39,16 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
             last,
             ..
         } => export::run(options, file, (*first, *last)),
-        VnodeCommand::Export {
-            format: ExportFormat::Parquet,
-            tables,
-            partition,
-            file,
-            first,
-            last,
-        } => export_tables::run(options, file, (*first, *last), (tables, *partition)),
         VnodeCommand::Db(DbCommand::Check { full }) => db::check(options, *full),
         VnodeCommand::Db(DbCommand::Stats) => db::stats(options),
         VnodeCommand::Db(DbCommand::Prune) => db::prune(options),
         VnodeCommand::Db(DbCommand::Compact) => db::compact(options),
         VnodeCommand::Dump { block, file } => dump::run(options, *block, file),
-        VnodeCommand::Account(_)
+        VnodeCommand::Export {
+            format: ExportFormat::Parquet,
+            ..
+        }
+        | VnodeCommand::Account(_)
         | VnodeCommand::Attach { .. }
         | VnodeCommand::Dumpconfig
         | VnodeCommand::Rpc { .. }
@@ -63,4 +60,14 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
     };
     span_export::finish();
     result
+}
+
+/// Checks the options and starts the log.
+///
+/// # Errors
+/// [`CommandError`] if the options contradict each other, or the log file cannot be opened.
+pub fn start(options: &VnodeOptions) -> Result<(), CommandError> {
+    options.check()?;
+    logging::start(options.verbosity, &options.log)?;
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Where a command writes its result: standard output, or a file that is written completely or not
+//! The output of a command: standard output, or a file that is written completely or not
 //! at all.
 
 use std::fs::{File, OpenOptions};
@@ -30,7 +30,7 @@ pub(super) struct TemporaryName {
 
 impl Drop for TemporaryName {
     fn drop(&mut self) {
-        // This fails if the file has been renamed to its target, as it should.
+        // Removing fails if the file has been renamed to its target, as it should.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -14,8 +14,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(8);
 const BAR_HERTZ: u8 = 10;
 
 /// Progress of one command.
-pub(super) struct CommandProgress {
-    /// What is being done, as the log names it.
+pub struct CommandProgress {
+    /// The present work, as the log names it.
     phase: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
@@ -27,7 +27,7 @@ pub(super) struct CommandProgress {
 impl CommandProgress {
     /// Starts with the phase `phase`, which has `total` of `units` to process; 0 if that is
     /// unknown.
-    pub(super) fn new(options: &VnodeOptions, phase: &'static str, units: ProgressUnits, total: u64) -> Self {
+    pub fn new(options: &VnodeOptions, phase: &'static str, units: ProgressUnits, total: u64) -> Self {
         let shown = std::io::stderr().is_terminal() && options.verbosity > 0 && !options.log.json;
         let now = Instant::now();
         Self {
@@ -41,7 +41,7 @@ impl CommandProgress {
     }
 
     /// Sets the position. `message` is called only if its text is shown.
-    pub(super) fn update(&mut self, position: u64, message: impl FnOnce() -> String) {
+    pub fn update(&mut self, position: u64, message: impl FnOnce() -> String) {
         self.position = position;
         if let Some(bar) = &self.bar {
             bar.set_position(position);
@@ -58,7 +58,7 @@ impl CommandProgress {
     }
 
     /// Changes to another phase, which has `total` units.
-    pub(super) fn set_phase(&mut self, phase: &'static str, total: u64) {
+    pub fn set_phase(&mut self, phase: &'static str, total: u64) {
         if self.phase == phase && self.total == total {
             return;
         }
@@ -70,7 +70,7 @@ impl CommandProgress {
     }
 
     /// Runs `work` while the bar is hidden, so that `work` may print.
-    pub(super) fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
         match &self.bar {
             Some(bar) => bar.suspend(work),
             None => work(),
@@ -78,7 +78,7 @@ impl CommandProgress {
     }
 
     /// Removes the bar. Returns the seconds since the start, which are never 0.
-    pub(super) fn finish(self) -> f64 {
+    pub fn finish(self) -> f64 {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -86,15 +86,17 @@ impl CommandProgress {
     }
 
     /// Seconds since the start, which are never 0.
-    pub(super) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64().max(1e-6)
     }
 }
 
-/// What the progress counts.
+/// The unit of a progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProgressUnits {
+pub enum ProgressUnits {
+    /// Bytes of a file.
     Bytes,
+    /// Blocks or other items.
     Items,
 }
 

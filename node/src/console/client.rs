@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most notifications that wait to be printed; further ones are dropped.
 const NOTIFICATIONS_MAX: usize = 1024;
 
-/// Why a call has no result.
+/// A call without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeCallError {
     /// The node answered with an error.
@@ -42,7 +42,7 @@ pub enum NodeCallError {
     Transport {
         /// The endpoint.
         endpoint: String,
-        /// What is wrong.
+        /// The fault.
         reason: TransportError,
     },
 }
@@ -66,7 +66,7 @@ struct ErrorMember {
 /// The calls that wait for an answer, by their id.
 type PendingCalls = Arc<Mutex<HashMap<u64, oneshot::Sender<NodeMessage>>>>;
 
-/// How the client reaches the node.
+/// The connection of the client to the node.
 enum ClientTransport {
     /// HTTP, with one connection for each call.
     Http { uri: Uri, access: ClientAccess },

@@ -33,7 +33,7 @@ const EXIT_REFUSED: u8 = 1;
 /// Exit code of `vnode rpc` if the node cannot be reached; a wrong command line has the same code.
 const EXIT_UNREACHABLE: u8 = 2;
 
-/// Why the console ended.
+/// An error that ends the console.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
     /// The options do not name a node.

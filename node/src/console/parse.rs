@@ -14,7 +14,7 @@ pub(super) struct ConsoleCall {
     pub(super) params: Vec<Value>,
 }
 
-/// Why a line cannot be parsed.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConsoleCallError {
     /// The line does not begin with a name.

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::tls::{TlsError, TlsOptions};
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use miner::client::{TlsError, TlsOptions};
 use rpc::limits::DEPTH_MAX;
 use rpc::server::stream::{ValueStream, ValueStreamError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -27,7 +27,7 @@ const ANSWER_LEN_MAX: usize = 1 << 30;
 /// Size of the read buffer, in bytes.
 const READ_LEN: usize = 64 * 1024;
 
-/// Why a message could not be exchanged with the node.
+/// An error while messages are exchanged with the node.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The connection failed.
@@ -62,7 +62,7 @@ pub enum TransportError {
     /// The answer is not JSON-RPC.
     #[error("got {got:?}, expected a JSON-RPC answer: {reason}")]
     NotJsonRpc {
-        /// What is wrong.
+        /// The fault.
         reason: String,
         /// Beginning of the answer.
         got: String,
@@ -134,7 +134,7 @@ async fn open(uri: &Uri, access: &ClientAccess) -> Result<Box<dyn ByteStream>, T
         authority: access.tls_ca.clone(),
         trust_anybody: false,
     };
-    Ok(Box::new(tls.connect(host, stream).await?))
+    Ok(Box::new(tls.client()?.connect(host, stream).await?))
 }
 
 /// The bytes of a connection: TCP, TLS, a Unix socket, or a named pipe on Windows.

@@ -30,7 +30,7 @@ pub(super) fn block_row(view: &View, block: &StoredBlock, own: Option<Address>) 
     }))
 }
 
-/// What the miner of a block got, in sha: rewards, with those for including uncles; and fees.
+/// The income of a block's miner, in sha: rewards, with those for including uncles; and fees.
 ///
 /// # Errors
 /// [`StoreError`] if the receipts cannot be read.

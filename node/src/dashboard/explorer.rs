@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chain::Chain;
+use daemon::ClientId;
+use daemon::status::{PageFuture, StatusPage};
 use hyper::StatusCode;
-use inbound::ClientId;
-use miner::status::{PageFuture, StatusPage};
 use rpc::{Dispatcher, Modules, Node, Rpc};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -35,7 +35,7 @@ const BLOCKS_PAGE: u64 = 25;
 const TRANSACTIONS_PAGE: u64 = 25;
 /// The modules of the calls.
 const MODULES: &str = "mc,ots";
-/// What an unknown path is answered with.
+/// The answer to an unknown path.
 const PATHS: &str = "paths: /explorer/blocks/NUMBER /explorer/block/NUMBER-OR-HASH \
                      /explorer/transaction/HASH /explorer/account/ADDRESS\n";
 /// The JSON-RPC error code of a wrong parameter.
@@ -44,7 +44,7 @@ const INVALID_PARAMS: i64 = -32602;
 /// A call of JSON-RPC: the method and its parameters.
 type ExplorerCall = (&'static str, Value);
 
-/// Why there is no answer.
+/// A query without an answer.
 #[derive(Debug)]
 struct ExplorerError {
     code: StatusCode,
@@ -76,7 +76,7 @@ pub(super) struct ChainExplorer {
     chain: Chain,
 }
 
-/// What a path asks for.
+/// The query of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExplorerQuery<'a> {
     Blocks(&'a str),
@@ -87,7 +87,7 @@ enum ExplorerQuery<'a> {
 }
 
 impl<'a> ExplorerQuery<'a> {
-    /// What a path after `/explorer/` asks for.
+    /// Reads the query of a path after `/explorer/`.
     fn read(path: &'a str) -> Option<Self> {
         let mut parts = path.split('/');
         let (kind, name) = (parts.next()?, parts.next().filter(|name| !name.is_empty())?);

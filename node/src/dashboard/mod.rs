@@ -19,23 +19,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chain::Chain;
-use miner::client::ClientStatus;
-use miner::dashboard::{DashboardServer, DashboardSource};
-use miner::monitor::{DeviceObserver, RigReport};
-use miner::status::PageFuture;
-use network::service::NetworkHandle;
-use network::sync::SyncState;
+use daemon::status::{PageFuture, status_page};
+use engine::ClientStatus;
+use engine::dashboard::{DashboardServer, DashboardSource};
+use engine::monitor::{DeviceObserver, RigReport};
+use network::{NetworkHandle, SyncState};
 use parking_lot::Mutex;
 use rpc::server::Hosts;
 use rpc::{Node, NodeFacts, Rpc};
 use serde_json::{Value, json};
 use store::StoreError;
+use stratum_server::StratumObserver;
 
 use self::blocks::block_row;
 use self::explorer::ChainExplorer;
 use self::rewards::RewardLedger;
 use crate::mining::LocalMiner;
-use crate::stratum::StratumObserver;
+use crate::node_metrics::NodeMetrics;
 use crate::sync_rate::SyncRate;
 
 /// The most blocks in the list of the last ones.
@@ -45,7 +45,7 @@ const WORKERS_MAX: usize = 100;
 /// The name of all workers of the Stratum server together, in the history of hashrates.
 const WORKERS_NAME: &str = "stratum";
 
-/// Why the dashboard is not served.
+/// An error that keeps the dashboard from being served.
 #[derive(Debug, thiserror::Error)]
 #[error("--dashboard: cannot listen on {address}: {source}")]
 pub struct DashboardError {
@@ -59,6 +59,8 @@ pub(crate) struct DashboardParts<'a> {
     pub(crate) miner: LocalMiner,
     pub(crate) network: NetworkHandle,
     pub(crate) stratum: Option<StratumObserver>,
+    /// The metrics, if they are recorded. They are at `/metrics` here, too.
+    pub(crate) metrics: Option<Arc<NodeMetrics>>,
 }
 
 /// Serves the dashboard at `address`. Requests must name one of `hosts`.
@@ -79,16 +81,17 @@ pub(crate) async fn start(
         miner: parts.miner,
         network: parts.network,
         stratum: parts.stratum,
+        metrics: parts.metrics,
         devices: DeviceObserver::start(),
         rewards: Mutex::default(),
         sync: Mutex::default(),
     };
-    miner::dashboard::serve(address, hosts, Arc::new(source))
+    engine::dashboard::serve(address, hosts, Arc::new(source))
         .await
         .map_err(|source| DashboardError { address, source })
 }
 
-/// Where the dashboard is, as text for the banner.
+/// The address of the dashboard, as text for the banner.
 pub(crate) fn endpoint(server: &DashboardServer) -> String {
     format!("http dashboard http://{}/", server.address())
 }
@@ -101,10 +104,11 @@ struct NodeFigures {
     miner: LocalMiner,
     network: NetworkHandle,
     stratum: Option<StratumObserver>,
+    metrics: Option<Arc<NodeMetrics>>,
     devices: DeviceObserver,
     explorer: ChainExplorer,
     rewards: Mutex<RewardLedger>,
-    /// How fast the head moves while the node synchronizes, and the last rate in blocks a second.
+    /// The speed of the head while the node synchronizes, and the last rate in blocks a second.
     sync: Mutex<(SyncRate, f64)>,
 }
 
@@ -246,8 +250,14 @@ impl DashboardSource for NodeFigures {
         rates
     }
 
-    fn other_page<'a>(&'a self, path: &'a str, client: inbound::ClientId) -> Option<PageFuture<'a>> {
-        self.explorer.page(path, client)
+    fn other_page<'a>(&'a self, path: &'a str, client: daemon::ClientId) -> Option<PageFuture<'a>> {
+        match (&self.metrics, path) {
+            (Some(metrics), "/metrics" | "/health") => {
+                let page = status_page(path, &**metrics);
+                Some(Box::pin(std::future::ready(page)))
+            }
+            _ => self.explorer.page(path, client),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the node's own address has earned by mining in the last day, from the canonical chain.
+//! The earnings of the node's own address by mining in the last day, from the canonical chain.
 //!
 //! The ledger has one entry for each canonical block of the last day, at most [`BLOCKS_MAX`]. It
 //! follows the head and reorganizations, and reads a bounded number of blocks at a time. Knows no
@@ -21,7 +21,7 @@ const BLOCKS_MAX: usize = 20_000;
 /// The most blocks that are read at a time.
 const READS_MAX: usize = 250;
 
-/// What one block paid the address, in sha.
+/// The pay of one block to the address, in sha.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct EarnedByBlock {
     /// The address mined the block.

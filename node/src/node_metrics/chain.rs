@@ -13,7 +13,7 @@ use crate::version::client_version;
 /// Reads the state of the chain and of its files in `directory`.
 pub(crate) fn chain_collector(chain: Chain, directory: PathBuf) -> Collector {
     describe();
-    // What has not happened yet is 0, not unknown.
+    // A counter of something that has not happened yet is 0, not unknown.
     counter!("vnode_reorganizations_total").increment(0);
     gauge!("vnode_info", "version" => client_version()).set(1.0);
     Box::new(move || {

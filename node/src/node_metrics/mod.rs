@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::status::{self, StatusServer, StatusSource};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use miner::status::{self, StatusServer, StatusSource};
 use rpc::server::Hosts;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -34,14 +34,14 @@ const RPC_BUCKETS: [f64; 12] = [
 ];
 /// The same for depths of reorganizations, in blocks.
 const DEPTH_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0];
-/// How often recorded times are put into their buckets, so that they take no memory while nobody
+/// Time between two moves of recorded times into their buckets. They take no memory while nobody
 /// asks.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads states into gauges and counters.
 pub(crate) type Collector = Box<dyn Fn() + Send + Sync>;
 
-/// Why metrics are not served.
+/// An error that keeps metrics from being served.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The recorder cannot be made.
@@ -72,6 +72,7 @@ pub(crate) fn record() -> Result<PrometheusHandle, MetricsError> {
 
 /// The server of the metrics. Dropping it ends it.
 pub(crate) struct MetricsServer {
+    source: Arc<NodeMetrics>,
     server: StatusServer,
     upkeep: JoinHandle<()>,
 }
@@ -87,11 +88,11 @@ impl MetricsServer {
         recorded: PrometheusHandle,
         collectors: Vec<Collector>,
     ) -> Result<Self, MetricsError> {
-        let source = NodeMetrics {
+        let source = Arc::new(NodeMetrics {
             recorded: recorded.clone(),
             collectors,
-        };
-        let server = status::serve(address, hosts, Arc::new(source))
+        });
+        let server = status::serve(address, hosts, source.clone())
             .await
             .map_err(|source| MetricsError::Listen { address, source })?;
         let upkeep = tokio::spawn(async move {
@@ -100,10 +101,19 @@ impl MetricsServer {
                 recorded.run_upkeep();
             }
         });
-        Ok(Self { server, upkeep })
+        Ok(Self {
+            source,
+            server,
+            upkeep,
+        })
     }
 
-    /// Where the metrics are, as text for the banner.
+    /// The metrics, for other servers that show them, too.
+    pub(crate) fn source(&self) -> Arc<NodeMetrics> {
+        Arc::clone(&self.source)
+    }
+
+    /// The address of the metrics, as text for the banner.
     pub(crate) fn endpoint(&self) -> String {
         format!("http metrics http://{}/metrics", self.server.address())
     }
@@ -115,7 +125,8 @@ impl Drop for MetricsServer {
     }
 }
 
-struct NodeMetrics {
+/// The metrics of a node.
+pub(crate) struct NodeMetrics {
     recorded: PrometheusHandle,
     collectors: Vec<Collector>,
 }

@@ -3,10 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
-use network::peers::ENDED_BY_OTHER;
-use network::rlpx::RlpxDisconnect;
-use network::service::{NetworkHandle, PeerReport};
-use network::sync::SyncStage;
+use network::{ENDED_BY_OTHER, NetworkHandle, PeerReport, RlpxDisconnect, SyncStage};
 
 use super::Collector;
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use inbound::TokenRate;
-use server_tls::TlsFiles;
+use daemon::TokenRate;
+use daemon::tls::TlsFiles;
 
-/// Who may use the JSON-RPC servers.
+/// The clients that may use the JSON-RPC servers.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Access to JSON-RPC")]
 pub struct AccessOptions {
@@ -49,7 +49,7 @@ impl AccessOptions {
         })
     }
 
-    /// How often a client address may call; `None` for no limit.
+    /// The rate of calls of a client address; `None` for no limit.
     pub fn rate(&self) -> Option<TokenRate> {
         let per_second = self.rpc_rate?;
         Some(TokenRate {

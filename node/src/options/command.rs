@@ -4,13 +4,20 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use etl::EtlTable;
 
 use super::endpoint::NodeEndpoint;
 use super::values::{AccountRef, HeightRef, parse_block_number};
-use crate::testvec::TestVectorKind;
 
-/// What `vnode export` writes.
+/// The tables of `vnode export --format parquet`.
+pub const TABLES: [&str; 5] = ["blocks", "transactions", "receipts", "logs", "traces"];
+/// The shells that have completions.
+pub const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
+/// Default of `--partition`, in blocks.
+pub const PARTITION_BLOCKS: u64 = 10_000;
+/// The longest time between two blocks of a MicroChain, in seconds.
+pub const PERIOD_SECS_MAX: u64 = 3600;
+
+/// The format of `vnode export`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExportFormat {
     /// Blocks in RLP, one after another, as `vnode import` reads them
@@ -20,7 +27,7 @@ pub enum ExportFormat {
     Parquet,
 }
 
-/// What `vnode` does instead of running the node.
+/// A command of `vnode`, done instead of running the node.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum VnodeCommand {
     /// Initialise the data directory for the network that a genesis file describes
@@ -35,14 +42,14 @@ pub enum VnodeCommand {
     },
     /// Export blocks to a file, or as tables to a folder of Parquet files
     Export {
-        /// What is written
+        /// The format of the export
         #[arg(long, value_enum, default_value_t)]
         format: ExportFormat,
         /// Tables of --format parquet: blocks, transactions, receipts, logs, traces
-        #[arg(long, value_delimiter = ',', default_values_t = EtlTable::ALL)]
-        tables: Vec<EtlTable>,
+        #[arg(long, value_delimiter = ',', value_parser = TABLES, default_values = TABLES)]
+        tables: Vec<String>,
         /// Blocks in a file of --format parquet: files end at the multiples of this number
-        #[arg(long, value_name = "BLOCKS", default_value_t = etl::PARTITION_BLOCKS_DEFAULT)]
+        #[arg(long, value_name = "BLOCKS", default_value_t = PARTITION_BLOCKS)]
         #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         partition: u64,
         /// The file, which is written completely or not at all; - for standard output. With
@@ -77,7 +84,7 @@ pub enum VnodeCommand {
         /// The node: path of its local socket, or an http://, https://, ws:// or wss:// URL
         /// [default: the local socket in the data directory]
         endpoint: Option<NodeEndpoint>,
-        /// What the client shows and trusts.
+        /// Token and trusted certificates of the client.
         #[command(flatten)]
         access: ClientAccess,
     },
@@ -88,7 +95,7 @@ pub enum VnodeCommand {
         /// [default: the local socket in the data directory]
         #[arg(long, value_name = "ENDPOINT")]
         endpoint: Option<NodeEndpoint>,
-        /// What the client shows and trusts.
+        /// Token and trusted certificates of the client.
         #[command(flatten)]
         access: ClientAccess,
         /// Name of the method, such as `mc_blockNumber` or mc.blockNumber
@@ -109,7 +116,7 @@ pub enum VnodeCommand {
         #[arg(long = "scs.rpcport", value_name = "PORT", default_value_t = rpc::server::http::PORT_SCS)]
         scs_rpcport: u16,
         /// Seconds between two blocks of the MicroChain
-        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=PERIOD_SECS_MAX))]
         period: u64,
     },
     /// Print the version
@@ -121,7 +128,8 @@ pub enum VnodeCommand {
     /// Print the completions of a shell for `vnode` or `scs`
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        #[arg(value_parser = SHELLS)]
+        shell: String,
         /// The program
         #[arg(default_value = "vnode")]
         program: NodeProgram,
@@ -133,12 +141,49 @@ pub enum VnodeCommand {
     },
     /// Run public test vectors: read one JSON request a line, write one JSON reply a line
     Testvec {
-        /// What the requests test
+        /// The subject of the requests
         kind: TestVectorKind,
     },
 }
 
-/// A program of this package.
+impl VnodeCommand {
+    /// Whether the program `vnode-tools` runs this command.
+    pub const fn is_of_tools(&self) -> bool {
+        matches!(
+            self,
+            Self::ScsDemo { .. }
+                | Self::Completions { .. }
+                | Self::Manual { .. }
+                | Self::Export {
+                    format: ExportFormat::Parquet,
+                    ..
+                }
+        )
+    }
+}
+
+/// The subject of the requests of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TestVectorKind {
+    /// Decoding and encoding of RLP.
+    Rlp,
+    /// Roots of tries.
+    Trie,
+    /// Ethash hash of a nonce.
+    Ethash,
+    /// Difficulty of a block.
+    Difficulty,
+    /// Decrypting V3 key files.
+    Keystore,
+    /// Hash and sender of a raw transaction.
+    Tx,
+    /// The state after one transaction.
+    State,
+    /// The head after a list of blocks.
+    Block,
+}
+
+/// A program with completions and man pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum NodeProgram {
     /// The base-chain node.
@@ -147,7 +192,7 @@ pub enum NodeProgram {
     Scs,
 }
 
-/// What `vnode db` does.
+/// A command of `vnode db`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
 pub enum DbCommand {
     /// Compare everything stored with the roots and hashes of the blocks; print a line for each
@@ -166,7 +211,7 @@ pub enum DbCommand {
     Compact,
 }
 
-/// What `vnode account` does.
+/// A command of `vnode account`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
 pub enum AccountCommand {
     /// Create an account with a new key; asks for its password
@@ -192,7 +237,7 @@ pub enum AccountCommand {
     },
 }
 
-/// What a client shows a guarded node, and whom it trusts.
+/// The token that a client shows a guarded node, and the certificates that it trusts.
 #[derive(Clone, Default, PartialEq, Eq, Args)]
 pub struct ClientAccess {
     /// The token that the node asks for, over HTTP and WebSockets

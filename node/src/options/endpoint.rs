@@ -1,4 +1,4 @@
-//! Where a client reaches a running node: the path of its local socket, or a URL.
+//! The endpoint at which a client reaches a running node: the path of its local socket, or a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-/// Where a client reaches a running node.
+/// The endpoint at which a client reaches a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEndpoint {
     /// The local socket at this path.
@@ -17,7 +17,7 @@ pub enum NodeEndpoint {
     Ws(Uri),
 }
 
-/// Why a text is not an endpoint.
+/// A text that is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeEndpointError {
     /// The URL is invalid.

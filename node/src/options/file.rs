@@ -1,8 +1,8 @@
 //! Options in a file: TOML whose keys are the long names of options.
 //!
-//! What the file says comes before the command line, so that the command line wins. An environment
-//! variable wins over the file, too. Knows no option by its meaning: clap checks names and values
-//! as it does on the command line.
+//! The options of the file come before the command line, so that the command line wins. A variable
+//! of the environment wins over the file, too. Knows no option by its meaning: clap checks names
+//! and values as it does on the command line.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ const NO_SETTINGS: [&str; 3] = ["config", "help", "version"];
 /// Options whose values are secrets. They are not written.
 const SECRETS: [&str; 2] = ["nodekeyhex", "stratum.password"];
 
-/// Why the options in a file cannot be used.
+/// An error in a file of options.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsFileError {
     /// The file cannot be read.
@@ -45,7 +45,7 @@ pub enum OptionsFileError {
     Toml {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault and its place.
         reason: String,
     },
     /// A value is of no kind that an option has.
@@ -55,7 +55,7 @@ pub enum OptionsFileError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What was found.
+        /// The value that was found.
         got: &'static str,
     },
     /// An option of the file names another file.
@@ -203,7 +203,7 @@ pub fn write_options(matches: &ArgMatches) -> String {
         let _ = match (option.get_action(), values.as_slice()) {
             (ArgAction::SetTrue, _) => writeln!(text, "{key} = {}", matches.get_flag(id)),
             _ if SECRETS.contains(&name) => writeln!(text, "# {key} = (not shown)"),
-            // What is in the environment is there because it should not be in a file.
+            // A value of the environment is there because it should not be in a file.
             _ if matches.value_source(id) == Some(ValueSource::EnvVariable) => {
                 writeln!(text, "# {key} = (from the environment)")
             }

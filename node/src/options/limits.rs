@@ -17,6 +17,8 @@ use rpc::limits::{
     WRITE_TIMEOUT,
 };
 
+use super::values::OptionValueError;
+
 /// Limits of the JSON-RPC servers.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits of JSON-RPC")]
@@ -100,8 +102,8 @@ pub struct LimitOptions {
     /// Age of the head, in seconds, up to which `GET /ready` says that the node is ready
     #[arg(long = "ready.maxage", value_name = "SECONDS", default_value_t = Seconds(READY_AGE_MAX))]
     pub ready_age: Seconds,
-    /// How long the sender of a transaction waits for its hash until the transaction has left for a
-    /// peer, in milliseconds; if none was sent it in time, the answer is an error. 0: the hash is
+    /// Time that the sender of a transaction waits for its hash until the transaction has left for
+    /// a peer, in milliseconds; if none was sent it in time, the answer is an error. 0: the hash is
     /// returned at once, and the transaction is lost if the node is killed in the next moment
     #[arg(long = "rpc.sendwait", value_name = "MS", default_value_t = 0)]
     pub send_wait_millis: u64,
@@ -167,18 +169,17 @@ impl LimitOptions {
     }
 }
 
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("expected at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("expected a number: {error}")),
+fn positive(text: &str) -> Result<usize, OptionValueError> {
+    match text.parse()? {
+        0 => Err(OptionValueError::Zero),
+        number => Ok(number),
     }
 }
 
-fn percent(text: &str) -> Result<usize, String> {
+fn percent(text: &str) -> Result<usize, OptionValueError> {
     match positive(text)? {
         number @ 1..=100 => Ok(number),
-        _ => Err("expected 1 to 100".to_owned()),
+        _ => Err(OptionValueError::Range { min: 1, max: 100 }),
     }
 }
 
@@ -187,13 +188,13 @@ fn percent(text: &str) -> Result<usize, String> {
 pub struct Seconds(pub Duration);
 
 impl FromStr for Seconds {
-    type Err = &'static str;
+    type Err = OptionValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let range = 0.001..=86_400.0;
         match text.parse::<f64>() {
             Ok(seconds) if range.contains(&seconds) => Ok(Self(Duration::from_secs_f64(seconds))),
-            _ => Err("expected seconds, 0.001 to 86400"),
+            _ => Err(OptionValueError::Form("seconds, 0.001 to 86400")),
         }
     }
 }

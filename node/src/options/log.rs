@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 /// Size of a log file, in MiB.
 const FILE_MIB: u64 = 100;
-/// How many older log files are kept.
+/// The number of older log files that are kept.
 const BACKUPS: u32 = 10;
 
-/// Where the log goes, and in which form.
+/// The files and the form of the log.
 ///
 /// The options have ids of their own: a global option takes the value of any argument of a
 /// subcommand with the same id, such as `file`.
@@ -22,7 +22,7 @@ pub struct LogOptions {
     /// Size of the log file, in MiB; when it is full it becomes FILE.1, and a new one begins
     #[arg(id = "log_max_size", long = "log.maxsize", value_name = "MIB", global = true, default_value_t = FILE_MIB, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_size: u64,
-    /// How many older log files are kept: FILE.1, FILE.2 and so on
+    /// Number of older log files that are kept: FILE.1, FILE.2 and so on
     #[arg(id = "log_max_backups", long = "log.maxbackups", value_name = "N", global = true, default_value_t = BACKUPS, value_parser = clap::value_parser!(u32).range(..=1000))]
     pub max_backups: u32,
     /// Send spans of requests and blocks to the OpenTelemetry collector at this address (OTLP over

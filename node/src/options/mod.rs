@@ -28,8 +28,10 @@ mod txpool;
 mod values;
 
 pub use access::AccessOptions;
-pub(crate) use command::ExportFormat;
-pub use command::{AccountCommand, ClientAccess, DbCommand, NodeProgram, VnodeCommand};
+pub use command::{
+    AccountCommand, ClientAccess, DbCommand, ExportFormat, NodeProgram, PARTITION_BLOCKS, PERIOD_SECS_MAX,
+    SHELLS, TABLES, TestVectorKind, VnodeCommand,
+};
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
 pub use limits::{LimitOptions, Seconds};
@@ -46,12 +48,13 @@ use std::path::PathBuf;
 use chain::import::limits::REORG_DEPTH_MAX;
 use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
-use miner::DeviceChoice;
+use daemon::tls::TlsFiles;
+use engine::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
-use server_tls::TlsFiles;
 
+pub use values::OptionValueError;
 use values::parse_states;
 
 /// Highest `--verbosity`; the lowest is 0.
@@ -61,7 +64,7 @@ const VERBOSITY_MAX: u8 = 5;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "vnode", version, max_term_width = 100, args_override_self = true)]
 pub struct VnodeOptions {
-    /// What to do instead of running the node
+    /// The command to do instead of running the node
     #[command(subcommand)]
     pub command: Option<VnodeCommand>,
 
@@ -73,7 +76,7 @@ pub struct VnodeOptions {
     /// as --network dev
     #[arg(long, global = true)]
     pub dev: bool,
-    /// How the blocks of the development network are sealed: ethash, or instant, which needs no
+    /// Seals of the development network: ethash, or instant, which needs no
     /// seals and gives each transaction a block at once
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
@@ -92,11 +95,11 @@ pub struct VnodeOptions {
     /// data directory, so that later starts need no option
     #[arg(long, value_name = "FILE", global = true)]
     pub genesis: Option<PathBuf>,
-    /// Folder for the chain, the accounts and the local socket
-    /// [default: ~/.moac; ~/.moac/testnet and ~/.moac/devnet for the test and the dev network]
+    /// Folder for the chain (chain.redb, chain.redb.wal, chain.blocks), the accounts and the local
+    /// socket [default: ~/.moac, or its folder testnet, devnet, classic or mordor]
     #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
-    /// Which past states are kept: archive for all; recent or recent:BLOCKS for those after the
+    /// Past states that are kept: archive for all; recent or recent:BLOCKS for those after the
     /// newest BLOCKS blocks (100000), which are pruned by and by [default: archive]
     #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]
     pub state: Option<StateRetention>,
@@ -141,10 +144,11 @@ pub struct VnodeOptions {
     /// [default: all, at most 2 with --dev]
     #[arg(long, value_name = "N")]
     pub minerthreads: Option<usize>,
-    /// Devices that mine: auto, cpu, gpu, gpu:N
+    /// Devices that mine: auto, all, cpu, gpu, gpu:0,2 or cpu,gpu:0; auto uses a hardware card, or
+    /// the CPU if there is no card
     #[arg(long = "miner.device", value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     pub miner_device: DeviceChoice,
-    /// Where CPU threads get the full dataset from: never (they use the light cache), memory, or
+    /// Place of the full dataset for CPU threads: never (they use the light cache), memory, or
     /// disk (needs --ethash.dagdir)
     /// [default: never with --dev, otherwise memory; disk if --ethash.dagdir is given]
     #[arg(long = "miner.dataset", value_name = "WHERE")]
@@ -173,7 +177,7 @@ pub struct VnodeOptions {
     /// Serve JSON-RPC over HTTP
     #[arg(long)]
     pub rpc: bool,
-    /// HTTP listening address
+    /// HTTP listening address; localhost is 127.0.0.1, and `::1` if there is one
     #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
     pub rpcaddr: String,
     /// HTTP listening port; 0 chooses a free port
@@ -204,7 +208,8 @@ pub struct VnodeOptions {
     /// WebSocket listening address
     #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
     pub wsaddr: String,
-    /// WebSocket listening port; 0 chooses a free port
+    /// WebSocket listening port; 0 chooses a free port. With port and address of the HTTP listener,
+    /// both are served there
     #[arg(long, value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
     pub wsport: u16,
     /// Modules served over WebSockets
@@ -214,13 +219,14 @@ pub struct VnodeOptions {
     #[arg(long, value_name = "ORIGINS", default_value = "")]
     pub wsorigins: Cors,
 
-    /// Path of the local socket [default: vnode.ipc in the data directory]
+    /// Path of the local socket, which serves every module; on Windows a named pipe
+    /// [default: vnode.ipc in the data directory]
     #[arg(long, value_name = "PATH", global = true)]
     pub ipcpath: Option<PathBuf>,
     /// Do not serve the local socket
     #[arg(long)]
     pub ipcdisable: bool,
-    /// Who may use the JSON-RPC servers.
+    /// The clients that may use the JSON-RPC servers.
     #[command(flatten)]
     pub access: AccessOptions,
     /// Limits of the JSON-RPC servers.
@@ -231,15 +237,16 @@ pub struct VnodeOptions {
     #[arg(long)]
     pub stratum: bool,
     /// Stratum listening address
-    #[arg(long, value_name = "IP", default_value = crate::stratum::HOST)]
+    #[arg(long, value_name = "IP", default_value = stratum_server::HOST)]
     pub stratumaddr: String,
     /// Stratum listening port; 0 chooses a free port
-    #[arg(long, value_name = "PORT", default_value_t = crate::stratum::PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = stratum_server::PORT)]
     pub stratumport: u16,
     /// Difficulty of a worker's first shares, in hashes; later it adapts to the worker's speed
-    #[arg(long = "stratum.difficulty", value_name = "N", default_value_t = crate::stratum::DIFFICULTY, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "stratum.difficulty", value_name = "N", default_value_t = stratum_server::DIFFICULTY, value_parser = clap::value_parser!(u64).range(1..))]
     pub stratum_difficulty: u64,
-    /// Password that Stratum logins must give [default: any password is accepted]
+    /// Password that Stratum logins must give, of 12 characters or more
+    /// [default: any password is accepted]
     #[arg(
         long = "stratum.password",
         value_name = "TEXT",
@@ -260,14 +267,14 @@ pub struct VnodeOptions {
     )]
     pub stratum_tls_key: Option<PathBuf>,
     /// Most Stratum connections
-    #[arg(long = "stratum.maxconnections", value_name = "N", default_value_t = crate::stratum::CONNECTIONS_MAX)]
+    #[arg(long = "stratum.maxconnections", value_name = "N", default_value_t = stratum_server::CONNECTIONS_MAX)]
     pub stratum_maxconnections: usize,
     /// Most Stratum connections of one address
-    #[arg(long = "stratum.maxperaddress", value_name = "N", default_value_t = crate::stratum::ADDRESS_CONNECTIONS_MAX)]
+    #[arg(long = "stratum.maxperaddress", value_name = "N", default_value_t = stratum_server::ADDRESS_CONNECTIONS_MAX)]
     pub stratum_maxperaddress: usize,
-    /// How long an address is banned from Stratum if most of its shares are bad, in seconds;
+    /// Time for which an address is banned from Stratum if most of its shares are bad, in seconds;
     /// 0: never, for a server behind a proxy
-    #[arg(long = "stratum.bantime", value_name = "SECONDS", default_value_t = crate::stratum::BAN_SECS, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long = "stratum.bantime", value_name = "SECONDS", default_value_t = stratum_server::BAN_SECS, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub stratum_bantime: u64,
     /// Serve the workers' statistics at this address, as JSON and for Prometheus; for example
     /// 127.0.0.1:8009
@@ -307,7 +314,7 @@ pub struct VnodeOptions {
     #[command(flatten)]
     pub peers: PeerOptions,
 
-    /// What is logged: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
+    /// Amount of the log: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     #[arg(long, value_name = "LEVEL", global = true, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
     pub verbosity: u8,
     /// The log.
@@ -475,15 +482,15 @@ impl VnodeOptions {
             .unwrap_or_else(|| if self.dev { all.min(DEV_THREADS) } else { all })
     }
 
-    /// Where CPU threads get the full dataset from.
-    pub fn dataset(&self) -> miner::DatasetPolicy {
+    /// The place of the full dataset for CPU threads.
+    pub fn dataset(&self) -> engine::DatasetPolicy {
         let folder = || self.ethash_dagdir.clone();
         match (self.miner_dataset, folder()) {
-            (Some(MinerDatasetOption::Never), _) => miner::DatasetPolicy::Never,
-            (Some(MinerDatasetOption::Memory), _) => miner::DatasetPolicy::Memory,
-            (None | Some(MinerDatasetOption::Disk), Some(folder)) => miner::DatasetPolicy::Disk(folder),
-            (_, None) if self.dev => miner::DatasetPolicy::Never,
-            (_, None) => miner::DatasetPolicy::Memory,
+            (Some(MinerDatasetOption::Never), _) => engine::DatasetPolicy::Never,
+            (Some(MinerDatasetOption::Memory), _) => engine::DatasetPolicy::Memory,
+            (None | Some(MinerDatasetOption::Disk), Some(folder)) => engine::DatasetPolicy::Disk(folder),
+            (_, None) if self.dev => engine::DatasetPolicy::Never,
+            (_, None) => engine::DatasetPolicy::Memory,
         }
     }
 }
@@ -495,5 +502,7 @@ fn is_loopback(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_local)
 }
 
+#[cfg(test)]
+mod page;
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
-use network::address::AddressRanges;
-use network::dial::INBOUND_HANDSHAKES_MAX;
-use network::dns::{DnsEntryError, DnsListUrl, dns_lists};
-use network::nat::NatOption;
-use network::{NodeContact, boot_nodes, read_node};
+use network::{
+    AddressRanges, DnsEntryError, DnsListUrl, INBOUND_HANDSHAKES_MAX, NatOption, NodeContact, boot_nodes,
+    dns_lists, read_node,
+};
+
+use super::values::OptionValueError;
 
 /// Default of `--port`.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
@@ -42,10 +43,11 @@ pub struct PeerOptions {
     /// for none [default: those of the network]
     #[arg(long = "discovery.dns", value_name = "LISTS")]
     pub discovery_dns: Option<DnsLists>,
-    /// Do not look for nodes: only nodes that were named are dialled. The default with --dev
+    /// Do not look for nodes, nor read lists of them: only nodes that were named are dialled, and
+    /// others may come. The default with --dev
     #[arg(long)]
     pub nodiscover: bool,
-    /// How nodes outside reach this one: any, none, upnp, pmp or extip:IP
+    /// The way in which nodes outside reach this one: any, none, upnp, pmp or extip:IP
     /// [default: any; none with --dev]
     #[arg(long, value_name = "HOW")]
     pub nat: Option<NatOption>,
@@ -70,16 +72,15 @@ pub struct PeerOptions {
 pub struct ListenIp(pub IpAddr);
 
 impl std::str::FromStr for ListenIp {
-    type Err = String;
+    type Err = OptionValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, OptionValueError> {
         let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         let ip = match inner {
             Some(inner) => inner.parse().map(IpAddr::V6).ok(),
             None => text.parse().ok(),
         };
-        ip.map(Self)
-            .ok_or_else(|| format!("got {text:?}, expected an IP address, such as 0.0.0.0 or ::"))
+        ip.map(Self).ok_or_else(|| OptionValueError::Ip(text.to_owned()))
     }
 }
 
@@ -88,14 +89,15 @@ impl std::str::FromStr for ListenIp {
 pub struct NodeIdentity(String);
 
 impl std::str::FromStr for NodeIdentity {
-    type Err = String;
+    type Err = OptionValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, OptionValueError> {
         let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         if text.is_empty() || text.len() > IDENTITY_LEN_MAX || !is_printable {
-            return Err(format!(
-                "got {text:?}, expected 1 to {IDENTITY_LEN_MAX} printable characters of ASCII"
-            ));
+            return Err(OptionValueError::Name {
+                got: text.to_owned(),
+                max: IDENTITY_LEN_MAX,
+            });
         }
         Ok(Self(text.to_owned()))
     }
@@ -112,14 +114,19 @@ impl fmt::Display for NodeIdentity {
 pub struct BootNodes(pub Vec<NodeContact>);
 
 impl std::str::FromStr for BootNodes {
-    type Err = String;
+    type Err = OptionValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, OptionValueError> {
         let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
         let parse = |url: &str| {
-            let enode = read_node(url).map_err(|error| format!("{url}: {error}"))?;
-            NodeContact::from_enode(&enode)
-                .ok_or_else(|| format!("{url}: host: got {:?}, expected an IP address", enode.host))
+            let url = url.to_owned();
+            match read_node(&url) {
+                Ok(enode) => NodeContact::from_enode(&enode).ok_or(OptionValueError::NodeHost {
+                    url,
+                    host: enode.host,
+                }),
+                Err(error) => Err(OptionValueError::Node { url, error }),
+            }
         };
         urls.map(parse).collect::<Result<_, _>>().map(Self)
     }
@@ -154,7 +161,7 @@ impl PeerOptions {
         }
     }
 
-    /// How many handshakes there may be at once.
+    /// Most handshakes at once.
     pub fn pending_max(&self) -> usize {
         match self.maxpendpeers {
             0 => INBOUND_HANDSHAKES_MAX,
@@ -185,7 +192,7 @@ impl PeerOptions {
         !self.nodiscover && (!is_dev || has_named)
     }
 
-    /// How nodes outside reach this one.
+    /// The way in which nodes outside reach this one.
     pub fn nat(&self, is_dev: bool) -> NatOption {
         let default = if is_dev { NatOption::None } else { NatOption::Any };
         self.nat.unwrap_or(default)

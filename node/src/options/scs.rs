@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use daemon::tls::TlsFiles;
 use scs_service::vnode::{ADDRESS_CONNECTIONS_MAX, AllowEntry, CONNECTIONS_MAX};
-use server_tls::TlsFiles;
 
 /// The service for SCS servers.
 #[derive(Clone, Debug, Args)]

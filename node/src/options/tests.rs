@@ -43,7 +43,7 @@ fn documented_options_are_accepted() {
     .unwrap();
     assert_eq!(options.check(), Ok(()));
     assert_eq!(options.threads(), 0);
-    assert_eq!(options.dataset(), miner::DatasetPolicy::Disk("e".into()));
+    assert_eq!(options.dataset(), engine::DatasetPolicy::Disk("e".into()));
 }
 
 #[test]
@@ -240,13 +240,13 @@ fn the_node_listens_where_it_is_told() {
 fn boot_nodes_have_enodes_or_records() {
     // The example in EIP-778 has no TCP port, so it is signed again here.
     let key = primitives::SecretKey::from_bytes(&[7; 32]).unwrap();
-    let claims = network::NodeClaims {
+    let claims = network::testing::NodeClaims {
         ip: Some([10, 0, 0, 1].into()),
         tcp: 30303,
         udp: 30301,
         fork_id: None,
     };
-    let record = network::NodeRecord::sign(&key, 1, &claims);
+    let record = network::testing::NodeRecord::sign(&key, 1, &claims);
     let contact = record.contact().unwrap();
     let list = format!("{record}, {contact}");
     let nodes = parse(&["--bootnodes", &list]).unwrap().peers.boot_nodes(1);
@@ -267,7 +267,7 @@ fn the_identity_is_part_of_the_client_name() {
 #[test]
 fn lists_of_nodes_are_those_of_the_network_or_those_named() {
     let lists = |arguments: &[&str]| parse(arguments).unwrap().peers.dns_lists(7);
-    assert_eq!(lists(&[]), network::dns::dns_lists(7));
+    assert_eq!(lists(&[]), network::dns_lists(7));
     assert_eq!(lists(&["--discovery.dns="]), []);
     let url = "enrtree://AJE62Q4DUX4QMMXEHCSSCSC65TDHZYSMONSD64P3WULVLSF6MRQ3K@nodes.example.org";
     let named = lists(&["--discovery.dns", &format!("{url}, {url}")]);

@@ -32,7 +32,7 @@ pub struct TxPoolOptions {
     #[arg(long = "txpool.journal", value_name = "FILE", default_value = JOURNAL_NAME,
         value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub journal: PathBuf,
-    /// How often the journal is rewritten, in seconds
+    /// Time between two rewrites of the journal, in seconds
     #[arg(long = "txpool.rejournal", value_name = "SECONDS", default_value_t = REJOURNAL_DEFAULT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     pub rejournal: u64,
@@ -60,8 +60,8 @@ pub struct TxPoolOptions {
     #[arg(long = "txpool.globalqueue", value_name = "N", default_value_t = GLOBAL_QUEUE_DEFAULT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub globalqueue: usize,
-    /// How long queued transactions of an account are kept if none of them becomes pending, in
-    /// seconds
+    /// Time for which queued transactions of an account are kept if none of them becomes pending,
+    /// in seconds
     #[arg(long = "txpool.lifetime", value_name = "SECONDS", default_value_t = LIFETIME_DEFAULT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     pub lifetime: u64,

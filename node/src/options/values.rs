@@ -4,10 +4,63 @@ use std::fmt;
 use std::str::FromStr;
 
 use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
+use network::NodeTextError;
 use primitives::Address;
 
 /// The fewest recent states that can be asked for: a reorganization cannot go deeper.
 const RECENT_STATES_MIN: u64 = 32;
+
+/// A text that is not a value of an option.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionValueError {
+    /// A value has another form.
+    #[error("expected {0}")]
+    Form(&'static str),
+    /// A number is too small or too large, or none.
+    #[error("expected {min} to {max}")]
+    Range {
+        /// The least number.
+        min: usize,
+        /// The greatest number.
+        max: usize,
+    },
+    /// A number is 0.
+    #[error("expected at least 1")]
+    Zero,
+    /// A text is not a number.
+    #[error("expected a number: {0}")]
+    Number(#[from] std::num::ParseIntError),
+    /// The retention of states is unknown, or keeps too few.
+    #[error("expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")]
+    States,
+    /// An IP address.
+    #[error("got {0:?}, expected an IP address, such as 0.0.0.0 or ::")]
+    Ip(String),
+    /// A name of a node.
+    #[error("got {got:?}, expected 1 to {max} printable characters of ASCII")]
+    Name {
+        /// The text.
+        got: String,
+        /// The most characters.
+        max: usize,
+    },
+    /// A node's URL cannot be read.
+    #[error("{url}: {error}")]
+    Node {
+        /// The URL.
+        url: String,
+        /// Its fault.
+        error: NodeTextError,
+    },
+    /// A node's URL has a name as its host.
+    #[error("{url}: host: got {host:?}, expected an IP address")]
+    NodeHost {
+        /// The URL.
+        url: String,
+        /// The host.
+        host: String,
+    },
+}
 
 /// A built-in network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -24,7 +77,7 @@ pub enum Network {
     Mordor,
 }
 
-/// How the blocks of the development network are sealed.
+/// The seals of the development network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum DevSeal {
     /// By Ethash.
@@ -52,12 +105,12 @@ impl Network {
 pub enum HeightRef {
     /// The height of the head.
     Latest,
-    /// This height.
+    /// A height.
     Number(u64),
 }
 
 impl FromStr for HeightRef {
-    type Err = String;
+    type Err = OptionValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "latest" {
@@ -68,16 +121,16 @@ impl FromStr for HeightRef {
 }
 
 /// Parses a block number: decimal digits, or hexadecimal digits after `0x`.
-pub(super) fn parse_block_number(text: &str) -> Result<u64, String> {
+pub(super) fn parse_block_number(text: &str) -> Result<u64, OptionValueError> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| "expected a block number".to_owned())
+    number.map_err(|_| OptionValueError::Form("a block number"))
 }
 
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
-pub(super) fn parse_states(text: &str) -> Result<StateRetention, String> {
+pub(super) fn parse_states(text: &str) -> Result<StateRetention, OptionValueError> {
     let blocks = match text {
         "archive" => return Ok(StateRetention::Archive),
         "recent" => Some(RECENT_STATES_DEFAULT),
@@ -88,9 +141,7 @@ pub(super) fn parse_states(text: &str) -> Result<StateRetention, String> {
     let blocks = blocks.filter(|blocks| *blocks >= RECENT_STATES_MIN);
     blocks
         .map(|blocks| StateRetention::Recent { blocks })
-        .ok_or_else(|| {
-            format!("expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")
-        })
+        .ok_or(OptionValueError::States)
 }
 
 /// An account on the command line.
@@ -103,7 +154,7 @@ pub enum AccountRef {
 }
 
 impl FromStr for AccountRef {
-    type Err = String;
+    type Err = OptionValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
@@ -111,7 +162,7 @@ impl FromStr for AccountRef {
             return Ok(Self::Address(address));
         }
         let number = text.parse().map(Self::Number);
-        number.map_err(|_| "expected an address (40 hexadecimal digits) or a number".to_owned())
+        number.map_err(|_| OptionValueError::Form("an address (40 hexadecimal digits) or a number"))
     }
 }
 
@@ -124,7 +175,7 @@ impl fmt::Display for AccountRef {
     }
 }
 
-/// Where CPU threads get the full dataset from: `--miner.dataset`.
+/// The place of the full dataset for CPU threads: `--miner.dataset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum MinerDatasetOption {
     /// No full dataset; the threads hash with the light cache.

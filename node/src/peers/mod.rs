@@ -8,8 +8,7 @@ use std::path::Path;
 
 use chain::Chain;
 use chain::spec::ChainFamily;
-use network::messages::WireFamily;
-use network::service::{NetworkService, NetworkSettings, NetworkStartError};
+use network::{NetworkService, NetworkSettings, NetworkStartError, WireFamily};
 use primitives::SecretKey;
 
 use crate::options::PeerOptions;
@@ -18,7 +17,7 @@ use crate::version::client_version_of;
 pub use registry::NetworkError;
 pub(crate) use registry::PeerRegistry;
 
-/// What the network needs beside the options.
+/// The parts that the network needs beside the options.
 pub(crate) struct NetworkParts<'a> {
     pub(crate) key: &'a SecretKey,
     pub(crate) chain: &'a Chain,

@@ -10,20 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use network::dial::DialTarget;
-use network::node_files::{
-    LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
+use network::{
+    DialTarget, LISTED_NODES_MAX, NetworkHandle, NodeFileError, PeerReport, STATIC_NODES_FILE, SubnetPlan,
+    TRUSTED_NODES_FILE, read_enodes, read_node, write_enodes,
 };
-use network::read_node;
-use network::service::{NetworkHandle, PeerReport, SubnetPlan};
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode, SecretKey};
-use rpc::{NetworkControl, Peer, PeerMeasures, Subnet};
+use rpc::{ControlError, NetworkControl, Peer, PeerMeasures, Subnet};
 
 use super::subnets::{self, SUBNETS_FILE, SUBNETS_MAX};
 use crate::vnodeconfig::VnodeConfig;
 
-/// Why a stored list cannot be used.
+/// An error of a stored list.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// A list of nodes cannot be used.
@@ -42,9 +40,36 @@ pub enum NetworkError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
+}
+
+/// The reason why a list is not changed as a method asks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum ListError {
+    /// A node cannot be its own peer.
+    #[error("the node id is this node's own")]
+    OwnNode,
+    /// A static node is dialled.
+    #[error("TCP port of the node: got 0, expected one that can be dialled")]
+    NoPort,
+    /// There is no room for another entry.
+    #[error("{file} is full: it has {got} entries, the most allowed is {max}")]
+    Full {
+        /// The file of the list.
+        file: &'static str,
+        /// The entries.
+        got: usize,
+        /// The most that are allowed.
+        max: usize,
+    },
+    /// The network has no subnets.
+    #[error("this network has no application chains")]
+    NoSubnets,
+    /// The settings keep the node in this subnet.
+    #[error("subnet {0:#x} cannot be left: ForceSubnetP2P of vnodeconfig.json always joins it")]
+    Forced(Address),
 }
 
 #[derive(Debug, Default)]
@@ -160,7 +185,7 @@ impl PeerRegistry {
     }
 
     /// Adds a node to a list, in place of an older entry.
-    fn add_node(&self, list: NodeList, node: &Enode) -> Result<(), String> {
+    fn add_node(&self, list: NodeList, node: &Enode) -> Result<(), ControlError> {
         let mut lists = self.lists.lock();
         let mut nodes = list.of(&mut lists).clone();
         nodes.retain(|other| other.id != node.id);
@@ -172,7 +197,7 @@ impl PeerRegistry {
     }
 
     /// Removes a node from a list. Returns whether it was there.
-    fn remove_node(&self, list: NodeList, node: &Enode) -> Result<bool, String> {
+    fn remove_node(&self, list: NodeList, node: &Enode) -> Result<bool, ControlError> {
         let mut lists = self.lists.lock();
         let mut nodes = list.of(&mut lists).clone();
         let before = nodes.len();
@@ -185,8 +210,8 @@ impl PeerRegistry {
         Ok(true)
     }
 
-    fn store_nodes(&self, list: NodeList, nodes: &[Enode]) -> Result<(), String> {
-        write_enodes(&self.folder.join(list.file()), nodes).map_err(|error| error.to_string())
+    fn store_nodes(&self, list: NodeList, nodes: &[Enode]) -> Result<(), NodeFileError> {
+        write_enodes(&self.folder.join(list.file()), nodes)
     }
 
     /// The subnets of the settings, and those of the list.
@@ -203,7 +228,7 @@ impl PeerRegistry {
     }
 
     /// Keeps a new list of subnets, and lets the running network follow it.
-    fn replace_subnets(&self, lists: &mut StoredLists, subnets: Vec<SubnetPlan>) -> Result<(), String> {
+    fn replace_subnets(&self, lists: &mut StoredLists, subnets: Vec<SubnetPlan>) -> Result<(), ControlError> {
         subnets::write(&self.folder, &subnets)?;
         lists.subnets = subnets;
         if let Some(running) = self.running() {
@@ -231,14 +256,13 @@ fn query(config: &VnodeConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Refuses a new entry if the list is full. `what` names the list.
-fn check_list_len(entries: usize, most: usize, what: &str) -> Result<(), String> {
-    if entries < most {
-        return Ok(());
+/// Refuses a new entry if the list is full. `file` names the list.
+const fn check_list_len(got: usize, max: usize, file: &'static str) -> Result<(), ListError> {
+    if got < max {
+        Ok(())
+    } else {
+        Err(ListError::Full { file, got, max })
     }
-    Err(format!(
-        "{what} is full: it has {entries} entries, the most allowed is {most}"
-    ))
 }
 
 /// A peer as JSON-RPC shows it.
@@ -294,8 +318,8 @@ impl NetworkControl for PeerRegistry {
         self.running().map(|running| running.record().to_string())
     }
 
-    fn read_node(&self, text: &str) -> Result<Enode, String> {
-        read_node(text).map_err(|error| error.to_string())
+    fn read_node(&self, text: &str) -> Result<Enode, ControlError> {
+        Ok(read_node(text)?)
     }
 
     fn listen_address(&self) -> Option<String> {
@@ -312,12 +336,12 @@ impl NetworkControl for PeerRegistry {
             .is_some_and(|running| running.wait_until_told(position, limit))
     }
 
-    fn add_peer(&self, node: &Enode) -> Result<(), String> {
+    fn add_peer(&self, node: &Enode) -> Result<(), ControlError> {
         if node.id == self.id {
-            return Err("the node id is this node's own".to_owned());
+            return Err(ListError::OwnNode.into());
         }
         if node.port == 0 {
-            return Err("TCP port of the node: got 0, expected one that can be dialled".to_owned());
+            return Err(ListError::NoPort.into());
         }
         self.add_node(NodeList::Static, node)?;
         if let Some(running) = self.running() {
@@ -326,7 +350,7 @@ impl NetworkControl for PeerRegistry {
         Ok(())
     }
 
-    fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
+    fn remove_peer(&self, node: &Enode) -> Result<bool, ControlError> {
         let was_static = self.remove_node(NodeList::Static, node)?;
         if let Some(running) = self.running() {
             running.remove_static(&node.id);
@@ -334,7 +358,7 @@ impl NetworkControl for PeerRegistry {
         Ok(was_static)
     }
 
-    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String> {
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), ControlError> {
         self.add_node(NodeList::Trusted, node)?;
         if let Some(running) = self.running() {
             running.add_trusted(node.id);
@@ -342,7 +366,7 @@ impl NetworkControl for PeerRegistry {
         Ok(())
     }
 
-    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String> {
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, ControlError> {
         let was_trusted = self.remove_node(NodeList::Trusted, node)?;
         if let Some(running) = self.running() {
             running.remove_trusted(&node.id);
@@ -350,9 +374,9 @@ impl NetworkControl for PeerRegistry {
         Ok(was_trusted)
     }
 
-    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
+    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), ControlError> {
         if self.running().is_some_and(|running| !running.has_subnets()) {
-            return Err("this network has no application chains".to_owned());
+            return Err(ListError::NoSubnets.into());
         }
         let mut lists = self.lists.lock();
         let mut subnets = lists.subnets.clone();
@@ -366,11 +390,9 @@ impl NetworkControl for PeerRegistry {
         self.replace_subnets(&mut lists, subnets)
     }
 
-    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
+    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, ControlError> {
         if self.forced.contains(&address) {
-            return Err(format!(
-                "subnet {address:#x} cannot be left: ForceSubnetP2P of vnodeconfig.json always joins it"
-            ));
+            return Err(ListError::Forced(address).into());
         }
         let mut lists = self.lists.lock();
         let mut subnets = lists.subnets.clone();
@@ -459,8 +481,8 @@ mod tests {
         assert!(first.add_peer(&closed).is_err(), "it could never be dialled");
         let second = registry(home.path(), &config);
         assert_eq!(second.lists.lock().static_nodes, [peer(2), moved]);
-        assert_eq!(second.remove_peer(&peer(1)), Ok(true));
-        assert_eq!(second.remove_peer(&peer(1)), Ok(false));
+        assert!(second.remove_peer(&peer(1)).expect("stored"));
+        assert!(!second.remove_peer(&peer(1)).expect("stored"));
         assert!(second.peers().is_empty());
         // A node whose name does not resolve is kept, too.
         let named = Enode {
@@ -474,7 +496,7 @@ mod tests {
             targets.last().and_then(|target| target.name.as_deref()),
             Some("node.invalid")
         );
-        assert_eq!(third.remove_peer(&named), Ok(true));
+        assert!(third.remove_peer(&named).expect("stored"));
         assert_eq!(
             registry(home.path(), &config).lists.lock().static_nodes,
             [peer(2)]
@@ -502,11 +524,14 @@ mod tests {
             starts(&second, 10),
             [(forced, 0, u64::MAX), (added, 110, u64::MAX)]
         );
-        assert_eq!(second.remove_subnet(added, 200), Ok(true));
+        assert!(second.remove_subnet(added, 200).expect("stored"));
         assert_eq!(starts(&second, 199)[1..], [(added, 110, 200)]);
         assert_eq!(starts(&second, 200)[1..], []);
-        assert_eq!(second.remove_subnet(added, 110), Ok(true));
-        assert_eq!(second.remove_subnet(added, 110), Ok(false), "it never began");
+        assert!(second.remove_subnet(added, 110).expect("stored"));
+        assert!(
+            !second.remove_subnet(added, 110).expect("stored"),
+            "it never began"
+        );
         assert!(second.remove_subnet(forced, 1).is_err());
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use network::service::SubnetPlan;
+use network::SubnetPlan;
 use primitives::Address;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<SubnetPlan>, NetworkError> {
 /// Replaces the list in the folder.
 ///
 /// # Errors
-/// Why it cannot be written.
+/// The error of the system.
 pub(super) fn write(folder: &Path, subnets: &[SubnetPlan]) -> Result<(), String> {
     let row = |plan: &SubnetPlan| SubnetRow {
         subnet: format!("{:#x}", plan.address),

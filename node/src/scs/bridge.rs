@@ -1,7 +1,7 @@
 //! Between peers and the servers of application chains: messages of servers (code 31 of `mc`), and
 //! transactions with a sharding flag.
 //!
-//! What comes from peers waits in a queue, bounded in number and in bytes, because peers must not
+//! Messages of peers wait in a queue, bounded in number and in bytes, because peers must not
 //! wait for it. A node without the service passes transactions on, too, once it has checked their
 //! signatures.
 
@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chain::Chain;
-use network::messages::ApplicationChainMessage;
-use network::service::{ApplicationChains, NetworkHandle};
+use network::{ApplicationChainMessage, ApplicationChains, NetworkHandle};
 use primitives::Transaction;
 use scs_service::proto::ScsPushMsg;
 use scs_service::vnode::ScsService;
@@ -194,7 +193,7 @@ mod tests {
         }
         assert_eq!(inbox.len(), WAITING_BYTES_MAX / large.length());
         assert_eq!(peers.waiting.load(Ordering::Acquire), WAITING_BYTES_MAX);
-        // What was taken makes room.
+        // A message that was taken makes room.
         drop(inbox.try_recv());
         peers.message(&large);
         assert_eq!(inbox.len(), WAITING_BYTES_MAX / large.length());

@@ -1,4 +1,4 @@
-//! What the service asks of the chain.
+//! The answers of the chain to the service.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAU
 use chain::chain::SubmitError;
 use chain::rules::body::sender;
 use chain::spec::Rule;
-use chain::state::flat;
+use chain::state::scan;
 use chain::{Chain, View};
-use network::service::NetworkHandle;
+use network::NetworkHandle;
 use primitives::{Address, B256, Bytes, Transaction, U256};
 use scs_service::ScsId;
 use scs_service::proto::ScsPushMsg;
@@ -257,7 +257,7 @@ struct ContractAtHead {
     contract: HostContract,
 }
 
-/// Why a walk over slots ended early.
+/// The end of a walk over slots before the last one.
 enum WalkEnd {
     Stopped,
     Store(StoreError),
@@ -284,7 +284,7 @@ impl ContractView for ContractAtHead {
 
     fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
         let owner = (self.address, self.incarnation);
-        let walked = flat::slots(
+        let walked = scan::slots(
             self.view.snapshot(),
             owner,
             self.view.head_number(),

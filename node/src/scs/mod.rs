@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use chain::Chain;
 use crossbeam_channel::RecvTimeoutError;
-use network::service::NetworkHandle;
+use daemon::tls::ServerTls;
+use network::NetworkHandle;
 use primitives::{B256, SecretKey, Transaction, hex};
-use rpc::ScsServiceControl;
+use rpc::{ControlError, ScsServiceControl};
 pub(crate) use scs_service::vnode::ALPN;
 use scs_service::vnode::{AllowList, ScsServer, ScsService, ServerError, ServiceConfig, ServiceLimits};
-use server_tls::ServerTls;
 use store::StoreError;
 use tokio::sync::watch;
 
@@ -25,10 +25,10 @@ use crate::options::ScsOptions;
 use crate::vnodeconfig::VnodeConfig;
 use host::{ChainScsHost, direct_call};
 
-/// How often the thread that follows the head looks whether the service has ended.
+/// Time between two looks of the thread that follows the head whether the service has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Why the service cannot start.
+/// An error while the service starts.
 #[derive(Debug, thiserror::Error)]
 pub enum ScsStartError {
     /// The service cannot listen.
@@ -58,7 +58,7 @@ pub(crate) struct NodeScsService {
 /// Connects the running network with the service, if there is one.
 pub(crate) fn connect(network: &NetworkHandle, chain: &Chain, service: Option<&NodeScsService>) {
     if let Some(service) = service {
-        // It is empty: a node starts its network once.
+        // The cell is empty: a node starts its network once.
         let _ = service.network.set(network.clone());
     }
     bridge::connect(
@@ -119,7 +119,7 @@ impl NodeScsService {
         }))
     }
 
-    /// Where SCS servers connect.
+    /// The address at which SCS servers connect.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -188,8 +188,8 @@ impl ScsServiceControl for ScsControl {
         self.port
     }
 
-    fn submit(&self, transaction: &Transaction) -> Result<B256, String> {
+    fn submit(&self, transaction: &Transaction) -> Result<B256, ControlError> {
         let call = direct_call(&self.chain, transaction)?;
-        self.service.submit(call).map_err(|error| error.to_string())
+        Ok(self.service.submit(call)?)
     }
 }

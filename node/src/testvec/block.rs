@@ -8,11 +8,12 @@ use chain::import::Importer;
 use chain::rules::seal::SealCheck;
 use chain::spec::{Genesis, Rule};
 use ethash::LightCaches;
-use primitives::{B256, Block};
+use primitives::{B256, Block, Header};
 use serde_json::{Value, json};
 use store::Store;
 
-use super::fields::{accounts, bytes, data, hash_text, member, text};
+use super::error::TestVectorError;
+use super::fields::{accounts, array, bytes, data, hash_text, member, text, wrong};
 use super::forks::spec_of_fork;
 
 /// The chain after the blocks.
@@ -26,7 +27,7 @@ pub struct BlockOutcome {
     pub refused: Vec<Option<String>>,
 }
 
-pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, String> {
+pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, TestVectorError> {
     let outcome = run_blocks(caches, request)?;
     Ok(json!({ "head": hash_text(outcome.head), "stateRoot": hash_text(outcome.state_root) }))
 }
@@ -35,37 +36,40 @@ pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, Str
 /// `blocks`.
 ///
 /// # Errors
-/// A text for an invalid request, for an unsupported fork, and if the state `pre` does not give the
-/// block 0 in `genesis`.
-pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome, String> {
+/// [`TestVectorError`] for an invalid request, for an unsupported fork, and if the state `pre` does
+/// not give the block 0 in `genesis`.
+pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome, TestVectorError> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
     if spec.rules_at(0).has(Rule::Eip1559) {
-        return Err(format!(
-            "fork: got {fork}, expected one whose headers have 15 fields, without a base fee"
+        return Err(wrong(
+            "fork",
+            fork,
+            "one whose headers have 15 fields, without a base fee",
         ));
     }
     let seals = match text(request, "seal")? {
         "Ethash" => SealCheck::Ethash(caches.clone()),
         "NoProof" => SealCheck::Off,
-        other => return Err(format!("seal: got {other}, expected Ethash or NoProof")),
+        other => return Err(wrong("seal", other, "Ethash or NoProof")),
     };
     let spec = Arc::new(with_genesis(spec, request)?);
-    let blocks = member(request, "blocks")?
-        .as_array()
-        .ok_or("blocks: expected an array")?;
-    let store = Store::in_memory().map_err(|error| error.to_string())?;
-    ensure_genesis(&store, &spec).map_err(|error| error.to_string())?;
+    let blocks = array(request, "blocks")?;
+    let store = Store::in_memory().map_err(TestVectorError::refused)?;
+    ensure_genesis(&store, &spec).map_err(TestVectorError::refused)?;
     let importer = Importer::new(store.clone(), spec.clone(), seals);
-    let import = |rlp: &Value| -> Result<(), String> {
-        let block = Block::decode(&bytes(rlp)?, spec.tx_rules()).map_err(|error| error.to_string())?;
+    let import = |rlp: &Value| -> Result<(), TestVectorError> {
+        let block = Block::decode(&bytes(rlp)?, spec.tx_rules()).map_err(TestVectorError::refused)?;
         importer
             .import(&block, None)
             .map(|_| ())
-            .map_err(|error| error.to_string())
+            .map_err(TestVectorError::refused)
     };
-    let refused = blocks.iter().map(|rlp| import(rlp).err()).collect();
-    let view = chain::View::new(&store, spec).map_err(|error| error.to_string())?;
+    let refused = blocks
+        .iter()
+        .map(|rlp| import(rlp).err().map(|error| error.to_string()))
+        .collect();
+    let view = chain::View::new(&store, spec).map_err(TestVectorError::refused)?;
     let state_root = view.head().header.state_root;
     Ok(BlockOutcome {
         head: view.head_hash(),
@@ -75,9 +79,9 @@ pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome,
 }
 
 /// Adds the block 0 of the request to `spec`. Its state `pre` must give the header in `genesis`.
-fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, String> {
+fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, TestVectorError> {
     let expected = Block::decode(&data(request, "genesis")?, spec.tx_rules())
-        .map_err(|error| format!("genesis: {error}"))?
+        .map_err(|error| TestVectorError::refused(error).in_member("genesis"))?
         .header;
     spec.genesis = Genesis {
         difficulty: expected.difficulty,
@@ -96,12 +100,11 @@ fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, Strin
     if got.hash() == expected.hash() {
         Ok(spec)
     } else {
-        Err(format!(
-            "genesis: got {} with state root {} from pre, expected {} with state root {}",
-            got.hash(),
-            got.state_root,
-            expected.hash(),
-            expected.state_root
+        let described = |header: &Header| format!("{} with state root {}", header.hash(), header.state_root);
+        Err(wrong(
+            "genesis",
+            format!("{} from pre", described(&got)),
+            described(&expected),
         ))
     }
 }

@@ -3,6 +3,9 @@
 use chain::ChainSpec;
 use chain::spec::{ChainFamily, DaoFork, DifficultyRule, MoacForks, Rule, RuleTable};
 
+use super::error::TestVectorError;
+use super::fields::wrong;
+
 /// The rules of Ethereum Classic's forks that Ethereum's have, by the fork: all of Ethereum's up to
 /// one of its forks, but not its delays of the bomb and its rewards, its base fee and its random
 /// value.
@@ -18,8 +21,8 @@ const CLASSIC: [(&str, &str); 6] = [
 /// The rules of the fork `name`, active from block 0 on.
 ///
 /// # Errors
-/// A text if `name` is not a fork that this node implements.
-pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
+/// [`TestVectorError`] if `name` is not a fork that this node implements.
+pub fn spec_of_fork(name: &str) -> Result<ChainSpec, TestVectorError> {
     let later = |before, fork| RuleTable::up_to(before).map(|rules| rules.with_fork(fork, 5));
     let mut dao = None;
     let rules = match name {
@@ -44,7 +47,7 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
     } else {
         1
     };
-    let rules = rules.ok_or_else(|| format!("fork: got {name}, expected a supported fork"))?;
+    let rules = rules.ok_or_else(|| wrong("fork", name, "a supported fork"))?;
     Ok(ChainSpec {
         name: name.to_owned(),
         chain_id,

@@ -1,15 +1,17 @@
 //! Runs public test vectors: reads JSON requests, calls production code, writes JSON answers.
 //!
-//! This module knows the field names of the vectors and which library call answers which kind of
+//! The module knows the field names of the vectors and which library call answers which kind of
 //! request; it computes nothing itself. Format: docs/testvec.md.
 
 mod block;
+mod error;
 mod fields;
 mod forks;
 mod simple;
 mod state;
 
 pub use block::{BlockOutcome, run_blocks};
+pub use error::TestVectorError;
 pub use forks::spec_of_fork;
 pub use state::{StateOutcome, run_state};
 
@@ -17,29 +19,10 @@ use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 
+use crate::options::TestVectorKind;
+
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;
-
-/// What the requests of a stream test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TestVectorKind {
-    /// Decoding and encoding of RLP.
-    Rlp,
-    /// Roots of tries.
-    Trie,
-    /// Ethash hash of a nonce.
-    Ethash,
-    /// Difficulty of a block.
-    Difficulty,
-    /// Decrypting V3 key files.
-    Keystore,
-    /// Hash and sender of a raw transaction.
-    Tx,
-    /// The state after one transaction.
-    State,
-    /// The head after a list of blocks.
-    Block,
-}
 
 /// Answers the requests in `input`, one JSON value a line, until its end.
 ///
@@ -64,9 +47,9 @@ pub fn serve(kind: TestVectorKind, mut input: impl BufRead, mut output: impl Wri
             continue;
         }
         let answer = serde_json::from_slice(&line)
-            .map_err(|error| format!("the request is not valid JSON: {error}"))
+            .map_err(TestVectorError::from)
             .and_then(|request| service.answer(kind, &request))
-            .unwrap_or_else(|error| json!({ "error": error }));
+            .unwrap_or_else(|error| json!({ "error": error.to_string() }));
         serde_json::to_writer(&mut output, &answer)?;
         output.write_all(b"\n")?;
         output.flush()?;
@@ -83,8 +66,8 @@ impl TestVectorService {
     /// Answers one request.
     ///
     /// # Errors
-    /// The reason of the production code, or what is wrong with the request.
-    pub fn answer(&self, kind: TestVectorKind, request: &Value) -> Result<Value, String> {
+    /// [`TestVectorError`] of the production code, or for a bad request.
+    pub fn answer(&self, kind: TestVectorKind, request: &Value) -> Result<Value, TestVectorError> {
         match kind {
             TestVectorKind::Rlp => simple::rlp(request),
             TestVectorKind::Trie => simple::trie(request),

@@ -11,7 +11,10 @@ use primitives::{
 use serde_json::{Value, json};
 use store::{Store, TableId};
 
-use super::fields::{accounts, data, fixed, hash_text, member, number, optional_address, text, uint, uint64};
+use super::error::TestVectorError;
+use super::fields::{
+    accounts, data, fixed, hash_text, member, number, optional_address, text, uint, uint64, wrong,
+};
 use super::forks::spec_of_fork;
 
 /// The state after the transaction.
@@ -21,11 +24,11 @@ pub struct StateOutcome {
     pub state_root: B256,
     /// Keccak-256 of the RLP list of the logs.
     pub logs_hash: B256,
-    /// Why the transaction was refused; `None` if it was executed.
+    /// The reason for which the transaction was refused; `None` if it was executed.
     pub refused: Option<String>,
 }
 
-pub(super) fn answer(request: &Value) -> Result<Value, String> {
+pub(super) fn answer(request: &Value) -> Result<Value, TestVectorError> {
     let outcome = run_state(request)?;
     let mut answer = json!({
         "stateRoot": hash_text(outcome.state_root),
@@ -40,17 +43,16 @@ pub(super) fn answer(request: &Value) -> Result<Value, String> {
 /// Executes the transaction of a request, which has the members `fork`, `env`, `pre` and `tx`.
 ///
 /// # Errors
-/// A text for an invalid request or an unsupported fork.
-pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
+/// [`TestVectorError`] for an invalid request or an unsupported fork.
+pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
     let env = member(request, "env")?;
-    let base_fee = base_fee(&spec, env).map_err(|error| format!("env.{error}"))?;
-    let env = header(&spec, env).map_err(|error| format!("env.{error}"))?;
+    let base_fee = base_fee(&spec, env).map_err(|error| error.in_object("env"))?;
+    let env = header(&spec, env).map_err(|error| error.in_object("env"))?;
     let pre = accounts(member(request, "pre")?)?;
-    let fail = |error: &dyn std::fmt::Display| error.to_string();
-    let store = Store::in_memory().map_err(|error| fail(&error))?;
-    let batch = store.batch().map_err(|error| fail(&error))?;
+    let store = Store::in_memory().map_err(TestVectorError::refused)?;
+    let batch = store.batch().map_err(TestVectorError::refused)?;
     batch
         .write(|tables| {
             let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
@@ -69,7 +71,7 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
             let env = (&env, base_fee);
             Ok(run(&spec, &*tables, env, root, member(request, "tx")))
         })
-        .map_err(|error: store::StoreError| error.to_string())?
+        .map_err(|error: store::StoreError| TestVectorError::refused(error))?
 }
 
 fn run(
@@ -77,8 +79,8 @@ fn run(
     tables: &store::Tables<'_>,
     (env, base_fee): (&Header, u64),
     root: B256,
-    tx: Result<&Value, String>,
-) -> Result<StateOutcome, String> {
+    tx: Result<&Value, TestVectorError>,
+) -> Result<StateOutcome, TestVectorError> {
     let mut state = BlockState::new(tables, env.number.saturating_sub(1), root);
     let mut executor = Executor::new(spec, env, &mut state);
     executor.set_base_fee(base_fee);
@@ -87,10 +89,10 @@ fn run(
             .transaction(&transaction, sender)
             .err()
             .map(|error| error.to_string()),
-        Err(reason) => Some(reason),
+        Err(error) => Some(error.to_string()),
     };
-    let executed = executor.finish_unpaid().map_err(|error| error.to_string())?;
-    let state_root = state.root().map_err(|error| error.to_string())?;
+    let executed = executor.finish_unpaid().map_err(TestVectorError::refused)?;
+    let state_root = state.root().map_err(TestVectorError::refused)?;
     let logs: Vec<&Log> = executed
         .receipts
         .iter()
@@ -106,7 +108,7 @@ fn run(
 }
 
 /// The base fee of the block; 0 under rules without one.
-fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, String> {
+fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, TestVectorError> {
     if spec.rules_at(0).has(Rule::Eip1559) {
         uint64(env, "currentBaseFee")
     } else {
@@ -114,7 +116,7 @@ fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, String> {
     }
 }
 
-fn header(spec: &ChainSpec, env: &Value) -> Result<Header, String> {
+fn header(spec: &ChainSpec, env: &Value) -> Result<Header, TestVectorError> {
     // A random value is in the place of the mix hash.
     let mix_hash = if spec.rules_at(0).has(Rule::Eip4399) {
         B256::from(uint(env, "currentRandom")?)
@@ -133,32 +135,36 @@ fn header(spec: &ChainSpec, env: &Value) -> Result<Header, String> {
 }
 
 /// The access list of a transaction; `None` if it has none and so has no type.
-fn access_list(tx: &Value) -> Result<Option<Vec<AccessListEntry>>, String> {
+fn access_list(tx: &Value) -> Result<Option<Vec<AccessListEntry>>, TestVectorError> {
     let Some(list) = tx.get("accessList").filter(|list| !list.is_null()) else {
         return Ok(None);
     };
     let slot = |value: &Value| number(value).map(B256::from);
-    let entry = |value: &Value| -> Result<AccessListEntry, String> {
-        let slots = member(value, "storageKeys")?.as_array();
-        let slots = slots.and_then(|slots| slots.iter().map(slot).collect());
+    let entry = |value: &Value| -> Result<AccessListEntry, TestVectorError> {
+        let keys = member(value, "storageKeys")?;
+        let slots = keys.as_array().and_then(|keys| keys.iter().map(slot).collect());
         Ok(AccessListEntry {
             address: Address::from(fixed::<20>(value, "address")?),
-            slots: slots.ok_or("storageKeys: expected an array of numbers")?,
+            slots: slots.ok_or_else(|| wrong("storageKeys", keys, "an array of numbers"))?,
         })
     };
-    let list = list.as_array().ok_or("expected an array")?;
+    let list = list
+        .as_array()
+        .ok_or_else(|| TestVectorError::value(list, "an array"))?;
     list.iter().map(entry).collect::<Result<_, _>>().map(Some)
 }
 
-fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction, Address), String> {
+fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction, Address), TestVectorError> {
     for key in ["maxFeePerGas", "maxFeePerBlobGas"] {
         if tx.get(key).is_some_and(|value| !value.is_null()) {
-            return Err(format!(
-                "{key}: got one, expected none: there are no transactions of type 2 or 3"
+            return Err(wrong(
+                key,
+                "one",
+                "none: there are no transactions of type 2 or 3",
             ));
         }
     }
-    let access_list = access_list(tx).map_err(|error| format!("accessList: {error}"))?;
+    let access_list = access_list(tx).map_err(|error| error.in_member("accessList"))?;
     let is_typed = access_list.is_some();
     let unsigned = UnsignedTransaction {
         tx_nonce: uint64(tx, "nonce")?,
@@ -170,7 +176,7 @@ fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction,
         access_list: access_list.unwrap_or_default(),
         ..Default::default()
     };
-    let key = SecretKey::from_bytes(&data(tx, "secretKey")?).map_err(|error| error.to_string())?;
+    let key = SecretKey::from_bytes(&data(tx, "secretKey")?).map_err(TestVectorError::refused)?;
     let transaction = match spec.tx_rules() {
         _ if is_typed => unsigned.sign(&key, spec.chain_id, TxForm::AccessList),
         TxRules::Ethereum => unsigned.sign_unprotected(&key),

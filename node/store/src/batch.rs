@@ -21,9 +21,9 @@ use crate::write_tables::Tables;
 pub struct WriteBatch {
     /// `None` after a panic has ended the transaction.
     transaction: RefCell<Option<WriteTransaction>>,
-    /// What was written, for the write-ahead log.
+    /// The written rows, for the write-ahead log.
     changes: RefCell<RowChanges>,
-    /// What was appended to the file of old blocks.
+    /// The blocks that were appended to the file of old blocks.
     ancient: AncientBatch,
     /// Whether something failed. Then the writes may be incomplete and are never committed.
     failed: Cell<bool>,
@@ -114,6 +114,16 @@ impl WriteBatch {
         let transaction = self.transaction.borrow();
         let transaction = transaction.as_ref().ok_or_else(|| self.failed_error())?;
         write_position(self.monitor(), transaction, LogPosition::begin())
+    }
+
+    /// Removes a table from the file, as if the file were older than the table.
+    #[cfg(test)]
+    pub(crate) fn remove_table(&self, table: crate::TableId) {
+        let transaction = self.transaction.borrow();
+        let transaction = transaction.as_ref().expect("the batch is open");
+        transaction
+            .delete_table(table.definition())
+            .expect("redb removes a table");
     }
 
     fn failed_error(&self) -> StoreError {

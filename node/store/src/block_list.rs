@@ -9,9 +9,15 @@
 //! part of the row is missing. Knows block numbers only: what a key is, its users know.
 
 use crate::codec::{number_len, push_number, read_number};
+use crate::row_error::RowError;
 
 /// Upper bound for the distances in a row, in bytes.
 pub(crate) const ROW_BYTES_MAX: usize = 512;
+
+const BLOCK_OVERFLOW: RowError = RowError::Overflow {
+    field: "block number",
+    bits: 64,
+};
 
 /// A row whose distances are not decoded yet.
 pub(crate) struct BlockListRow<'a> {
@@ -23,19 +29,20 @@ pub(crate) struct BlockListRow<'a> {
 
 impl<'a> BlockListRow<'a> {
     /// Reads the row that begins with block `first`.
-    pub(crate) fn parse(first: u64, value: &'a [u8]) -> Result<Self, String> {
+    pub(crate) fn parse(first: u64, value: &'a [u8]) -> Result<Self, RowError> {
         let mut distances = value;
         let span = match value {
             [] => 0,
             _ => read_number(&mut distances)?,
         };
         if distances.len() > ROW_BYTES_MAX {
-            return Err(format!(
-                "distances: got {} bytes, expected at most {ROW_BYTES_MAX}",
-                distances.len()
-            ));
+            return Err(RowError::TooLong {
+                field: "distances",
+                got: distances.len(),
+                bound: ROW_BYTES_MAX,
+            });
         }
-        let last = first.checked_add(span).ok_or("block number: got 2^64 or more")?;
+        let last = first.checked_add(span).ok_or(BLOCK_OVERFLOW)?;
         Ok(Self {
             first,
             last,
@@ -44,24 +51,29 @@ impl<'a> BlockListRow<'a> {
     }
 
     /// Replaces the content of `out` with the block numbers.
-    pub(crate) fn read(&self, out: &mut Vec<u64>) -> Result<(), String> {
+    pub(crate) fn read(&self, out: &mut Vec<u64>) -> Result<(), RowError> {
         out.clear();
         out.push(self.first);
         let (mut block, mut distances) = (self.first, self.distances);
         while !distances.is_empty() {
             block = match read_number(&mut distances)? {
-                0 => return Err("distance: got 0, expected 1 or more".to_owned()),
-                distance => block
-                    .checked_add(distance)
-                    .ok_or("block number: got 2^64 or more")?,
+                0 => {
+                    return Err(RowError::Value {
+                        field: "distance",
+                        got: 0,
+                        expected: "1 or more",
+                    });
+                }
+                distance => block.checked_add(distance).ok_or(BLOCK_OVERFLOW)?,
             };
             out.push(block);
         }
         if block != self.last {
-            return Err(format!(
-                "last block by the distances: got {block}, expected {}",
-                self.last
-            ));
+            return Err(RowError::Differs {
+                field: "last block by the distances",
+                got: block,
+                expected: self.last,
+            });
         }
         Ok(())
     }
@@ -100,6 +112,15 @@ impl BlockListTail {
             self.last += distance;
         }
         fits
+    }
+
+    /// The error for a row whose last block is not below `block`, which is added.
+    pub(crate) const fn not_below(&self, block: u64) -> RowError {
+        RowError::NotBelow {
+            field: "last block",
+            got: self.last,
+            limit: block,
+        }
     }
 
     /// Removes the last block. `before` is the block before it.

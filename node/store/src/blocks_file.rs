@@ -46,7 +46,7 @@ pub struct AncientFile {
 
 /// Which bytes of the file are in use.
 struct FileSpace {
-    /// Where the records end that the last commit names.
+    /// The end of the records that the last commit names.
     end: u64,
     /// Held by snapshots that may be of the last commit.
     readers: AncientReaders,
@@ -180,7 +180,7 @@ impl AncientFile {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
         match self.medium.read(offset, &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(self.damaged(number, part, offset, "the file ends in it"))
+                Err(self.damaged(number, part, offset, &"the file ends in it"))
             }
             Err(source) => Err(StoreError::medium(&self.path, source)),
             Ok(()) => self.closed().map_or(Ok(bytes), Err),
@@ -188,7 +188,13 @@ impl AncientFile {
     }
 
     /// The error for a part that cannot be one that was written.
-    pub(crate) fn damaged(&self, number: u64, part: &str, offset: u64, reason: &str) -> StoreError {
+    pub(crate) fn damaged(
+        &self,
+        number: u64,
+        part: &str,
+        offset: u64,
+        reason: &dyn std::fmt::Display,
+    ) -> StoreError {
         self.closed().unwrap_or_else(|| StoreError::Damaged {
             path: self.path.clone(),
             what: format!("{part} of block {number} at offset {offset}: {reason}"),
@@ -205,13 +211,13 @@ impl AncientFile {
     }
 }
 
-/// What a batch changes in the file. Nothing of it counts before the commit.
+/// The changes of a batch in the file. Nothing of them counts before the commit.
 #[derive(Debug)]
 pub(crate) struct AncientBatch {
     file: Arc<AncientFile>,
-    /// Where the records end that this batch has appended.
+    /// The end of the records that this batch has appended.
     appended: Cell<u64>,
-    /// Where the records end that the batch's index names, if the batch has changed the index.
+    /// The end of the records that the batch's index names, if the batch has changed the index.
     end: Cell<Option<u64>>,
 }
 
@@ -228,7 +234,8 @@ impl AncientBatch {
         &self.file
     }
 
-    /// Where the next records are appended: the first page of which all bytes are free.
+    /// The offset at which the next records are appended: the first page of which all bytes are
+    /// free.
     pub(crate) fn next_offset(&self) -> u64 {
         let mut space = self.file.space();
         // Nobody else gets a snapshot of an earlier commit any more.

@@ -4,7 +4,8 @@
 
 use primitives::B256;
 
-use crate::source::Source;
+use crate::codec::fixed_hash;
+use crate::source::{Source, read_row};
 use crate::{StoreError, TableId};
 
 /// Hash of the canonical block `number`; `None` if there is no such block.
@@ -15,12 +16,5 @@ pub(crate) fn canonical_hash(
     source: &(impl Source + ?Sized),
     number: u64,
 ) -> Result<Option<B256>, StoreError> {
-    let key = number.to_be_bytes();
-    let hash = |row: &[u8]| {
-        <[u8; 32]>::try_from(row).map(B256::from).map_err(|_| {
-            let reason = format!("got {} bytes, expected 32", row.len());
-            StoreError::corrupt(TableId::NumberToHash, &key, reason)
-        })
-    };
-    source.with(TableId::NumberToHash, &key, hash)?.transpose()
+    read_row(source, TableId::NumberToHash, &number.to_be_bytes(), fixed_hash)
 }

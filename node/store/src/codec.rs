@@ -2,7 +2,9 @@
 //!
 //! Bad bytes give an error that says what was expected. Nothing here panics on them.
 
-use primitives::U256;
+use primitives::{B256, U256};
+
+use crate::row_error::RowError;
 
 /// Reads the fields of a row one after another.
 pub(crate) struct RowReader<'a> {
@@ -15,50 +17,51 @@ impl<'a> RowReader<'a> {
     }
 
     /// Reads the next `count` bytes.
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let got = self.rest.len();
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or_else(|| format!("row ends early: got {got} more bytes, expected {count}"))?;
-        self.rest = rest;
-        Ok(bytes)
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], RowError> {
+        take(&mut self.rest, count as u64)
     }
 
     /// Reads the next `N` bytes.
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], RowError> {
         Ok(self.take(N)?.try_into().expect("take returns exactly N bytes"))
     }
 
     /// Reads a 4-byte big-endian number.
-    pub(crate) fn u32(&mut self) -> Result<u32, String> {
+    pub(crate) fn u32(&mut self) -> Result<u32, RowError> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// Reads a length byte and a big-endian number of that many bytes: at most 32, the first not
     /// zero.
-    pub(crate) fn uint(&mut self) -> Result<U256, String> {
+    pub(crate) fn uint(&mut self) -> Result<U256, RowError> {
         Ok(U256::from_be_slice(self.uint_bytes()?))
     }
 
     /// Reads the significant bytes of a number that [`Self::uint`] would read.
-    pub(crate) fn uint_bytes(&mut self) -> Result<&'a [u8], String> {
+    pub(crate) fn uint_bytes(&mut self) -> Result<&'a [u8], RowError> {
         let [length] = self.array()?;
         if length > 32 {
-            return Err(format!(
-                "length of a number: got {length} bytes, expected at most 32"
-            ));
+            return Err(RowError::TooLong {
+                field: "number",
+                got: length.into(),
+                bound: 32,
+            });
         }
         let bytes = self.take(usize::from(length))?;
         if bytes.first() == Some(&0) {
-            return Err("number begins with a zero byte".to_owned());
+            return Err(RowError::NumberLeadingZero);
         }
         Ok(bytes)
     }
 
     /// Reads a number in LEB128, as [`read_number`] does.
-    pub(crate) fn number(&mut self) -> Result<u64, String> {
+    pub(crate) fn number(&mut self) -> Result<u64, RowError> {
         read_number(&mut self.rest)
+    }
+
+    /// Reads a number in LEB128 below 2^32. `field` is its name in the error.
+    pub(crate) fn number32(&mut self, field: &'static str) -> Result<u32, RowError> {
+        read_u32(&mut self.rest, field)
     }
 
     /// Whether all bytes were read.
@@ -67,9 +70,15 @@ impl<'a> RowReader<'a> {
     }
 
     /// Reads a number as [`Self::uint`] does, below 2^64.
-    pub(crate) fn uint64(&mut self) -> Result<u64, String> {
-        let value = self.uint()?;
-        u64::try_from(value).map_err(|_| format!("number: got {value}, expected less than 2^64"))
+    pub(crate) fn uint64(&mut self) -> Result<u64, RowError> {
+        let bytes = self.uint_bytes()?;
+        if bytes.len() > 8 {
+            return Err(RowError::Overflow {
+                field: "number",
+                bits: 64,
+            });
+        }
+        Ok(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
     /// Reads all bytes that are left.
@@ -78,12 +87,10 @@ impl<'a> RowReader<'a> {
     }
 
     /// Ends the row. Bytes that are left are an error.
-    pub(crate) fn finish(self) -> Result<(), String> {
+    pub(crate) const fn finish(self) -> Result<(), RowError> {
         match self.rest.len() {
             0 => Ok(()),
-            left => Err(format!(
-                "got {left} bytes after the end of the row, expected none"
-            )),
+            got => Err(RowError::Trailing { got }),
         }
     }
 }
@@ -97,10 +104,10 @@ pub(crate) fn push_uint(out: &mut Vec<u8>, value: U256) {
 }
 
 /// Reads a number in LEB128 and moves `bytes` behind it. Accepts only the shortest form.
-pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
+pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, RowError> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().ok_or("row ends within a number")?;
+        let (byte, rest) = bytes.split_first().ok_or(RowError::NumberCutOff)?;
         *bytes = rest;
         let digits = u64::from(byte & 0x7f);
         if digits << shift >> shift != digits {
@@ -109,12 +116,33 @@ pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
         number |= digits << shift;
         if byte & 0x80 == 0 {
             return match (digits, shift) {
-                (0, 1..) => Err("number is not in its shortest form".to_owned()),
+                (0, 1..) => Err(RowError::NumberForm),
                 _ => Ok(number),
             };
         }
     }
-    Err("number: got 2^64 or more".to_owned())
+    Err(RowError::Overflow {
+        field: "number",
+        bits: 64,
+    })
+}
+
+/// Reads a number in LEB128 below 2^32. `field` is its name in the error.
+pub(crate) fn read_u32(bytes: &mut &[u8], field: &'static str) -> Result<u32, RowError> {
+    u32::try_from(read_number(bytes)?).map_err(|_| RowError::Overflow { field, bits: 32 })
+}
+
+/// Reads the next `count` bytes and moves `bytes` behind them.
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Result<&'a [u8], RowError> {
+    let split = usize::try_from(count)
+        .ok()
+        .and_then(|count| bytes.split_at_checked(count));
+    let (taken, rest) = split.ok_or(RowError::CutOff {
+        got: bytes.len(),
+        expected: count,
+    })?;
+    *bytes = rest;
+    Ok(taken)
 }
 
 /// Appends a number in LEB128, in its shortest form.
@@ -132,11 +160,37 @@ pub(crate) fn number_len(number: u64) -> usize {
 }
 
 /// The key of headers, bodies, receipts and notices: block number (8), block hash (32).
-pub(crate) fn block_key(number: u64, hash: &primitives::B256) -> [u8; 40] {
+pub(crate) fn block_key(number: u64, hash: &B256) -> [u8; 40] {
     let mut key = [0; 40];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key[8..].copy_from_slice(hash.as_slice());
     key
+}
+
+/// Reads a row or a key of block number (8) and block hash (32).
+pub(crate) fn decode_block_key(row: &[u8]) -> Result<(u64, B256), RowError> {
+    let row: [u8; 40] = fixed(row)?;
+    let number = u64::from_be_bytes(std::array::from_fn(|at| row[at]));
+    Ok((number, B256::from_slice(&row[8..])))
+}
+
+/// Reads a row or a key of exactly `N` bytes.
+pub(crate) fn fixed<const N: usize>(row: &[u8]) -> Result<[u8; N], RowError> {
+    row.try_into().map_err(|_| RowError::Length {
+        field: "row or key",
+        got: row.len(),
+        expected: N,
+    })
+}
+
+/// Reads a row or a key that is an 8-byte number.
+pub(crate) fn fixed_number(row: &[u8]) -> Result<u64, RowError> {
+    fixed(row).map(u64::from_be_bytes)
+}
+
+/// Reads a row or a key that is a hash.
+pub(crate) fn fixed_hash(row: &[u8]) -> Result<B256, RowError> {
+    fixed::<32>(row).map(B256::from)
 }
 
 #[cfg(test)]
@@ -151,10 +205,10 @@ mod tests {
             let mut bytes = Vec::new();
             push_number(&mut bytes, number);
             assert_eq!(bytes.len(), number_len(number), "{number}");
-            assert_eq!(read_number(&mut bytes.as_slice()), Ok(number));
+            assert_eq!(read_number(&mut bytes.as_slice()).unwrap(), number);
         }
         let check = |mut bytes: &[u8], expected: &str| {
-            assert_eq!(read_number(&mut bytes).unwrap_err(), expected);
+            assert_eq!(read_number(&mut bytes).unwrap_err().to_string(), expected);
         };
         check(&[], "row ends within a number");
         check(&[0x80], "row ends within a number");

@@ -8,6 +8,8 @@ use std::io;
 
 use zstd::bulk::Compressor;
 
+use crate::row_error::RowError;
+
 /// The level of compression. Higher levels are slower and gain less than 1 % on blocks.
 const LEVEL: i32 = 3;
 /// The longest content of a frame, in bytes.
@@ -37,16 +39,17 @@ impl FrameEncoder {
     }
 }
 
-/// The content of a frame. The error is a reason in words.
-pub(crate) fn decode_frame(frame: &[u8]) -> Result<Vec<u8>, String> {
+/// The content of a frame.
+pub(crate) fn decode_frame(frame: &[u8]) -> Result<Vec<u8>, RowError> {
     let len = zstd::zstd_safe::get_frame_content_size(frame).ok().flatten();
-    let len = len
+    let bounded = len
         .and_then(|len| usize::try_from(len).ok())
         .filter(|len| *len <= CONTENT_BYTES_MAX)
-        .ok_or_else(|| {
-            format!("length in the frame: got {len:?}, expected at most {CONTENT_BYTES_MAX} bytes")
+        .ok_or(RowError::FrameLength {
+            got: len,
+            bound: CONTENT_BYTES_MAX,
         })?;
-    zstd::bulk::decompress(frame, len).map_err(|error| format!("the frame cannot be read: {error}"))
+    zstd::bulk::decompress(frame, bounded).map_err(RowError::Frame)
 }
 
 /// Packs a row, compressed if that makes it shorter.
@@ -66,13 +69,17 @@ pub(crate) fn pack(row: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The row that was packed. The error is a reason in words.
-pub(crate) fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+/// The row that was packed.
+pub(crate) fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, RowError> {
     match packed.split_first() {
         Some((&PLAIN, row)) => Ok(Cow::Borrowed(row)),
         Some((&FRAME, frame)) => decode_frame(frame).map(Cow::Owned),
-        Some((form, _)) => Err(format!("form of the row: got {form}, expected 0 or 1")),
-        None => Err("row is empty".to_owned()),
+        Some((form, _)) => Err(RowError::Value {
+            field: "form of the row",
+            got: (*form).into(),
+            expected: "0 or 1",
+        }),
+        None => Err(RowError::CutOff { got: 0, expected: 1 }),
     }
 }
 
@@ -107,7 +114,12 @@ mod tests {
         let packed = pack(&row);
         assert!(packed.len() < 100 && packed[0] == FRAME);
         let truncated = &packed[..packed.len() - 1];
-        assert!(unpack(truncated).unwrap_err().contains("cannot be read"));
+        assert!(
+            unpack(truncated)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be read")
+        );
         assert!(unpack(&[]).is_err());
         assert_eq!(pack(b"short"), b"\0short");
     }

@@ -20,7 +20,7 @@ use crate::open_database::OpenDatabase;
 use crate::snapshot::Snapshot;
 use crate::wal::RowChanges;
 
-/// What all clones of a [`Store`](crate::Store) share.
+/// The part that all clones of a [`Store`](crate::Store) share.
 pub(crate) struct SharedDatabase {
     pub(crate) monitor: Arc<CallMonitor>,
     pub(crate) location: DatabaseLocation,
@@ -41,7 +41,7 @@ impl WritePermit {
         &self.0.monitor
     }
 
-    /// Where the changes of a batch are collected for the write-ahead log.
+    /// An empty collection for the changes of a batch, which go into the write-ahead log.
     pub(crate) fn no_changes(&self) -> RowChanges {
         match self.0.location {
             DatabaseLocation::Memory => RowChanges::none(),

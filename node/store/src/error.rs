@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use crate::guard::CallFailure;
 
-/// What to do when the content of a database is lost.
+/// The advice when the content of a database is lost.
 const RESTORE: &str =
     "put a copy of the data directory back, or move this one away and import the chain again";
 
-/// Why the store refuses to open, or why a read or write failed.
+/// The reason why the store refuses to open, or a read or write failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -38,7 +38,7 @@ pub enum StoreError {
     NotADatabase {
         /// The database file.
         path: PathBuf,
-        /// What is there instead, in words.
+        /// The thing that is there instead, in words.
         found: String,
     },
     /// The file ends too early.
@@ -103,7 +103,7 @@ pub enum StoreError {
     Damaged {
         /// The database file.
         path: PathBuf,
-        /// What is damaged.
+        /// The damaged part.
         what: String,
     },
     /// The file is damaged and cannot be opened.
@@ -111,7 +111,7 @@ pub enum StoreError {
     DamagedAtOpening {
         /// The database file.
         path: PathBuf,
-        /// What is damaged.
+        /// The damaged part.
         what: String,
     },
     /// The database was closed after a failure. The next snapshot or batch opens it again.
@@ -136,7 +136,7 @@ pub enum StoreError {
         table: &'static str,
         /// The row's key, in hex without prefix.
         key: String,
-        /// What is wrong with the row.
+        /// The fault of the row.
         reason: String,
     },
 }

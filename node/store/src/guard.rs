@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::Once;
 
-use primitives::catch_panic;
+use primitives::{PanicMessage, catch_panic};
 
 thread_local! {
     /// Whether this thread is inside [`guarded`].
@@ -16,7 +16,7 @@ thread_local! {
     static DAMAGE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Why a guarded call has no usable result.
+/// The reason why a guarded call has no usable result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallFailure {
     /// The call read a page whose bytes do not match its checksum.
@@ -27,7 +27,7 @@ pub(crate) enum CallFailure {
     },
     /// The call panicked with this message.
     #[error("redb panicked: {0}")]
-    Panicked(String),
+    Panicked(PanicMessage),
 }
 
 /// Notes that the current call has read a damaged page. [`guarded`] then discards its result.
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(guarded(|| 5), Ok(5));
         assert_eq!(
             guarded(|| -> u8 { panic!("as {}", "asked") }),
-            Err(CallFailure::Panicked("as asked".to_owned()))
+            Err(CallFailure::Panicked("as asked".into()))
         );
         let damaged = || {
             note_damage(7);

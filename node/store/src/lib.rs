@@ -101,6 +101,7 @@ mod notices;
 mod open;
 mod open_database;
 mod pages;
+mod row_error;
 mod snapshot;
 mod source;
 mod state;
@@ -126,9 +127,9 @@ pub use open::{
     BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions,
 };
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
-pub use source::Source;
+pub use source::{RowVisitor, Source};
 pub use state::{
-    AccountChange, AccountRecord, AccountVersion, HorizonReads, NewestChanges, SlotChange, StateChanges,
+    AccountRecord, AccountVersion, AccountWrite, HorizonReads, NewestChanges, SlotChange, StateChanges,
     StateHorizon, StateReads,
 };
 pub use store::Store;

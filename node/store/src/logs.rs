@@ -9,7 +9,9 @@ use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
 use crate::ancient::{BlockPart, with_part};
-use crate::codec::{RowReader, block_key};
+use crate::blocks::split_body;
+use crate::codec::block_key;
+use crate::row_error::RowError;
 use crate::source::Source;
 use crate::{StoreError, TableId};
 
@@ -64,7 +66,7 @@ pub trait LogReads: Source {
         scanned
             .transpose()
             .map(|found| found.is_some())
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
+            .map_err(|error: RowError| error.in_row(TableId::BlockToReceipts, &key))
     }
 
     /// Hashes of the transactions with these indexes in a block. `indexes` must ascend.
@@ -92,9 +94,9 @@ pub trait LogReads: Source {
             let mut transactions = body_transactions(row)?;
             let mut flags = Vec::new();
             while !transactions.is_empty() {
-                let mut fields = transactions.list("transaction").map_err(text)?;
-                fields.u64("transaction.nonce").map_err(text)?;
-                flags.push(fields.u64("transaction.syscnt").map_err(text)? != 0);
+                let mut fields = transactions.list("transaction")?;
+                fields.u64("transaction.nonce")?;
+                flags.push(fields.u64("transaction.syscnt")? != 0);
             }
             Ok(flags)
         })
@@ -111,41 +113,41 @@ pub trait LogReads: Source {
         indexes: &[usize],
         rules: TxRules,
     ) -> Result<Vec<Transaction>, StoreError> {
-        let decode = |rlp: &[u8]| Transaction::decode_item(rlp, rules).map_err(text);
+        let decode = |rlp: &[u8]| Transaction::decode_item(rlp, rules);
         read_body(self, number, hash, |row| read_transactions(row, indexes, decode))
     }
 }
 
 impl<S: Source> LogReads for S {}
 
-fn text(error: DecodeError) -> String {
-    error.to_string()
-}
-
 /// Calls `read` with the row of a block's body. A missing row is an error.
 fn read_body<T>(
     source: &(impl Source + ?Sized),
     number: u64,
     hash: &B256,
-    read: impl FnOnce(&[u8]) -> Result<T, String>,
+    read: impl FnOnce(&[u8]) -> Result<T, RowError>,
 ) -> Result<T, StoreError> {
     let key = block_key(number, hash);
     with_part(source, BlockPart::Body, number, hash, read)?
-        .unwrap_or_else(|| Err("row is missing".to_owned()))
-        .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+        .unwrap_or(Err(RowError::Missing))
+        .map_err(|error| error.in_row(TableId::BlockToBody, &key))
 }
 
-fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>) -> Result<(), String> {
-    let mut receipts = RlpReader::open(row, "receipts").map_err(text)?;
+fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>) -> Result<(), RowError> {
+    let mut receipts = RlpReader::open(row, "receipts")?;
     let (mut transaction_index, mut log_index) = (0, 0);
     while !receipts.is_empty() {
-        let mut receipt = receipts.list("receipt").map_err(text)?;
-        receipt.slice("outcome").map_err(text)?;
-        receipt.slice("cumulative gas").map_err(text)?;
-        let mut logs = receipt.list("logs").map_err(text)?;
+        let mut receipt = receipts.list("receipt")?;
+        receipt.slice("outcome")?;
+        receipt.slice("cumulative gas")?;
+        let mut logs = receipt.list("logs")?;
         while !logs.is_empty() {
-            let log = logs.list("log").map_err(text)?;
-            let log = read_log(log, transaction_index, log_index)?;
+            let log = logs.list("log")?;
+            let log = read_log(log, transaction_index, log_index).map_err(|cause| DecodeError::Entry {
+                list: "logs",
+                index: log_index,
+                cause: Box::new(cause),
+            })?;
             if visit(log).is_break() {
                 return Ok(());
             }
@@ -160,20 +162,24 @@ fn read_log(
     mut fields: RlpReader<'_>,
     transaction_index: usize,
     log_index: usize,
-) -> Result<StoredLog<'_>, String> {
-    let address = fields.address("address").map_err(text)?;
-    let mut list = fields.list("topics").map_err(text)?;
+) -> Result<StoredLog<'_>, DecodeError> {
+    let address = fields.address("address")?;
+    let mut list = fields.list("topics")?;
     let (mut topics, mut topic_count) = ([B256::ZERO; LOG_TOPICS_MAX], 0);
     while !list.is_empty() {
-        let topic = topics
-            .get_mut(topic_count)
-            .ok_or_else(|| format!("log {log_index}: got more than {LOG_TOPICS_MAX} topics"))?;
-        *topic = list.fixed("topic").map_err(text)?;
+        let topic = topics.get_mut(topic_count).ok_or(DecodeError::Topics {
+            bound: LOG_TOPICS_MAX,
+        })?;
+        *topic = list.fixed("topic")?;
         topic_count += 1;
     }
-    let data = fields.slice("data").map_err(text)?;
+    let data = fields.slice("data")?;
     if !fields.is_empty() {
-        return Err(format!("log {log_index}: got more than 3 fields"));
+        return Err(DecodeError::FieldCount {
+            what: "log",
+            got: 3 + fields.count("log")?,
+            expected: "3",
+        });
     }
     Ok(StoredLog {
         transaction_index,
@@ -187,39 +193,38 @@ fn read_log(
 
 /// The hash of a transaction that is an item of a list. If the item is a string, it has the bytes
 /// of a typed transaction.
-fn hash_item(item: &[u8]) -> Result<B256, String> {
+fn hash_item(item: &[u8]) -> Result<B256, DecodeError> {
     let mut string = RlpReader::over(item);
     Ok(keccak256(string.slice("transaction").unwrap_or(item)))
 }
 
 /// The list of transactions in the row of a body.
-fn body_transactions(row: &[u8]) -> Result<RlpReader<'_>, String> {
-    let mut reader = RowReader::new(row);
-    let senders = reader.u32()? as usize;
-    reader.take(senders.checked_mul(20).ok_or("number of senders is too large")?)?;
-    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
-    parts.list("transactions").map_err(text)
+fn body_transactions(row: &[u8]) -> Result<RlpReader<'_>, RowError> {
+    let (_, mut parts) = split_body(row)?;
+    Ok(parts.list("transactions")?)
 }
 
 /// Calls `read` with the item of each transaction that `indexes` names.
 fn read_transactions<T>(
     row: &[u8],
     indexes: &[usize],
-    read: impl Fn(&[u8]) -> Result<T, String>,
-) -> Result<Vec<T>, String> {
+    read: impl Fn(&[u8]) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, RowError> {
     let mut transactions = body_transactions(row)?;
     let mut next = 0;
     let mut read_at = |index: &usize| {
         loop {
             if transactions.is_empty() {
-                return Err(format!(
-                    "got {next} transactions, expected one with index {index}"
-                ));
+                return Err(RowError::NotBelow {
+                    field: "index of a transaction",
+                    got: *index as u64,
+                    limit: next as u64,
+                });
             }
-            let raw = transactions.raw("transaction").map_err(text)?;
+            let raw = transactions.raw("transaction")?;
             next += 1;
             if next > *index {
-                return read(raw);
+                return Ok(read(raw)?);
             }
         }
     };
@@ -383,7 +388,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("got 3 transactions, expected one with index 3"),
+                .contains("index of a transaction: got 3, expected less than 3"),
             "{error}"
         );
         assert!(view.transaction_hashes(4, &hash, &[0]).is_err());

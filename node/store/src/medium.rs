@@ -16,13 +16,13 @@ pub trait Medium: Debug + Send + Sync + 'static {
     /// Number of bytes.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     fn len(&self) -> io::Result<u64>;
 
     /// Whether the length is 0.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -37,19 +37,19 @@ pub trait Medium: Debug + Send + Sync + 'static {
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// Those of the operating system. Then any part of `data` may have been written.
+    /// The errors of the operating system. Then any part of `data` may have been written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Shortens or lengthens the medium to `len` bytes. New bytes are zero.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Returns when all writes so far would survive a power failure.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     fn sync(&self) -> io::Result<()>;
 
     /// Ends the use: releases the lock that keeps other processes away.
@@ -127,8 +127,8 @@ impl Medium for MemoryMedium {
 /// Does nothing where the system cannot sync folders.
 ///
 /// # Errors
-/// Those of the operating system. The file has its name nevertheless, but may lose it in a power
-/// failure.
+/// The errors of the operating system. The file has its name nevertheless, but may lose it in a
+/// power failure.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
@@ -158,7 +158,7 @@ impl FileMedium {
     /// this one.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         Self::locked(OpenOptions::new().read(true).write(true).open(path)?)
     }
@@ -167,7 +167,7 @@ impl FileMedium {
     /// the file is locked.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(crate) fn create(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
@@ -177,7 +177,7 @@ impl FileMedium {
     /// Opens the file at `path` without locking it.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(crate) fn open_unlocked(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Ok(Self { file })
@@ -186,7 +186,7 @@ impl FileMedium {
     /// Makes an empty file at `path` without locking it. Replaces the content of an existing file.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(crate) fn create_unlocked(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);

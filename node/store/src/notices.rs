@@ -8,8 +8,9 @@ use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, keccak256};
 
-use crate::codec::{RowReader, block_key};
-use crate::source::Source;
+use crate::codec::{RowReader, block_key, fixed_number};
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -43,31 +44,32 @@ fn encode(key: &[u8], notices: &[ScsNotice]) -> Vec<u8> {
     [row_hash(key, &rlp).as_slice(), &rlp].concat()
 }
 
-fn decode(key: &[u8], row: &[u8]) -> Result<Vec<ScsNotice>, String> {
+fn decode(key: &[u8], row: &[u8]) -> Result<Vec<ScsNotice>, RowError> {
     let mut reader = RowReader::new(row);
     let expected = B256::from(reader.array::<32>()?);
     let rlp = reader.remaining();
     let got = row_hash(key, rlp);
     if got != expected {
-        return Err(format!("hash of the row: got {got}, expected {expected}"));
+        return Err(RowError::Hash { got, expected });
     }
     let notice = |rlp: &[u8]| {
         let mut fields = RlpReader::open(rlp, "notice")?;
         fields.expect_count("notice", 3, "3")?;
-        Ok((
+        Ok::<_, DecodeError>((
             fields.u64("transaction index")?,
             fields.address("caller")?,
             fields.bytes("input")?,
         ))
     };
-    let error = |error: DecodeError| error.to_string();
-    let mut list = RlpReader::open(rlp, "notices").map_err(error)?;
+    let mut list = RlpReader::open(rlp, "notices")?;
     let mut notices = Vec::new();
     while !list.is_empty() {
-        let (index, caller, input) = list.raw("notice").and_then(notice).map_err(error)?;
+        let (index, caller, input) = list.raw("notice").and_then(notice)?;
         notices.push(ScsNotice {
-            transaction_index: u32::try_from(index)
-                .map_err(|_| format!("transaction index: got {index}, expected less than 2^32"))?,
+            transaction_index: u32::try_from(index).map_err(|_| RowError::Overflow {
+                field: "transaction index",
+                bits: 32,
+            })?,
             caller,
             input,
         });
@@ -83,10 +85,7 @@ pub trait NoticeReads: Source {
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn notices(&self, number: u64, hash: &B256) -> Result<Vec<ScsNotice>, StoreError> {
         let key = block_key(number, hash);
-        let notices = self
-            .with(TableId::BlockToNotices, &key, |row| decode(&key, row))?
-            .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToNotices, &key, reason))?;
+        let notices = read_row(self, TableId::BlockToNotices, &key, |row| decode(&key, row))?;
         Ok(notices.unwrap_or_default())
     }
 
@@ -95,13 +94,8 @@ pub trait NoticeReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn notice_rows(&self) -> Result<u64, StoreError> {
-        let row = self.get(TableId::Meta, meta_key::NOTICE_ROWS)?;
-        let Some(row) = row else { return Ok(0) };
-        let bytes: [u8; 8] = row.as_slice().try_into().map_err(|_| {
-            let reason = format!("got {} bytes, expected 8", row.len());
-            StoreError::corrupt(TableId::Meta, meta_key::NOTICE_ROWS, reason)
-        })?;
-        Ok(u64::from_be_bytes(bytes))
+        let count = read_row(self, TableId::Meta, meta_key::NOTICE_ROWS, fixed_number)?;
+        Ok(count.unwrap_or(0))
     }
 }
 

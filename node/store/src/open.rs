@@ -22,7 +22,7 @@ use crate::wal::{LogPosition, NewRecord, WriteAheadLog};
 /// Memory for cached pages unless the options say otherwise: 256 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How to open a store.
+/// The settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Memory for cached pages, in bytes.
@@ -62,7 +62,7 @@ const LOG_MADE: &str = "a write-ahead log was made here\n";
 /// Line of the lock file once a file for old blocks was made.
 const BLOCKS_MADE: &str = "a blocks file was made here\n";
 
-/// Where a database is stored.
+/// The medium of a database.
 #[derive(Debug)]
 pub(crate) enum DatabaseLocation {
     /// In a file.
@@ -112,7 +112,7 @@ impl DatabaseLocation {
     /// that is locked: the log has no lock of its own. `None` in memory.
     ///
     /// # Errors
-    /// Those of [`WriteAheadLog::open`] and [`WriteAheadLog::create`].
+    /// The errors of [`WriteAheadLog::open`] and [`WriteAheadLog::create`].
     pub(crate) fn open_log(
         &self,
         position: LogPosition,

@@ -29,7 +29,7 @@ use crate::ancient::indexed_end;
 use crate::blocks_file::{AncientBatch, AncientFile, RECORDS_START};
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, existing};
 use crate::source::rows;
 use crate::tables::{LOG_POSITION, SCHEMA_VERSION, TableId, meta_key};
 use crate::wal::{LogPosition, NewRecord, RowChanges, WriteAheadLog, row_changes};
@@ -131,14 +131,20 @@ impl OpenDatabase {
         Ok(open)
     }
 
-    /// Where the records of old blocks end that the database names.
+    /// The end of the records of old blocks that the database names.
     fn ancient_end(&self, monitor: &CallMonitor) -> Result<u64, StoreError> {
         let table = monitor.run(|| {
             let transaction = self.database.begin_read()?;
-            let table = transaction.open_table(TableId::NumberToAncient.definition())?;
+            let table = existing(transaction.open_table(TableId::NumberToAncient.definition()))?;
             Ok::<_, redb::Error>(table)
         })?;
-        rows::with_last(monitor, &table, &[], &[0xff; 9], indexed_end)?.map_or(Ok(RECORDS_START), |end| end)
+        let mut end = Ok(RECORDS_START);
+        if let Some(table) = table {
+            rows::visit_last(monitor, &table, &[], &[0xff; 9], &mut |key, row| {
+                end = indexed_end(key, row);
+            })?;
+        }
+        end
     }
 
     /// The file with the old blocks.
@@ -342,17 +348,13 @@ pub(crate) fn write_position(
 /// Compares the file's schema version with this program's. A file without one has version 0.
 fn check_schema(database: &Database, monitor: &CallMonitor) -> Result<(), StoreError> {
     let transaction = monitor.run(|| database.begin_read())?;
-    let open = || match transaction.open_table(TableId::Meta.definition()) {
-        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-        other => other.map(Some),
-    };
-    let stored = match monitor.run(open)? {
-        Some(table) => rows::with(monitor, &table, meta_key::SCHEMA, <[u8]>::to_vec)?,
-        None => None,
-    };
-    let got = stored
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(0, u32::from_be_bytes);
+    let open = || existing(transaction.open_table(TableId::Meta.definition()));
+    let mut got = 0;
+    if let Some(table) = monitor.run(open)? {
+        rows::visit(monitor, &table, meta_key::SCHEMA, &mut |row| {
+            got = row.try_into().map_or(0, u32::from_be_bytes);
+        })?;
+    }
     if got == SCHEMA_VERSION {
         return Ok(());
     }

@@ -3,17 +3,16 @@
 //! Later writes do not change a snapshot. Knows redb and which block is the head; what rows mean
 //! is elsewhere.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use primitives::B256;
-use redb::{ReadOnlyTable, ReadableTableMetadata};
+use redb::{ReadOnlyTable, ReadableTableMetadata, TableError};
 
 use crate::StoreError;
 use crate::blocks::{BlockReads, HeaderRecord};
 use crate::blocks_file::{AncientFile, AncientReaders};
 use crate::monitor::CallMonitor;
-use crate::source::{Source, rows};
+use crate::source::{RowVisitor, Source, rows};
 use crate::state::HorizonReads;
 use crate::tables::{ByteSlice, TABLE_COUNT, TableId, meta_key};
 
@@ -21,7 +20,7 @@ use crate::tables::{ByteSlice, TABLE_COUNT, TableId, meta_key};
 pub struct Snapshot {
     // In the order of `TableId::ALL`. Declared before the transaction, because tables must be
     // dropped before their transaction.
-    tables: [OnceLock<ReadOnlyTable<ByteSlice, ByteSlice>>; TABLE_COUNT],
+    tables: [OnceLock<Option<ReadOnlyTable<ByteSlice, ByteSlice>>>; TABLE_COUNT],
     head: OnceLock<Option<HeadBlock>>,
     oldest_state: OnceLock<u64>,
     transaction: redb::ReadTransaction,
@@ -59,6 +58,14 @@ pub struct TableStats {
     pub page_bytes: u64,
 }
 
+/// The result of opening a table; `None` if the file does not have it.
+pub(crate) fn existing<T>(opened: Result<T, TableError>) -> Result<Option<T>, TableError> {
+    match opened {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
 impl Snapshot {
     /// `readers` were taken from `ancient` before `transaction` began.
     pub(crate) fn new(
@@ -78,15 +85,16 @@ impl Snapshot {
         }
     }
 
-    fn table(&self, table: TableId) -> Result<&ReadOnlyTable<ByteSlice, ByteSlice>, StoreError> {
+    /// An open table; `None` if the file is older than the table and nothing was written since.
+    fn table(&self, table: TableId) -> Result<Option<&ReadOnlyTable<ByteSlice, ByteSlice>>, StoreError> {
         let cell = &self.tables[table as usize];
         if let Some(open) = cell.get() {
-            return Ok(open);
+            return Ok(open.as_ref());
         }
         let open = self
             .monitor
-            .run(|| self.transaction.open_table(table.definition()))?;
-        Ok(cell.get_or_init(|| open))
+            .run(|| existing(self.transaction.open_table(table.definition())))?;
+        Ok(cell.get_or_init(|| open).as_ref())
     }
 
     /// The head block; `None` in a store without blocks. Read from the tables once, then kept.
@@ -133,48 +141,51 @@ impl Snapshot {
     /// [`StoreError`] when the read fails.
     pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
         let stats = |table: TableId| {
-            let open = self.table(table)?;
-            let figures = || Ok::<_, redb::Error>((open.len()?, open.stats()?));
-            let (rows, tree) = self.monitor.run(figures)?;
-            let stored_bytes = tree.stored_bytes();
-            Ok(TableStats {
+            let mut stats = TableStats {
                 name: table.name(),
-                rows,
-                stored_bytes,
-                page_bytes: stored_bytes + tree.metadata_bytes() + tree.fragmented_bytes(),
-            })
+                rows: 0,
+                stored_bytes: 0,
+                page_bytes: 0,
+            };
+            if let Some(open) = self.table(table)? {
+                let figures = || Ok::<_, redb::Error>((open.len()?, open.stats()?));
+                let (rows, tree) = self.monitor.run(figures)?;
+                stats.rows = rows;
+                stats.stored_bytes = tree.stored_bytes();
+                stats.page_bytes = stats.stored_bytes + tree.metadata_bytes() + tree.fragmented_bytes();
+            }
+            Ok(stats)
         };
         TableId::ALL.into_iter().map(stats).collect()
     }
 }
 
 impl Source for Snapshot {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with(&self.monitor, self.table(table)?, key, read)
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+        match self.table(table)? {
+            Some(open) => rows::visit(&self.monitor, open, key, read),
+            None => Ok(()),
+        }
     }
 
-    fn with_last<R>(
+    fn visit_last(
         &self,
         table: TableId,
         low: &[u8],
         high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with_last(&self.monitor, self.table(table)?, low, high, read)
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        match self.table(table)? {
+            Some(open) => rows::visit_last(&self.monitor, open, low, high, read),
+            None => Ok(()),
+        }
     }
 
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        rows::scan(&self.monitor, self.table(table)?, low, visit)
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
+        match self.table(table)? {
+            Some(open) => rows::visit_from(&self.monitor, open, low, visit),
+            None => Ok(()),
+        }
     }
 
     fn ancient_file(&self) -> &AncientFile {

@@ -6,10 +6,44 @@
 use std::ops::ControlFlow;
 
 use crate::blocks_file::AncientFile;
+use crate::row_error::RowError;
 use crate::{StoreError, TableId};
 
+/// Takes a key and its value. Says whether the walk over the rows goes on.
+pub type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// A source of rows: keys and values are byte strings.
+///
+/// The required reads take `dyn` functions, so that redb is compiled once, in this package.
 pub trait Source {
+    /// Calls `read` with the value under `key`, if there is such a row.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError>;
+
+    /// Calls `read` with the row that has the highest key in `low..=high`, if that range has a
+    /// row.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn visit_last(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError>;
+
+    /// Calls `visit` with each row from `low` on, sorted by key, until it breaks.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError>;
+
+    /// The file with the old blocks that the rows name.
+    fn ancient_file(&self) -> &AncientFile;
+
     /// Calls `read` with the value under `key` and returns its result; `None` if there is no such
     /// row.
     ///
@@ -20,7 +54,11 @@ pub trait Source {
         table: TableId,
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError>;
+    ) -> Result<Option<R>, StoreError> {
+        let (mut read, mut result) = (Some(read), None);
+        self.visit(table, key, &mut |row| result = read.take().map(|read| read(row)))?;
+        Ok(result)
+    }
 
     /// Calls `read` with the row that has the highest key in `low..=high`; `None` if there is no
     /// row in that range.
@@ -33,7 +71,13 @@ pub trait Source {
         low: &[u8],
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError>;
+    ) -> Result<Option<R>, StoreError> {
+        let (mut read, mut result) = (Some(read), None);
+        self.visit_last(table, low, high, &mut |key, value| {
+            result = read.take().map(|read| read(key, value));
+        })?;
+        Ok(result)
+    }
 
     /// Calls `visit` with each row from `low` on, sorted by key, until it breaks.
     ///
@@ -43,11 +87,10 @@ pub trait Source {
         &self,
         table: TableId,
         low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError>;
-
-    /// The file with the old blocks that the rows name.
-    fn ancient_file(&self) -> &AncientFile;
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.visit_from(table, low, &mut visit)
+    }
 
     /// A copy of the value under `key`; `None` if there is no such row.
     ///
@@ -60,37 +103,41 @@ pub trait Source {
 
 /// Reads from the shared source.
 impl<S: Source> Source for std::sync::Arc<S> {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        (**self).with(table, key, read)
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+        (**self).visit(table, key, read)
     }
 
-    fn with_last<R>(
+    fn visit_last(
         &self,
         table: TableId,
         low: &[u8],
         high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        (**self).with_last(table, low, high, read)
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        (**self).visit_last(table, low, high, read)
     }
 
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        (**self).scan(table, low, visit)
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
+        (**self).visit_from(table, low, visit)
     }
 
     fn ancient_file(&self) -> &AncientFile {
         (**self).ancient_file()
     }
+}
+
+/// Decodes the row under `key`; `None` if there is no such row.
+///
+/// # Errors
+/// [`StoreError`] when the read fails or the row is corrupt.
+pub(crate) fn read_row<T>(
+    source: &(impl Source + ?Sized),
+    table: TableId,
+    key: &[u8],
+    decode: impl FnOnce(&[u8]) -> Result<T, RowError>,
+) -> Result<Option<T>, StoreError> {
+    let row = source.with(table, key, decode)?;
+    row.transpose().map_err(|error| error.in_row(table, key))
 }
 
 /// The three reads on any redb table.
@@ -101,7 +148,7 @@ impl<S: Source> Source for std::sync::Arc<S> {
 pub(crate) mod rows {
     use redb::{AccessGuard, ReadableTable, StorageError};
 
-    use super::{ControlFlow, StoreError};
+    use super::{RowVisitor, StoreError};
     use crate::monitor::CallMonitor;
     use crate::tables::ByteSlice;
 
@@ -119,38 +166,42 @@ pub(crate) mod rows {
         })
     }
 
-    pub(crate) fn with<R>(
+    pub(crate) fn visit(
         monitor: &CallMonitor,
         table: &impl ReadableTable<ByteSlice, ByteSlice>,
         key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), StoreError> {
         let get = || {
             table.get(key).inspect(|row| {
                 let _ = row.as_ref().map(AccessGuard::value);
             })
         };
-        Ok(monitor.run(get)?.map(|row| read(row.value())))
+        if let Some(row) = monitor.run(get)? {
+            read(row.value());
+        }
+        Ok(())
     }
 
-    pub(crate) fn with_last<R>(
+    pub(crate) fn visit_last(
         monitor: &CallMonitor,
         table: &impl ReadableTable<ByteSlice, ByteSlice>,
         low: &[u8],
         high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
         let last = || decoded(table.range::<&[u8]>(low..=high)?.next_back());
-        Ok(monitor
-            .run(last)?
-            .map(|(key, value)| read(key.value(), value.value())))
+        if let Some((key, value)) = monitor.run(last)? {
+            read(key.value(), value.value());
+        }
+        Ok(())
     }
 
-    pub(crate) fn scan(
+    pub(crate) fn visit_from(
         monitor: &CallMonitor,
         table: &impl ReadableTable<ByteSlice, ByteSlice>,
         low: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: &mut RowVisitor<'_>,
     ) -> Result<(), StoreError> {
         let mut range = monitor.run(|| table.range::<&[u8]>(low..))?;
         while let Some((key, value)) = monitor.run(|| decoded(range.next()))? {

@@ -223,6 +223,32 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_an_older_file_lacks_is_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = StoreOptions::default();
+        drop(Store::open(directory.path(), &options).unwrap());
+        let store = Store::open(directory.path(), &options).unwrap();
+        let batch = store.batch().unwrap();
+        batch.remove_table(TableId::DeadStorage);
+        batch.commit().unwrap();
+        drop(store);
+        let view = Store::open(directory.path(), &options)
+            .unwrap()
+            .snapshot()
+            .unwrap();
+        assert_eq!(view.get(TableId::DeadStorage, b"key").unwrap(), None);
+        let stats = view.stats().unwrap();
+        assert_eq!(stats[TableId::DeadStorage as usize].rows, 0);
+        let mut visited = 0;
+        view.scan(TableId::DeadStorage, &[], |_, _| {
+            visited += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(visited, 0);
+    }
+
+    #[test]
     fn last_row_in_a_range() {
         let store = Store::in_memory().unwrap();
         let batch = store.batch().unwrap();
@@ -272,8 +298,8 @@ mod tests {
         };
         let (requests, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            // This thread asks for snapshots without a pause, so also while the database is closed
-            // and opened again.
+            // Asks for snapshots without a pause, so also while the database is closed and opened
+            // again.
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
                     let _ = store.snapshot();

@@ -6,12 +6,13 @@
 //! tables ([`TableInfo::may_wait`](crate::TableInfo::may_wait)). Knows keys and values only.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
+use crate::source::RowVisitor;
 use crate::tables::TABLE_COUNT;
 use crate::{StoreError, TableId};
 
-/// What a row costs in memory beside its bytes, roughly.
+/// Memory of a row beside its bytes, roughly.
 const ROW_BYTES: usize = 80;
 
 /// Rows of one table: value by key.
@@ -68,8 +69,8 @@ impl WaitingRows {
         &self,
         table: TableId,
         low: &[u8],
-        stored: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), StoreError>,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        stored: impl FnOnce(&mut RowVisitor<'_>) -> Result<(), StoreError>,
+        visit: &mut RowVisitor<'_>,
     ) -> Result<(), StoreError> {
         let range = (Bound::Included(low), Bound::Unbounded);
         let mut waiting = self.tables[table as usize].range::<[u8], _>(range).peekable();
@@ -102,6 +103,8 @@ impl WaitingRows {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::{Source, Store, Tables};
 

@@ -1,17 +1,16 @@
 //! The tables of an open write transaction: rows are read, written and removed here.
 //!
-//! What rows mean is in the modules that add methods to [`Tables`]: blocks, state, notices, logs
-//! and the log index. Knows redb; knows nothing of when the transaction is committed.
+//! The meaning of rows is in the modules that add methods to [`Tables`]: blocks, state, notices,
+//! logs and the log index. Knows redb; knows nothing of when the transaction is committed.
 
 use std::cell::{Cell, RefCell};
-use std::ops::ControlFlow;
 
 use redb::{ReadableTableMetadata, Table, WriteTransaction};
 
 use crate::blocks_file::{AncientBatch, AncientFile};
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
-use crate::source::{Source, rows};
+use crate::source::{RowVisitor, Source, rows};
 use crate::tables::ByteSlice;
 use crate::waiting_rows::WaitingRows;
 use crate::wal::RowChanges;
@@ -26,9 +25,9 @@ pub struct Tables<'txn> {
     /// The rows that wait in memory; `None` outside
     /// [`WriteBatch::write_in_order`](crate::WriteBatch::write_in_order).
     waiting: Option<WaitingRows>,
-    /// What was written and removed, for the record in the write-ahead log.
+    /// The written and removed rows, for the record in the write-ahead log.
     changes: &'txn RefCell<RowChanges>,
-    /// What the batch changes in the file of old blocks.
+    /// The changes of the batch in the file of old blocks.
     ancient: &'txn AncientBatch,
     monitor: &'txn CallMonitor,
     /// Set when a read or a write fails: the batch is then never committed.
@@ -73,7 +72,7 @@ impl<'txn> Tables<'txn> {
         self.waiting = Some(WaitingRows::default());
     }
 
-    /// What the batch changes in the file of old blocks.
+    /// The changes of the batch in the file of old blocks.
     pub(crate) const fn ancient(&self) -> &'txn AncientBatch {
         self.ancient
     }
@@ -101,7 +100,7 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    /// Where rows of `table` wait; `None` if they do not.
+    /// The waiting rows of `table`; `None` if its rows do not wait.
     fn waiting(&self, table: TableId) -> Option<&WaitingRows> {
         self.waiting.as_ref().filter(|_| table.info().may_wait)
     }
@@ -162,58 +161,56 @@ fn note_failure<T>(failed: &Cell<bool>, result: Result<T, StoreError>) -> Result
 }
 
 impl Source for Tables<'_> {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
         if let Some(waiting) = self.waiting(table).and_then(|waiting| waiting.get(table, key)) {
-            return Ok(Some(read(waiting)));
+            read(waiting);
+            return Ok(());
         }
         let (table, monitor) = (&self.tables[table as usize], self.monitor);
-        self.note_failure(rows::with(monitor, table, key, read))
+        self.note_failure(rows::visit(monitor, table, key, read))
     }
 
-    fn with_last<R>(
+    fn visit_last(
         &self,
         table: TableId,
         low: &[u8],
         high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
         let (stored, monitor) = (&self.tables[table as usize], self.monitor);
         let waiting = self
             .waiting(table)
             .and_then(|waiting| waiting.last(table, low, high));
         let Some((waiting_key, waiting_value)) = waiting else {
-            return self.note_failure(rows::with_last(monitor, stored, low, high, read));
+            return self.note_failure(rows::visit_last(monitor, stored, low, high, read));
         };
         // A stored row is the last one only if its key is above that of the waiting row.
-        let mut read = Some(read);
-        let above = rows::with_last(monitor, stored, waiting_key, high, |key, value| {
-            read.take_if(|_| key > waiting_key).map(|read| read(key, value))
+        let mut is_above = false;
+        let above = rows::visit_last(monitor, stored, waiting_key, high, &mut |key, value| {
+            is_above = key > waiting_key;
+            if is_above {
+                read(key, value);
+            }
         });
-        let above = self.note_failure(above)?;
-        Ok(above
-            .flatten()
-            .or_else(|| read.map(|read| read(waiting_key, waiting_value))))
+        self.note_failure(above)?;
+        if !is_above {
+            read(waiting_key, waiting_value);
+        }
+        Ok(())
     }
 
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
         let (stored, monitor) = (&self.tables[table as usize], self.monitor);
-        let scanned = match self.waiting(table) {
-            Some(waiting) => {
-                waiting.merge(table, low, |visit| rows::scan(monitor, stored, low, visit), visit)
-            }
-            None => rows::scan(monitor, stored, low, visit),
+        let visited = match self.waiting(table) {
+            Some(waiting) => waiting.merge(
+                table,
+                low,
+                |visit| rows::visit_from(monitor, stored, low, visit),
+                visit,
+            ),
+            None => rows::visit_from(monitor, stored, low, visit),
         };
-        self.note_failure(scanned)
+        self.note_failure(visited)
     }
 
     fn ancient_file(&self) -> &AncientFile {

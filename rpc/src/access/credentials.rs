@@ -1,5 +1,5 @@
-//! What an `Authorization` header says: a bearer token (RFC 6750), or name and password (RFC 7617),
-//! for clients that take both from a URL.
+//! The content of an `Authorization` header: a bearer token (RFC 6750), or name and password (RFC
+//! 7617), for clients that take both from a URL.
 //!
 //! Does not know whether they are right.
 
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// Longest header, in bytes. Tokens that a client signs itself have some hundred.
 const HEADER_LEN_MAX: usize = 4096;
 
-/// What a client says to prove who it is.
+/// The credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials<'a> {
     /// A token: visible ASCII characters.
@@ -26,7 +26,7 @@ pub enum Credentials<'a> {
     },
 }
 
-/// Why a header is not understood.
+/// The reason why a header is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
     /// The header is too long.
@@ -35,7 +35,7 @@ pub enum CredentialsError {
     /// The header has another form.
     #[error("got an Authorization header of another form, expected Bearer TOKEN")]
     Form,
-    /// What follows `Basic` is not a name and a password.
+    /// The text after `Basic` is not a name and a password.
     #[error("got Basic with something else, expected the base64 of NAME:TOKEN")]
     Basic,
 }

@@ -1,9 +1,9 @@
-//! What a client was granted: which methods it may call, and how often.
+//! The grant of a client: which methods it may call, and how often.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inbound::{ClientId, ClientRates};
+use daemon::{ClientId, ClientRates};
 use tokio::time::timeout_at;
 
 use super::tokens::{FoundToken, TokenEntry};
@@ -13,18 +13,19 @@ use crate::modules::MODULE_RPC;
 /// All clients of a token that has a rate of its own pay from one bucket: that of this client.
 const ALL_CLIENTS: ClientId = ClientId::Local(0);
 
-/// What a client was granted. The default is everything, as on the local socket.
+/// The methods and the rate that a client was granted. The default is everything, as on the local
+/// socket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grant {
     entry: Option<Arc<TokenEntry>>,
-    /// When the token expires, if it does.
+    /// The time at which the token expires, if it does.
     expires_at: Option<Instant>,
     meter: Option<CallMeter>,
     /// A call was paid for already.
     prepaid: bool,
 }
 
-/// Where calls are paid from.
+/// The bucket that calls are paid from.
 #[derive(Clone, Debug)]
 struct CallMeter {
     rates: Arc<ClientRates>,
@@ -32,7 +33,8 @@ struct CallMeter {
 }
 
 impl Grant {
-    /// What `client` may do with a token, if there are any, where `rates` hold for each address.
+    /// The grant of `client`, with the token that it has shown, if any. `rates` hold for each
+    /// address.
     pub(super) fn new(client: ClientId, token: Option<FoundToken>, rates: Option<&Arc<ClientRates>>) -> Self {
         let expires_at = token.as_ref().and_then(|token| {
             let left = Duration::try_from_secs_f64(token.expires_in_secs?).ok()?;

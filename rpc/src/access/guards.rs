@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inbound::{ClientId, ClientRates};
+use daemon::tls::ServerTls;
+use daemon::{ClientId, ClientRates};
 use parking_lot::Mutex;
-use server_tls::ServerTls;
 use warp::http::HeaderMap;
 use warp::http::header::AUTHORIZATION;
 
@@ -21,7 +21,7 @@ pub struct Guards {
     pub tls: Option<Arc<ServerTls>>,
     /// The tokens that clients need; `None` if they need none.
     pub tokens: Option<Arc<Tokens>>,
-    /// How often each client address may call; `None` for no limit.
+    /// The rate of calls of each client address; `None` for no limit.
     pub rates: Option<Arc<ClientRates>>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for Guards {
     }
 }
 
-/// Why a request is not served.
+/// The reason why a request is not served.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AccessRefusal {
     /// The client has no token.
@@ -65,8 +65,8 @@ impl Guards {
         self.tokens.is_some() || self.rates.is_some()
     }
 
-    /// What `client` is granted for a request with these headers. A call is paid for. `place` is
-    /// the connection's place among those of its token.
+    /// The grant of `client` for a request with these headers. A call is paid for. `place` is the
+    /// connection's place among those of its token.
     ///
     /// # Errors
     /// [`AccessRefusal`] if the request is not served.
@@ -89,7 +89,7 @@ impl Guards {
         let found = match tokens.find(sent.map(|header| header.as_bytes()), now_secs) {
             Ok(found) => found,
             Err(refused) => {
-                // Whoever tries tokens pays for it like for calls.
+                // A client that tries tokens pays for it like for calls.
                 let mut guess = Grant::new(client, None, self.rates.as_ref());
                 guess.prepay().map_err(|wait| AccessRefusal::Rate { wait })?;
                 return Err(refused.into());
@@ -105,7 +105,7 @@ impl Guards {
 
 #[cfg(test)]
 mod tests {
-    use inbound::TokenRate;
+    use daemon::TokenRate;
     use warp::http::HeaderValue;
 
     use super::super::TokenRule;
@@ -134,7 +134,7 @@ mod tests {
         guards.admit(&headers(token), remote_client(address), &Mutex::default())
     }
 
-    /// How many requests are admitted until one is refused.
+    /// The number of requests that are admitted until one is refused.
     fn admitted(guards: &Guards, token: Option<&str>, address: u8) -> usize {
         let admit = |_| admit(guards, token, address).ok();
         (0..100).map_while(admit).count()

@@ -12,10 +12,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use sha2::Sha256;
 
-/// How far from the present `iat` may be, in seconds.
+/// The greatest difference between `iat` and the present, in seconds.
 const AGE_SECS_MAX: f64 = 60.0;
 
-/// Why a token is refused.
+/// The reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum JwtError {
     /// The text is not a JWT.
@@ -152,7 +152,7 @@ mod tests {
         let token = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.\
                      eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.\
                      dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-        // It has no `iat`, which is looked at after the signature.
+        // The token has no `iat`, which is looked at after the signature.
         assert_eq!(verify(token, &key, NOW), Err(JwtError::Claims));
         assert_eq!(verify(token, KEY, NOW), Err(JwtError::Signature));
     }

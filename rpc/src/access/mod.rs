@@ -1,4 +1,4 @@
-//! Who may speak to the servers.
+//! The clients that may speak to the servers.
 //!
 //! | subject | module |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | what a client was granted | `grant` |
 //! | all checks of a listener together | `guards` |
 //!
-//! The check of host names is that of the package `inbound`. Files are not known here: whoever
-//! reads one gives its rules.
+//! The check of host names is that of the package `inbound`. Files are not known here: the
+//! package `node` reads them and gives their rules.
 
 mod cors;
 mod credentials;
@@ -21,9 +21,9 @@ mod tokens;
 
 pub use cors::{BadOrigin, Cors};
 pub use credentials::{Credentials, CredentialsError};
+pub use daemon::{BadHost, Hosts};
 pub(crate) use grant::Grant;
 pub(crate) use guards::AccessRefusal;
 pub use guards::Guards;
-pub use inbound::{BadHost, Hosts};
 pub(crate) use tokens::TokenPlace;
-pub use tokens::{TokenDigest, TokenKey, TokenRule, TokenSecret, Tokens};
+pub use tokens::{TokenKey, TokenRule, TokenSecret, Tokens};

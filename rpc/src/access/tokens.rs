@@ -9,10 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use inbound::{ClientRates, TokenRate};
+use daemon::{ClientRates, SecretDigest, TokenRate};
 use parking_lot::{Mutex, RwLock};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
@@ -20,44 +18,17 @@ use super::credentials::{Credentials, CredentialsError};
 use super::jwt::{self, JwtError};
 use crate::modules::Modules;
 
-/// SHA-256 of a token. Tokens themselves are not kept.
-#[derive(Clone, Copy)]
-pub struct TokenDigest(pub [u8; 32]);
-
-impl TokenDigest {
-    /// The digest of a token.
-    pub fn of(token: &str) -> Self {
-        Self(Sha256::digest(token.as_bytes()).into())
-    }
-}
-
-/// The comparison takes the same time wherever the digests part.
-impl PartialEq for TokenDigest {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl Eq for TokenDigest {}
-
-/// Shows no secret.
-impl fmt::Debug for TokenDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenDigest (not shown)")
-    }
-}
-
 /// A key that clients sign tokens with.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenKey(pub Zeroizing<Vec<u8>>);
 
-/// What proves that a client has a token.
+/// The proof that a client has a token.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TokenSecret {
     /// Nothing: the rule is for requests without a token.
     None,
     /// The token itself.
-    Bearer(TokenDigest),
+    Bearer(SecretDigest),
     /// A JWT that is signed with this key (HS256).
     Jwt(TokenKey),
 }
@@ -73,19 +44,19 @@ impl fmt::Debug for TokenSecret {
     }
 }
 
-/// What a token is for.
+/// The rights of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenRule {
     /// The name in the log, and the user name of `Basic`.
     pub name: String,
-    /// What proves that a client has it.
+    /// The proof that a client has the token.
     pub secret: TokenSecret,
     /// Modules that it may call, as far as the listener serves them.
     pub modules: Modules,
     /// Methods that it may call in addition, by their own names.
     pub methods: BTreeSet<String>,
-    /// How often it may call. Requests without a token have this rate for each address. `None`: the
-    /// rate of the listener holds for each address.
+    /// The rate of calls with the token. Requests without a token have this rate for each address.
+    /// `None`: the rate of the listener holds for each address.
     pub rate: Option<TokenRate>,
     /// Most connections that use it at the same time.
     pub connections_max: Option<usize>,
@@ -161,7 +132,7 @@ pub(super) fn hold_place(entry: &Arc<TokenEntry>, held: &Mutex<Option<TokenPlace
     Ok(())
 }
 
-/// Why a client has no token.
+/// The reason why a client has no token.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Unauthorized {
     /// There is no header, and requests without a token are not served.
@@ -198,7 +169,7 @@ struct TokenList {
 impl TokenList {
     fn new(entries: Vec<Arc<TokenEntry>>) -> Self {
         let bearer = |entry: &Arc<TokenEntry>| match &entry.rule.secret {
-            TokenSecret::Bearer(TokenDigest(digest)) => Some((*digest, Arc::clone(entry))),
+            TokenSecret::Bearer(SecretDigest(digest)) => Some((*digest, Arc::clone(entry))),
             TokenSecret::None | TokenSecret::Jwt(_) => None,
         };
         Self {
@@ -208,7 +179,7 @@ impl TokenList {
     }
 
     fn find_bearer(&self, token: &str) -> Result<FoundToken, Unauthorized> {
-        let entry = self.bearers.get(&TokenDigest::of(token).0);
+        let entry = self.bearers.get(&SecretDigest::of(token).0);
         entry.map(FoundToken::lasting).ok_or(Unauthorized::Unknown)
     }
 }
@@ -235,7 +206,7 @@ impl Tokens {
         }
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn count(&self) -> usize {
         self.0.read().entries.len()
     }
@@ -304,7 +275,7 @@ pub(super) mod tests {
     const KEY: [u8; 32] = [9; 32];
 
     pub(crate) fn rule(name: &str, token: Option<&str>, modules: &str) -> TokenRule {
-        let digest = |token| TokenSecret::Bearer(TokenDigest::of(token));
+        let digest = |token| TokenSecret::Bearer(SecretDigest::of(token));
         TokenRule {
             name: name.to_owned(),
             secret: token.map_or(TokenSecret::None, digest),

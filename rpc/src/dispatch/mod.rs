@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use bytes::Bytes;
-use inbound::ClientId;
+use daemon::ClientId;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
@@ -33,10 +33,10 @@ use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
 use crate::params::Params;
 use crate::subscriptions::{
-    ONE_RESULT, PULL_LEN_MAX, PULL_RESERVED, PulledNotifications, RpcSession, Subscriptions,
+    MessageSubscriptions, ONE_RESULT, PULL_LEN_MAX, PULL_RESERVED, PulledNotifications, Subscriptions,
 };
 use crate::table::{
-    CachedHandler, Execution, Method, ReadScope, SessionHandler, SyncHandler, WaitingHandler,
+    CachedHandler, Execution, Method, ReadScope, SubscribingHandler, SyncHandler, WaitingHandler,
 };
 use crate::text::{COPY_LEN_MAX, Text};
 use crate::traffic::{ClientMemory, FREE_LEN, MemoryReservation, TrafficMemory};
@@ -52,7 +52,7 @@ const MODULE_VERSION: &str = "1.0";
 /// [`Method::inline`]. Shorter ones are some microseconds of work.
 const SHORT_PARAMS_LEN_MAX: usize = 4096;
 
-/// Why a table of methods cannot be served.
+/// The reason why a table of methods cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MethodTableError {
     /// Two rows have the same name.
@@ -119,7 +119,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         &self.methods
     }
 
-    /// What the methods work on.
+    /// The context of the methods.
     pub const fn context(&self) -> &Arc<C> {
         &self.context
     }
@@ -167,14 +167,14 @@ pub struct Dispatcher<C> {
     modules: Bytes,
 }
 
-/// Where a call that may block waits for a thread.
+/// The gate at which a call that may block waits for a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallGate {
     Blocking,
     Heavy,
 }
 
-/// How one request is answered.
+/// The way in which one request is answered.
 enum CallPlan<'a, C> {
     /// With an error: it is not a valid request, or there is no such method.
     Refuse(RpcError),
@@ -193,7 +193,7 @@ enum CallPlan<'a, C> {
     /// Start the handler on this thread and wait for its answer.
     Waiting(&'static str, &'a WaitingHandler<C>, Params<'a>),
     /// Run the handler on this thread, with the connection.
-    Session(&'static str, &'a SessionHandler<C>, Params<'a>),
+    Subscribing(&'static str, &'a SubscribingHandler<C>, Params<'a>),
 }
 
 /// A handler that runs on a blocking thread.
@@ -239,7 +239,7 @@ impl<C> CallPlan<'_, C> {
             | CallPlan::Cached(_, name, ..)
             | CallPlan::Gated(_, name, ..)
             | CallPlan::Waiting(name, ..)
-            | CallPlan::Session(name, ..) => Some(name),
+            | CallPlan::Subscribing(name, ..) => Some(name),
         }
     }
 
@@ -265,8 +265,8 @@ impl<C> CallPlan<'_, C> {
     }
 }
 
-/// How many pulls of subscriptions run at the same time: some for each processor, and at most half
-/// of the calls that may block.
+/// The number of pulls of subscriptions that run at the same time: some for each processor, and at
+/// most half of the calls that may block.
 fn pulls_max(limits: &Limits) -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     limits
@@ -297,8 +297,8 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
     }
 
-    /// Answers one message of `caller`. `session` is the session of its connection, if it has one.
-    /// If the future is dropped, the work on the message stops.
+    /// Answers one message of `caller`. `subscriptions` are those of its connection, if the
+    /// connection can have any. If the future is dropped, the work on the message stops.
     ///
     /// # Errors
     /// [`NoMemory`] if too little memory is left even for an answer of errors.
@@ -306,13 +306,13 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self,
         body: Bytes,
         caller: &RpcCaller,
-        session: Option<&RpcSession>,
+        subscriptions: Option<&MessageSubscriptions>,
     ) -> Result<Option<Text>, NoMemory> {
         let run = MessageRun {
             dispatcher: self,
             body: &body,
             caller,
-            session,
+            subscriptions,
             budget: MessageBudget::new(&self.rpc.limits, caller.memory.clone()),
         };
         let _cancel = run.budget.cancel_on_drop();
@@ -332,17 +332,17 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
     }
 
-    /// What the client with these `subscriptions` is to be told now, with the `memory` of the
+    /// The notifications for the client with these `subscriptions` now, with the `memory` of the
     /// client that it takes. If too little is left for a pull, it is one result.
     ///
     /// # Errors
-    /// Whatever kept their sources from reading the chain.
+    /// The error that kept their sources from reading the chain.
     pub(crate) async fn pull(
         &self,
         subscriptions: Arc<Subscriptions>,
         memory: ClientMemory,
     ) -> RpcResult<(PulledNotifications, MemoryReservation)> {
-        // There is no deadline, because no request waits for the notifications.
+        // No deadline holds, because no request waits for the notifications.
         let permit = Arc::clone(&self.rpc.pulls)
             .acquire_owned()
             .await
@@ -366,7 +366,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         pulled.unwrap_or_else(|_| Err(panicked("subscription")))
     }
 
-    /// What the methods work on.
+    /// The context of the methods.
     pub(crate) fn context(&self) -> &Arc<C> {
         &self.rpc.context
     }
@@ -448,7 +448,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
                 params,
             ),
             Execution::Waiting(handler) => CallPlan::Waiting(name, handler, params),
-            Execution::Session(handler) => CallPlan::Session(name, handler, params),
+            Execution::Subscribing(handler) => CallPlan::Subscribing(name, handler, params),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use inbound::ClientId;
+use daemon::ClientId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Span, field};
@@ -26,15 +26,15 @@ use crate::message::{AnswerWriter, NoMemory, ParsedRequest, ResponseBody};
 use crate::meters::Meters;
 use crate::modules::NameStyle;
 use crate::params::Params;
-use crate::subscriptions::RpcSession;
+use crate::subscriptions::MessageSubscriptions;
 use crate::table::{InlineError, PendingReply, ReadScope};
 use crate::text::Text;
 
-/// How long the requests of one batch may run on a network thread. After that, other connections
-/// have their turn and the rest of the batch runs on blocking threads. Each request is short, but
-/// there may be a thousand.
+/// The time for which the requests of one batch may run on a network thread. After that, other
+/// connections have their turn and the rest of the batch runs on blocking threads. Each request is
+/// short, but there may be a thousand.
 pub(super) const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
-/// How long the requests of one batch may run with one permit while others wait for it.
+/// The time for which the requests of one batch may run with one permit while others wait for it.
 const TURN_MAX: Duration = Duration::from_millis(50);
 
 /// One message that is being answered.
@@ -42,7 +42,7 @@ pub(super) struct MessageRun<'m, C> {
     pub(super) dispatcher: &'m Dispatcher<C>,
     pub(super) body: &'m Bytes,
     pub(super) caller: &'m RpcCaller,
-    pub(super) session: Option<&'m RpcSession>,
+    pub(super) subscriptions: Option<&'m MessageSubscriptions>,
     pub(super) budget: Arc<MessageBudget>,
 }
 
@@ -65,7 +65,7 @@ impl Responses<'_> {
 /// it.
 struct GatedTask<C> {
     name: &'static str,
-    /// When it began to wait for a thread.
+    /// The time at which the call began to wait for a thread.
     started: std::time::Instant,
     handler: GatedHandler<C>,
     params: Option<Bytes>,
@@ -169,8 +169,10 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
                     Err(error) => Err(error),
                 }
             }
-            CallPlan::Session(name, handler, params) => match self.session {
-                Some(session) => budget.run(|| guarded(name, || handler(context, session, *params))),
+            CallPlan::Subscribing(name, handler, params) => match self.subscriptions {
+                Some(subscriptions) => {
+                    budget.run(|| guarded(name, || handler(context, subscriptions, *params)))
+                }
                 None => Err(RpcError::refused("notifications not supported")),
             },
             CallPlan::Gated(gate, ..) => return self.run_gated(*gate, plans, responses).await,

@@ -65,9 +65,7 @@ fn nothing((): &()) -> RpcResult<()> {
 fn endless((): &()) -> RpcResult<()> {
     let limit = crate::budget::work_limit(Duration::MAX);
     loop {
-        limit
-            .check()
-            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        limit.check().map_err(RpcError::refused_by)?;
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -236,12 +234,12 @@ fn long_batches_leave_the_network_thread() {
 fn others_have_their_turn_within_a_batch() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    // A session method cannot change threads.
-    fn had_turn(turn: &AtomicBool, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
+    // A method about subscriptions cannot change threads.
+    fn had_turn(turn: &AtomicBool, _: &MessageSubscriptions, (): (), _: NameStyle) -> RpcResult<bool> {
         std::thread::sleep(2 * INLINE_TIME_MAX);
         Ok(turn.load(Ordering::Relaxed))
     }
-    let row = Method::session("mc_turn", [], had_turn);
+    let row = Method::subscribing("mc_turn", [], had_turn);
     let turn = Arc::new(AtomicBool::new(false));
     let rpc = Rpc::new(Arc::clone(&turn), vec![row], Limits::default()).unwrap();
     let dispatcher = rpc.dispatcher(&Modules::default());
@@ -253,9 +251,9 @@ fn others_have_their_turn_within_a_batch() {
     let got = runtime.block_on(async {
         tokio::spawn(async move { turn.store(true, Ordering::Relaxed) });
         let body = Bytes::from(format!("[{call},{call}]"));
-        let session = crate::subscriptions::Subscriptions::new(1).session();
+        let subscriptions = crate::subscriptions::Subscriptions::new(1).of_message();
         let caller = RpcCaller::local(dispatcher.traffic());
-        let answer = dispatcher.answer(body, &caller, Some(&session)).await;
+        let answer = dispatcher.answer(body, &caller, Some(&subscriptions)).await;
         answer.expect("memory").map(|text| text.to_vec())
     });
     let answer = |result| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);

@@ -173,7 +173,6 @@ impl UnseenChanges {
     }
 }
 
-/// The head after a change.
 fn head_after(view: &View, change: &BlockChange) -> RpcResult<BlockId> {
     match change {
         BlockChange::Applied(id) => Ok(*id),

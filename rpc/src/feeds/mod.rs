@@ -18,7 +18,7 @@ use chain::import::BlockId;
 use chain::pool::PendingHashes;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use inbound::{ClientId, Quota, QuotaPermit};
+use daemon::{ClientId, Quota, QuotaPermit};
 use parking_lot::Mutex;
 use primitives::{B256, Header};
 use tokio::sync::watch;
@@ -35,7 +35,8 @@ use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
 
-/// How often the pool and the state of the download are polled, and chores are run.
+/// The time between two polls of the pool and of the state of the download, and between two runs of
+/// chores.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Most bytes that the criteria of all followers may take together.
 const CRITERIA_LEN_MAX: usize = 64 << 20;
@@ -119,7 +120,6 @@ impl Feeds {
         self.chores.lock().push(chore);
     }
 
-    /// A cursor at the head.
     pub(crate) fn cursor(&self) -> RpcResult<HeadCursor> {
         HeadCursor::now(&self.heads, || self.view())
     }

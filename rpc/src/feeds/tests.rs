@@ -4,56 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chain::Chain;
 use chain::import::BlockId;
 use chain::mining::build::build;
-use chain::pool::PoolConfig;
-use chain::rules::seal::SealCheck;
-use chain::{Chain, ChainConfig, ChainSpec};
-use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
-use store::Store;
+use primitives::{Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 
 use super::cursor::HeadCursor;
 use super::journal::HeadJournal;
 use super::logs::LogCache;
 use super::{BlockChange, Feeds};
 use crate::decode::FromParam;
-use crate::facts::NodeFacts;
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
-
-/// A node without peers.
-struct NoFacts;
-
-impl NodeFacts for NoFacts {
-    fn client_version(&self) -> &str {
-        ""
-    }
-
-    fn network_id(&self) -> u64 {
-        0
-    }
-
-    fn is_listening(&self) -> bool {
-        false
-    }
-
-    fn peer_count(&self) -> u64 {
-        0
-    }
-}
-
-fn open() -> Chain {
-    let config = ChainConfig {
-        spec: Arc::new(ChainSpec::dev()),
-        seals: SealCheck::Off,
-        forks: chain::import::ForkLimits::default(),
-        pool: PoolConfig::default(),
-        beneficiary: Address::repeat_byte(7),
-        extra_data: Bytes::new(),
-        states: chain::import::StateRetention::Archive,
-    };
-    Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
-}
+use crate::test_node::{LoneNode, open_chain};
 
 fn head(chain: &Chain) -> BlockId {
     chain.view().expect("a view").head_id()
@@ -90,7 +53,7 @@ fn extend(chain: &Chain, tag: u64) -> BlockId {
 fn branches(forks: &[usize], len: usize) -> Vec<VecDeque<Block>> {
     let mut branches: Vec<VecDeque<Block>> = Vec::new();
     for (branch, fork) in forks.iter().enumerate() {
-        let chain = open();
+        let chain = open_chain();
         for block in branches.first().into_iter().flatten().take(*fork) {
             chain.import(block.clone()).expect("a good block");
         }
@@ -146,7 +109,7 @@ fn followers_reach_the_head_by_journal_and_by_chain() {
     let mut reorganizations = 0;
     for seed in 1..=3 {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
-        let chain = open();
+        let chain = open_chain();
         let events = chain.subscribe();
         let journal = HeadJournal::new();
         let genesis = head(&chain);
@@ -216,7 +179,7 @@ fn import_next(chain: &Chain, branch: &mut VecDeque<Block>) {
 
 #[test]
 fn many_changes_come_in_parts() {
-    let chain = open();
+    let chain = open_chain();
     let genesis = head(&chain);
     let journal = HeadJournal::new();
     let cursor = HeadCursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
@@ -243,7 +206,7 @@ fn many_changes_come_in_parts() {
 
 #[test]
 fn a_cursor_ahead_of_the_journal_sees_nothing_twice() {
-    let chain = open();
+    let chain = open_chain();
     let events = chain.subscribe();
     let journal = HeadJournal::new();
     extend(&chain, 1);
@@ -265,7 +228,7 @@ fn a_cursor_ahead_of_the_journal_sees_nothing_twice() {
 
 #[test]
 fn a_block_that_was_deleted_and_came_back_has_its_logs() {
-    let chain = open();
+    let chain = open_chain();
     let logging = UnsignedTransaction {
         gas_price: U256::from(20_000_000_000_u64),
         gas: 100_000,
@@ -303,7 +266,7 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
 /// The logs of a block, taken part by part, are those that are taken at once, in both directions.
 #[test]
 fn logs_are_taken_in_parts() {
-    let chain = open();
+    let chain = open_chain();
     let key = SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[0].1).expect("a key");
     for tx_nonce in 0..3 {
         let logging = UnsignedTransaction {
@@ -360,8 +323,8 @@ fn logs_are_taken_in_parts() {
 
 #[test]
 fn the_thread_ends_with_the_feeds() {
-    let chain = open();
-    let feeds = Feeds::start(chain.clone(), Arc::new(NoFacts), Arc::default()).expect("a thread");
+    let chain = open_chain();
+    let feeds = Feeds::start(chain.clone(), Arc::new(LoneNode), Arc::default()).expect("a thread");
     let cursor = feeds.cursor().expect("a cursor");
     extend(&chain, 1);
     let begun = Instant::now();

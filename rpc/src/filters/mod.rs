@@ -12,7 +12,7 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use inbound::{ClientId, Quota, QuotaPermit};
+use daemon::{ClientId, Quota, QuotaPermit};
 use parking_lot::Mutex;
 
 use self::table::FilterTable;
@@ -82,7 +82,7 @@ struct Filter {
     _criteria: QuotaPermit,
 }
 
-/// What a filter follows, and its position.
+/// The source of a filter, and the position in it.
 #[derive(Debug)]
 enum FilterState {
     Logs(Arc<LogCriteria>, HeadCursor),

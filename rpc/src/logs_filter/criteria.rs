@@ -20,7 +20,7 @@ const CRITERIA_LEN: usize = 128;
 
 /// Selects logs of new blocks for a filter or a subscription.
 #[derive(Clone, Debug)]
-pub struct LogCriteria {
+pub(crate) struct LogCriteria {
     from: BlockRef,
     to: BlockRef,
     query: LogQuery,
@@ -50,7 +50,7 @@ impl LogCriteria {
     }
 
     /// Whether the range contains block `number`, which has just become canonical.
-    pub const fn covers(&self, number: u64) -> bool {
+    pub(crate) const fn covers(&self, number: u64) -> bool {
         let starts = match self.from {
             BlockRef::Number(from) => from <= number,
             BlockRef::Earliest
@@ -70,12 +70,12 @@ impl LogCriteria {
     }
 
     /// Whether `log` matches, whichever block it is in.
-    pub fn matches(&self, log: &Log) -> bool {
+    pub(crate) fn matches(&self, log: &Log) -> bool {
         self.query.matches(log)
     }
 
     /// Whether a block with this bloom can contain a matching log.
-    pub fn may_match(&self, bloom: &Bloom) -> bool {
+    pub(crate) fn may_match(&self, bloom: &Bloom) -> bool {
         self.bloom.may_match(bloom)
     }
 

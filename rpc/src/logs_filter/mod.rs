@@ -1,14 +1,14 @@
 //! The options object of log filters (docs/interface.md, 2.6).
 //!
-//! This module reads the object. Which logs match is decided by the package `chain`. The field
-//! `blockHash`, which takes the place of a range of blocks, is what Ethereum's libraries send.
+//! Reads the object. The package `chain` decides which logs match. The field `blockHash`, which
+//! takes the place of a range of blocks, is what Ethereum's libraries send.
 
 mod criteria;
 
 use chain::logs::LogQuery;
 use primitives::{Address, B256, LOG_TOPICS_MAX};
 
-pub use criteria::LogCriteria;
+pub(crate) use criteria::LogCriteria;
 
 use crate::decode::{FromParam, ParamFields};
 use crate::error::{RpcError, RpcResult};
@@ -19,14 +19,14 @@ use crate::wire_type::WireType;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
     /// The blocks to search.
-    pub span: LogSpan,
+    pub(crate) span: LogSpan,
     /// The logs that match.
     pub query: LogQuery,
 }
 
 /// The blocks of a log filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogSpan {
+pub(crate) enum LogSpan {
     /// Canonical blocks.
     Range {
         /// The first block.
@@ -70,7 +70,7 @@ const fn is_never_forwards(from: BlockRef, to: BlockRef) -> bool {
 
 /// A range of blocks with numbers in place of tags. It is empty if `first` is above `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberRange {
+pub(crate) struct NumberRange {
     /// The first block.
     pub first: u64,
     /// The last block. It may be above the head.
@@ -81,7 +81,7 @@ pub struct NumberRange {
 
 impl NumberRange {
     /// Replaces the tags by numbers. `head` is the number of the head block.
-    pub fn resolve(from: BlockRef, to: BlockRef, head: u64) -> Self {
+    pub(crate) fn resolve(from: BlockRef, to: BlockRef, head: u64) -> Self {
         let above = head.saturating_add(1);
         // A range names no block by its hash, see `LogFilter`.
         let number = |at: BlockRef| at.number(head).unwrap_or(above);

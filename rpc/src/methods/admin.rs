@@ -1,9 +1,8 @@
 //! The `admin` module (docs/interface.md, 4.7): peers, subnets, the HTTP listener, facts about this
 //! node.
 //!
-//! The methods pass requests on to other parts of the process through [`crate::control`].
+//! The methods pass requests on to other parts of the process through `control`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chain::genesis::chain_config;
@@ -16,7 +15,7 @@ use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, PORT_WS, Peer
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::NodeFacts;
-use crate::json::JsonOf;
+use crate::json::{JsonMembers, JsonOf};
 use crate::modules::Modules;
 use crate::node::Node;
 use crate::table::Method;
@@ -89,21 +88,21 @@ fn data_directory(node: &Node) -> RpcResult<String> {
 /// `admin_addPeer`.
 fn add_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
     let peer = peer.read(node)?;
-    node.network()?.add_peer(&peer).map_err(RpcError::refused)?;
+    node.network()?.add_peer(&peer).map_err(RpcError::refused_by)?;
     Ok(true)
 }
 
 /// `admin_removePeer`.
 fn remove_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
     let peer = peer.read(node)?;
-    node.network()?.remove_peer(&peer).map_err(RpcError::refused)
+    node.network()?.remove_peer(&peer).map_err(RpcError::refused_by)
 }
 
 /// `admin_addTrustedPeer`.
 fn add_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
     let peer = peer.read(node)?;
     let added = node.network()?.add_trusted_peer(&peer);
-    added.map_err(RpcError::refused)?;
+    added.map_err(RpcError::refused_by)?;
     Ok(true)
 }
 
@@ -111,7 +110,7 @@ fn add_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
 fn remove_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
     let peer = peer.read(node)?;
     let removed = node.network()?.remove_trusted_peer(&peer);
-    removed.map_err(RpcError::refused)
+    removed.map_err(RpcError::refused_by)
 }
 
 /// The answer of `admin_nodeInfo` (docs/interface.md, 2.13). Its members are also those of geth.
@@ -138,7 +137,7 @@ struct PortsInfo {
     listener: u16,
 }
 
-/// What the node says of its chain, by the name of the protocol that the family speaks.
+/// The facts of the node about its chain, by the name of the protocol that the family speaks.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ProtocolsInfo {
@@ -210,7 +209,7 @@ struct PeerObject {
     name: String,
     caps: Vec<String>,
     network: PeerAddresses,
-    protocols: BTreeMap<String, PeerProtocol>,
+    protocols: JsonMembers<PeerProtocol>,
     figures: PeerFiguresObject,
 }
 
@@ -236,7 +235,7 @@ struct PeerProtocol {
     head: Data<B256>,
 }
 
-/// What was measured of a peer, as JSON.
+/// The figures of a peer, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PeerFiguresObject {
@@ -284,14 +283,15 @@ impl PeerObject {
                 trusted: peer.is_trusted,
                 is_static: peer.is_static,
             },
-            protocols: BTreeMap::from([(
+            protocols: std::iter::once((
                 peer.protocol,
                 PeerProtocol {
                     version: peer.version,
                     difficulty: PlainNumber(peer.total_difficulty),
                     head: Data(peer.head),
                 },
-            )]),
+            ))
+            .collect(),
         }
     }
 }
@@ -317,7 +317,7 @@ type ListenerParams = (Option<String>, Option<Count>, Option<String>, Option<Str
 async fn start_listener(node: Arc<Node>, params: ListenerParams) -> RpcResult<bool> {
     let request = listener_request(params, PORT)?;
     let started = listener(&node)?.start(request).await;
-    started.map_err(|error| RpcError::refused(error.to_string()))?;
+    started.map_err(RpcError::refused_by)?;
     Ok(true)
 }
 
@@ -358,7 +358,7 @@ fn ws_listener(node: &Node) -> RpcResult<&dyn ListenerControl> {
 async fn start_ws(node: Arc<Node>, params: ListenerParams) -> RpcResult<bool> {
     let request = listener_request(params, PORT_WS)?;
     let started = ws_listener(&node)?.start(request).await;
-    started.map_err(|error| RpcError::refused(error.to_string()))?;
+    started.map_err(RpcError::refused_by)?;
     Ok(true)
 }
 
@@ -376,14 +376,14 @@ fn add_subnet(node: &Node, (address, Count(block)): (Address, Count)) -> RpcResu
     }
     node.network()?
         .add_subnet(address, block)
-        .map_err(RpcError::refused)
+        .map_err(RpcError::refused_by)
 }
 
 /// `admin_removeSubnetP2P`.
 fn remove_subnet(node: &Node, (address, Count(block)): (Address, Count)) -> RpcResult<bool> {
     node.network()?
         .remove_subnet(address, block)
-        .map_err(RpcError::refused)
+        .map_err(RpcError::refused_by)
 }
 
 /// A subnet as JSON (docs/interface.md, 2.13).

@@ -118,7 +118,7 @@ fn account_methods() -> Vec<Method<Node>> {
     pairs.into_iter().flatten().chain([all]).collect()
 }
 
-/// What developers have switched on.
+/// The switches of developers.
 fn developer(node: &Node) -> RpcResult<&Developer> {
     node.developer
         .as_ref()

@@ -8,7 +8,7 @@ use crate::table::{InlineError, Method, ReadScope};
 use crate::types::BlockRef;
 
 /// The rows of this module.
-pub fn methods() -> Vec<Method<Node>> {
+pub(crate) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::cached("erigon_getHeaderByNumber", ["block"], header_by_number)
             .summary("Returns the header of a canonical block, or of the pending block."),

@@ -40,7 +40,7 @@ fn start(node: &Node, (threads,): (Option<Count>,)) -> RpcResult<()> {
         .map(|count| usize::try_from(count.0))
         .transpose()
         .map_err(|_| RpcError::invalid_argument(0, "expected a number of threads"))?;
-    node.miner.start(threads).map_err(RpcError::refused)?;
+    node.miner.start(threads).map_err(RpcError::refused_by)?;
     node.chain.work().set_mining(true);
     Ok(())
 }

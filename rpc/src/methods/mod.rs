@@ -4,7 +4,7 @@ pub mod admin;
 pub mod chain3;
 pub mod debug;
 pub mod developer;
-pub mod erigon;
+pub(crate) mod erigon;
 pub mod mc;
 pub mod miner;
 pub mod net;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
-use inbound::ClientId;
+use daemon::ClientId;
 use keystore::{AccountError, AccountStatus, UnlockError};
 use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
 use serde::Serialize;
@@ -255,13 +255,11 @@ fn ec_recover(_: &Node, (message, signature): (Data, Data)) -> RpcResult<Data<Ad
     let signature =
         EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
     let signer = recover(&signed_message_digest(&message.0), &signature);
-    signer
-        .map(Data)
-        .map_err(|error| RpcError::refused(error.to_string()))
+    signer.map(Data).map_err(RpcError::refused_by)
 }
 
 fn refused(error: UnlockError) -> RpcError {
-    RpcError::refused(error.to_string())
+    RpcError::refused_by(error)
 }
 
 #[cfg(test)]

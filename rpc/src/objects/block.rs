@@ -13,7 +13,7 @@ use crate::wire_type::{Described, WireType};
 /// A block as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BlockObject<'a> {
+pub(crate) struct BlockObject<'a> {
     number: Option<Quantity>,
     hash: Option<Data<B256>>,
     parent_hash: Data<B256>,
@@ -41,9 +41,9 @@ pub struct BlockObject<'a> {
     uncles: Option<Vec<Data<B256>>>,
 }
 
-/// What a block object needs in addition to the block.
+/// The facts that a block object needs in addition to the block.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockFacts {
+pub(crate) struct BlockFacts {
     /// The block's hash. `None` for the pending block.
     pub hash: Option<B256>,
     /// The total difficulty of the chain up to and with this block.
@@ -61,7 +61,7 @@ impl<'a> BlockObject<'a> {
     /// Shows `block`. `senders` are the senders of its transactions, in order. The transactions are
     /// shown as objects if `full`, and as hashes otherwise. An uncle is shown as a block without
     /// transactions and uncles.
-    pub fn new(
+    pub(crate) fn new(
         block: &'a Block,
         senders: &'a [Address],
         facts: BlockFacts,
@@ -125,7 +125,7 @@ impl<'a> BlockObject<'a> {
     }
 
     /// Shows a new head for subscriptions: a header without total difficulty.
-    pub fn new_head(header: &'a Header, hash: B256) -> Self {
+    pub(crate) fn new_head(header: &'a Header, hash: B256) -> Self {
         let facts = BlockFacts {
             hash: Some(hash),
             total_difficulty: U256::ZERO,
@@ -141,11 +141,11 @@ impl<'a> BlockObject<'a> {
 /// A header as JSON: a block object without size, transactions and uncles.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub struct HeaderObject<'a>(BlockObject<'a>);
+pub(crate) struct HeaderObject<'a>(BlockObject<'a>);
 
 impl<'a> HeaderObject<'a> {
     /// Shows `header`.
-    pub fn new(header: &'a Header, facts: BlockFacts) -> Self {
+    pub(crate) fn new(header: &'a Header, facts: BlockFacts) -> Self {
         Self(BlockObject::header(header, facts))
     }
 }

@@ -10,7 +10,7 @@ use crate::wire_type::{Described, WireType};
 /// A log as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LogObject<'a> {
+pub(crate) struct LogObject<'a> {
     removed: bool,
     log_index: Option<Quantity<usize>>,
     transaction_index: Option<Quantity<usize>>,
@@ -29,7 +29,7 @@ impl Described for LogObject<'_> {
 impl<'a> LogObject<'a> {
     /// Shows the log with the index `index` in its block. `transaction_hash` and `place` are those
     /// of its transaction. `removed` says that a reorganization has taken the log back.
-    pub fn new(
+    pub(crate) fn new(
         log: &'a Log,
         index: usize,
         transaction_hash: B256,
@@ -48,7 +48,7 @@ impl<'a> LogObject<'a> {
     }
 
     /// Shows a log of the pending block. It has no place yet.
-    pub fn pending(log: &'a Log) -> Self {
+    pub(crate) fn pending(log: &'a Log) -> Self {
         Self {
             removed: false,
             log_index: None,

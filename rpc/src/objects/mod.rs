@@ -12,11 +12,12 @@ mod trace;
 mod transaction;
 
 pub(crate) use access_list::{ListedAccount, ShownAccessList};
-pub use block::{BlockFacts, BlockObject, HeaderObject};
-pub use log::LogObject;
+pub(crate) use block::{BlockFacts, BlockObject, HeaderObject};
+pub(crate) use log::LogObject;
 pub(crate) use parity::{ParityTraceObject, ReplayObject, TracePlace};
-pub use receipt::ReceiptObject;
-pub use trace::TraceObject;
+pub(crate) use receipt::ReceiptObject;
+pub(crate) use trace::TraceObject;
 pub(crate) use trace::{BlockTraces, write_block_traces, write_trace};
+pub(crate) use transaction::TransactionObject;
+pub use transaction::TransactionPlace;
 pub(crate) use transaction::shown_hash;
-pub use transaction::{TransactionObject, TransactionPlace};

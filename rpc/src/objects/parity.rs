@@ -11,7 +11,6 @@ use serde::{Serialize, Serializer};
 use crate::types::{Data, Quantity};
 use crate::wire_type::{Described, WireType};
 
-/// Where a trace belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TracePlace {
     pub(crate) block_hash: B256,
@@ -91,7 +90,7 @@ enum ActionObject<'a> {
     },
 }
 
-/// What a call gives.
+/// The result of a call.
 #[derive(Debug)]
 enum ParityResult<'a> {
     Call {
@@ -238,7 +237,7 @@ impl<'a> ParityTraceObject<'a> {
     }
 }
 
-/// What a transaction or a call gives when it is run again, as JSON.
+/// The traces of a transaction or a call that was run again, as JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayObject<'a> {

@@ -12,7 +12,7 @@ use crate::wire_type::{Described, WireType};
 /// A receipt as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ReceiptObject<'a> {
+pub(crate) struct ReceiptObject<'a> {
     transaction_hash: Data<B256>,
     transaction_index: Quantity<usize>,
     block_hash: Data<B256>,
@@ -45,7 +45,7 @@ impl<'a> ReceiptObject<'a> {
     /// the index `receipt_index` among them: gas and log indexes count from the first receipt on.
     /// Returns `None` if the receipt is not among them. Under Ethereum's names the receipt has two
     /// more fields, which Ethereum's clients read.
-    pub fn new(
+    pub(crate) fn new(
         transaction: &Transaction,
         sender: Address,
         place: TransactionPlace,

@@ -19,8 +19,7 @@ use crate::wire_type::{Described, WireType};
 /// A trace as JSON, if it is not one of calls.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub enum TraceObject<'a> {
-    /// Step by step.
+pub(crate) enum TraceObject<'a> {
     #[serde(rename_all = "camelCase")]
     Steps {
         /// Gas used.
@@ -29,7 +28,6 @@ pub enum TraceObject<'a> {
         failed: bool,
         /// The output as hex digits without a prefix.
         return_value: String,
-        /// The steps.
         struct_logs: StepList<'a>,
     },
     /// The accounts that were read or changed, as they were before.
@@ -38,12 +36,11 @@ pub enum TraceObject<'a> {
     Changes {
         /// As they were before.
         pre: PrestateAccounts<'a>,
-        /// Their new values.
+        /// The new values of the accounts.
         post: PrestateAccounts<'a>,
     },
-    /// How often each function was called.
+    /// The number of calls of each function.
     Selectors(SelectorList<'a>),
-    /// Nothing.
     Nothing {},
 }
 
@@ -144,7 +141,7 @@ impl Described for TraceObject<'_> {
 
 /// The steps of a trace. They are written one by one.
 #[derive(Clone, Debug)]
-pub struct StepList<'a>(&'a [TraceStep]);
+pub(crate) struct StepList<'a>(&'a [TraceStep]);
 
 impl Serialize for StepList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -241,7 +238,7 @@ struct CallLogObject<'a> {
 
 /// Accounts with their values, by address.
 #[derive(Clone, Debug)]
-pub struct PrestateAccounts<'a>(&'a BTreeMap<Address, AccountValues>);
+pub(crate) struct PrestateAccounts<'a>(&'a BTreeMap<Address, AccountValues>);
 
 impl Serialize for PrestateAccounts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -284,10 +281,10 @@ impl Serialize for DataSlots<'_> {
     }
 }
 
-/// How often each function was called. The name of a count is the selector and the length of the
+/// The number of calls of each function. The name of a count is the selector and the length of the
 /// arguments.
 #[derive(Clone, Debug)]
-pub struct SelectorList<'a>(&'a SelectorCounts);
+pub(crate) struct SelectorList<'a>(&'a SelectorCounts);
 
 impl Serialize for SelectorList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -344,7 +341,7 @@ mod tests {
             let text = String::from_utf8(out.finish().into_text().to_vec()).expect("text");
             assert!(text.ends_with(&"]}".repeat(5000)), "{} bytes", text.len());
         };
-        let thread = std::thread::Builder::new().stack_size(inbound::SERVING_STACK_LEN / 8);
+        let thread = std::thread::Builder::new().stack_size(daemon::SERVING_STACK_LEN / 8);
         thread.spawn(write).expect("a thread").join().expect("no panic");
     }
 

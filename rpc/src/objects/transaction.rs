@@ -8,7 +8,7 @@ use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
 use crate::wire_type::{Described, WireType};
 
-/// Where a transaction is.
+/// The place of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionPlace {
     /// The block's hash.
@@ -28,7 +28,7 @@ pub(super) fn shown_type(transaction: &Transaction, name_style: NameStyle) -> Op
 /// A transaction as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TransactionObject<'a> {
+pub(crate) struct TransactionObject<'a> {
     hash: Data<B256>,
     nonce: Quantity,
     block_hash: Option<Data<B256>>,
@@ -72,7 +72,7 @@ impl<'a> TransactionObject<'a> {
     /// Shows `transaction`, which `sender` has sent. It is pending if it has no place. Under
     /// Ethereum's names a transaction that was sent in nine fields has hash and V as Ethereum has
     /// them.
-    pub fn new(
+    pub(crate) fn new(
         transaction: &'a Transaction,
         sender: Address,
         place: Option<TransactionPlace>,

@@ -2,11 +2,10 @@
 //! the content of `rpc/openrpc.json`, and of `rpc/openrpc-scs.json` for an application-chain node.
 //!
 //! The description is made from the rows. The parameters and the result of a method come from its
-//! [`MethodSignature`], which names types. The schemas of these types are in `types.rs` and
+//! `MethodSignature`, which names types. The schemas of these types are in `types.rs` and
 //! `objects.rs`. The examples are in `rpc/examples.json` and `rpc/examples-scs.json`. Tests run
 //! each of them against a node.
 
-mod debug_objects;
 mod objects;
 mod types;
 
@@ -157,10 +156,7 @@ fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
 
 /// The schemas of all named types.
 pub(crate) fn schemas() -> Map<String, Value> {
-    types::plain()
-        .chain(objects::schemas())
-        .chain(objects::described(debug_objects::DEBUG_OBJECTS))
-        .collect()
+    types::plain().into_iter().chain(objects::schemas()).collect()
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use daemon::tls::{ServerStream, ServerTls, TlsHandshakeError};
+use daemon::{ClientId, Place, PlaceLimits, Places, accept, stopped};
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use inbound::{ClientId, Place, PlaceLimits, Places};
 use parking_lot::Mutex;
-use server_tls::{HandshakeError, ServerStream, ServerTls};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -31,7 +31,6 @@ use warp::http::StatusCode;
 use super::activity::{Activity, Watched};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
-use super::{ACCEPT_PAUSE, stopped};
 use crate::access::{Grant, TokenPlace};
 use crate::caller::RpcCaller;
 use crate::limits::Limits;
@@ -57,12 +56,12 @@ const BUFFER_LEN_MAX: usize = 64 * 1024;
 /// A request as it comes from the network.
 pub(super) type HttpRequest = hyper::Request<hyper::body::Incoming>;
 
-/// What a service may take over from its connection, to go on after an upgrade.
+/// A connection, with all that a service takes over to go on after an upgrade.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     /// The connection's place, shared by its parts. It is free when the last part drops it.
     pub(super) place: Arc<Place<Activity>>,
-    /// Who has connected.
+    /// The client that has connected.
     pub(super) source: Arc<RequestSource>,
     /// Becomes true when the server stops.
     pub(super) stop: watch::Receiver<bool>,
@@ -70,7 +69,7 @@ pub(super) struct ConnectionContext {
     _meter: Arc<ConnectionMeter>,
 }
 
-/// Where a request comes from. Every request has it as an extension.
+/// The origin of a request. Every request has it as an extension.
 pub(super) struct RequestSource {
     pub(super) caller: RpcCaller,
     pub(super) activity: Activity,
@@ -164,7 +163,6 @@ impl Acceptor {
         }
     }
 
-    /// All its places.
     pub(super) fn all_places(&self) -> Vec<Places<Activity>> {
         vec![self.places.clone(), self.reserved.clone()]
     }
@@ -173,34 +171,24 @@ impl Acceptor {
     pub(super) async fn run<S: HttpService>(
         self,
         listener: TcpListener,
-        mut stop: watch::Receiver<bool>,
-        service: impl Fn(&ConnectionContext) -> S,
+        stop: watch::Receiver<bool>,
+        service: impl Fn(&ConnectionContext) -> S + Send + 'static,
     ) {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, address)) => self.admit(stream, address, &stop, &service),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let stopped = stop.clone();
+        let admit = move |(stream, address)| self.admit(stream, address, &stop, &service);
+        let mut connections = accept(listener, "the JSON-RPC server", stopped, admit).await;
+        // The connections end by themselves, and the server waits for their places.
+        connections.detach_all();
     }
 
-    /// Starts to serve the connection if there is a place for it. Otherwise it gets a reserved
-    /// place, or is closed.
-    fn admit<S: HttpService>(
+    /// Returns the task that serves the connection, if there is a place for it or a reserved one.
+    fn admit<S: HttpService, F: Fn(&ConnectionContext) -> S>(
         &self,
         stream: TcpStream,
         address: SocketAddr,
         stop: &watch::Receiver<bool>,
-        service: impl Fn(&ConnectionContext) -> S,
-    ) {
+        service: &F,
+    ) -> Option<impl Future<Output = ()> + use<S, F>> {
         let client = ClientId::from(address.ip());
         let take = |places: &Places<Activity>, limits| {
             let activity = Activity::new(limits);
@@ -215,7 +203,7 @@ impl Acceptor {
                 &self.reserved_limits,
             ),
         };
-        let Some((place, activity)) = taken else { return };
+        let (place, activity) = taken?;
         // Answers are small and written at once. Waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let stream = SplitStream::new(stream);
@@ -232,7 +220,7 @@ impl Acceptor {
             is_reserved,
         };
         let (tls, limits) = (self.tls.clone(), Arc::clone(limits));
-        tokio::spawn(async move {
+        Some(async move {
             let stream = match tls {
                 None => Some(ServerStream::Plain(stream)),
                 Some(tls) => Box::pin(shake_hands(&tls, stream, &context)).await,
@@ -240,7 +228,7 @@ impl Acceptor {
             if let Some(stream) = stream {
                 serve(stream, service, limits, context).await;
             }
-        });
+        })
     }
 }
 
@@ -253,7 +241,7 @@ async fn shake_hands(
     let (client, mut stop) = (context.source.caller.client, context.stop.clone());
     let handshake = pin!(async {
         match tls.accept(stream).await {
-            Err(HandshakeError::PlainText { got, mut stream }) => {
+            Err(TlsHandshakeError::PlainText { got, mut stream }) => {
                 if got.is_http() {
                     // The client may be gone already, so errors are ignored.
                     let _ = stream.write_all(HTTPS_EXPECTED.as_bytes()).await;

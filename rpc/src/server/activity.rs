@@ -1,5 +1,5 @@
-//! What a connection is doing, and the time limits that follow from it: one for reading a header,
-//! one for being idle, one for reading an answer.
+//! The work of a connection, and the time limits that follow from it: one for reading a header, one
+//! for being idle, one for reading an answer.
 //!
 //! hyper's own header timeout also runs between requests, so a short one would cut off idle
 //! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use daemon::{Claim, Claimant};
 use hyper::Response;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::Service;
-use inbound::{Claim, Claimant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
 use super::pace::ReadPace;
 use crate::limits::Limits;
 
-/// What a connection is doing, shared by its reader, its service and its timer. All three run in
-/// the connection's task, so relaxed stores are seen in the order of events.
+/// The work of a connection, shared by its reader, its service and its timer. All three run in the
+/// connection's task, so relaxed stores are seen in the order of events.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<ActivityTimes>);
 
@@ -56,7 +56,7 @@ struct ActivityTimes {
     answer_taken: AtomicBool,
 }
 
-/// There is no such time.
+/// A time that did not come.
 const NEVER: u64 = u64::MAX;
 /// A connection within a request or an answer is not idle before nothing has passed for this long.
 const TRANSFER_PAUSE: Duration = Duration::from_secs(1);
@@ -138,8 +138,8 @@ impl Activity {
         BusyGuard(self.clone())
     }
 
-    /// When the connection must be closed if nothing more happens. Starts the next period of an
-    /// answer that was read fast enough.
+    /// The time at which the connection must be closed if nothing more happens. Starts the next
+    /// period of an answer that was read fast enough.
     fn deadline(&self) -> Instant {
         let idle =
             self.0.opened + Duration::from_millis(self.0.last_byte_ms.load(Relaxed)) + self.0.idle_timeout;
@@ -346,8 +346,8 @@ impl<B> Drop for WatchedBody<B> {
 
 #[cfg(test)]
 mod tests {
+    use daemon::{PlaceLimits, Places};
     use futures_util::FutureExt;
-    use inbound::{PlaceLimits, Places};
 
     use super::*;
     use crate::caller::remote_client;

@@ -14,13 +14,13 @@ use super::replies::{HttpResponse, text};
 use crate::access::AccessRefusal;
 use crate::meters::Meters;
 
-/// How a client without a token is told what is expected (RFC 6750, 3).
+/// The challenge to a client without a token (RFC 6750, 3).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"JSON-RPC\"");
 /// The same for a client whose token is refused.
 const CHALLENGE_REFUSED: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"JSON-RPC\", error=\"invalid_token\"");
 
-/// Where a request with these headers comes from, with what it was granted.
+/// The client of a request with these headers, with its grant.
 ///
 /// # Errors
 /// The answer to a request that is not admitted.

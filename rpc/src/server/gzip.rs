@@ -28,7 +28,7 @@ const INLINE_LEN_MAX: usize = 16 * 1024;
 const LONG_MAX: usize = 4;
 /// Longest time that a long answer waits to be compressed.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// What the answers at the gate are called.
+/// The name of these calls at the gate.
 const GATE_NAME: &str = "gzip";
 
 /// Whether an `Accept-Encoding` header allows gzip.
@@ -43,7 +43,7 @@ pub(super) fn is_accepted(header: &str) -> bool {
 
 /// Compresses the answers of one server.
 pub(super) struct Gzip {
-    /// Where long answers wait.
+    /// The gate at which long answers wait.
     gate: Gate,
     wait_max: Duration,
 }

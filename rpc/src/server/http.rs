@@ -27,7 +27,7 @@ use super::{Cors, Guards, Healthy, Hosts, ServeError, TcpServer, admission};
 pub use crate::control::{HOST, PORT, PORT_SCS};
 use crate::dispatch::Dispatcher;
 
-/// Where the HTTP server listens, and which clients it serves.
+/// The address of the HTTP server, and the clients that it serves.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.

@@ -141,7 +141,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
 
 #[cfg(test)]
 mod tests {
-    use inbound::ClientId;
+    use daemon::ClientId;
     use tokio::io::AsyncReadExt;
 
     use super::*;

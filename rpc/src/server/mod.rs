@@ -45,9 +45,8 @@ mod tcp;
 pub mod ws;
 
 use std::io;
-use std::time::Duration;
 
-use inbound::Places;
+use daemon::Places;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -58,10 +57,7 @@ pub use tcp::TcpServer;
 pub use crate::access::{BadHost, BadOrigin, Cors, Guards, Hosts};
 pub use crate::health::{Health, Healthy};
 
-/// Pause after an accept that failed, for example because no file descriptor was free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Why a server cannot start.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The server cannot listen on the address.
@@ -122,10 +118,4 @@ impl ServerTasks {
             places.all_ended().await;
         }
     }
-}
-
-/// Resolves when the server stops or is dropped.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender was dropped, which also stops the server.
-    let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! How fast a client must read what it is sent: in each period of time a whole message, or a least
+//! The least rate at which a client must read: in each period of time a whole message, or a least
 //! number of bytes of it.
 //!
 //! A message that is read too slowly would keep its memory, which others need. A part of a message

@@ -31,7 +31,6 @@ use crate::traffic::{ClientMemory, MemoryReservation};
 
 /// The response to a browser that opens the root.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
-/// The methods at the root.
 const ROOT_METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS, Method::POST];
 /// The methods at `/health` and `/ready`.
 const HEALTH_METHODS: &[Method] = &[Method::GET, Method::HEAD];
@@ -190,7 +189,6 @@ fn unreadable(error: &RpcError) -> HttpResponse {
     state(false, serde_json::json!({ "error": error.message() }).to_string())
 }
 
-/// The response 200 or 503.
 fn state(is_good: bool, body: String) -> HttpResponse {
     let mut response = json(body);
     if !is_good {
@@ -289,9 +287,9 @@ fn no_memory() -> HttpResponse {
     )
 }
 
-/// Why the body of a request cannot be read.
+/// The reason why the body of a request cannot be read.
 enum RequestBodyError {
-    /// It is longer than allowed.
+    /// The body is longer than allowed.
     TooLong,
     /// Too little memory is left, as other messages have reserved it.
     NoMemory,

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::caller::HangUp;
 
-/// How often a client that has sent its next request already is asked for.
+/// The time between two looks for a client that has sent its next request already.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A TCP stream in two halves. The half that writes is shared with those who watch for the end.

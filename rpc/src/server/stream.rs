@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-/// Why no further value can be found in a stream: the end of the bad value is unknown.
+/// The reason why no further value can be found in a stream: the end of the bad value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueStreamError {
     /// A byte with which no JSON value begins.

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::{TokenBucket, TokenRate};
 use futures_util::{SinkExt, StreamExt};
 use hyper::service::Service;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use inbound::{TokenBucket, TokenRate};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
@@ -73,7 +73,7 @@ const CONTROL_FRAMES: TokenRate = TokenRate {
 /// The response to a request that is not a WebSocket handshake.
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
-/// Where the WebSocket server listens, and which clients it serves.
+/// The address of the WebSocket server, and the clients that it serves.
 #[derive(Clone, Debug)]
 pub struct WsOptions {
     /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.
@@ -211,7 +211,7 @@ impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
     }
 }
 
-/// Why a request opens no WebSocket.
+/// The reason why a request opens no WebSocket.
 struct HandshakeRefusal {
     status: StatusCode,
     reason: &'static str,
@@ -356,7 +356,7 @@ struct WsChannel {
     len_max: usize,
     pace: ReadPace,
     idle_timeout: Duration,
-    /// When the last message of any kind came.
+    /// The time of the last message of any kind.
     last_message: Instant,
     ping_at: Instant,
     control: ControlFrames,

@@ -5,8 +5,8 @@
 //! when it can send them, and never more than `PULL_LEN_MAX` or one result. For a slow reader
 //! nothing piles up: its cursors just stay behind. The same holds if too little memory is left for
 //! a pull. The calls of a message see the subscriptions of their connection through a
-//! [`RpcSession`]. The kinds of subscriptions are in `sources.rs`. The connections are served by
-//! `server/duplex`.
+//! [`MessageSubscriptions`]. The kinds of subscriptions are in `sources.rs`. The connections are
+//! served by `server/duplex`.
 
 mod sources;
 
@@ -38,7 +38,7 @@ const NOTIFICATION_LEN: usize = 384;
 /// that are made of them. A result that is longer than a piece of text is reserved on its own.
 pub(crate) const PULL_RESERVED: usize = 2 * (PULL_LEN_MAX + COPY_LEN_MAX);
 
-/// Where the results of a subscription come from.
+/// The origin of the results of a subscription.
 pub(crate) trait SubscriptionSource: Send {
     /// Changes when there may be new results.
     fn signal(&self) -> ChangeSignal;
@@ -160,7 +160,7 @@ pub(crate) struct Notification {
     pub(crate) text: Text,
 }
 
-/// What one pull returns.
+/// The outcome of one pull.
 #[derive(Debug, Default)]
 pub(crate) struct PulledNotifications {
     /// The notifications, in the order in which they are sent.
@@ -180,19 +180,19 @@ impl Subscriptions {
         })
     }
 
-    /// What the calls of one message see of the subscriptions.
-    pub(crate) fn session(self: &Arc<Self>) -> RpcSession {
-        RpcSession {
+    /// The subscriptions of a connection, as the calls of one message see them.
+    pub(crate) fn of_message(self: &Arc<Self>) -> MessageSubscriptions {
+        MessageSubscriptions {
             subscriptions: Arc::clone(self),
             created: Mutex::default(),
         }
     }
 
-    /// Starts the subscriptions that the calls of `session` created, and adds their signals to
+    /// Starts the subscriptions that the calls of `message` created, and adds their signals to
     /// `signals`. The caller has queued the answer to their message, so that every notification
     /// comes after it.
-    pub(crate) fn start(&self, session: &RpcSession, signals: &mut Vec<ChangeSignal>) {
-        let mut created = session.created.lock();
+    pub(crate) fn start(&self, message: &MessageSubscriptions, signals: &mut Vec<ChangeSignal>) {
+        let mut created = message.created.lock();
         if created.is_empty() {
             return;
         }
@@ -233,7 +233,7 @@ impl Subscriptions {
     /// is any. For one caller at a time.
     ///
     /// # Errors
-    /// Whatever kept a source from reading the chain, except for a lack of memory.
+    /// The error that kept a source from reading the chain, except for a lack of memory.
     pub(crate) fn pull(&self, len_max: usize) -> RpcResult<PulledNotifications> {
         let mut pulled = std::mem::take(&mut self.state.lock().started);
         let notifications = pull(&mut pulled, len_max);
@@ -278,14 +278,14 @@ fn pull(subscriptions: &mut [Subscription], len_max: usize) -> RpcResult<PulledN
     Ok(all)
 }
 
-/// What the calls of one message see of the subscriptions of their connection. A subscription that
+/// The subscriptions of a connection, as the calls of one message see them. A subscription that
 /// they create starts only when the answer to the message is queued.
-pub struct RpcSession {
+pub struct MessageSubscriptions {
     subscriptions: Arc<Subscriptions>,
     created: Mutex<Vec<Subscription>>,
 }
 
-impl RpcSession {
+impl MessageSubscriptions {
     /// Adds a subscription and returns its id.
     ///
     /// # Errors
@@ -322,13 +322,12 @@ impl RpcSession {
     }
 }
 
-impl std::fmt::Debug for RpcSession {
+impl std::fmt::Debug for MessageSubscriptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RpcSession").finish_non_exhaustive()
+        f.debug_struct("MessageSubscriptions").finish_non_exhaustive()
     }
 }
 
-/// The text of a notification.
 fn notification(id: u128, name_style: NameStyle, result: Json) -> RpcResult<Text> {
     let method = match name_style {
         NameStyle::Native => "mc_subscription",
@@ -380,14 +379,14 @@ mod tests {
         u128::from_str_radix(&text[2..], 16).expect("hexadecimal")
     }
 
-    /// Started subscriptions with `left` results each, the session that made them, and their ids.
-    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, RpcSession, Vec<u128>) {
+    /// Started subscriptions with `left` results each, the message that made them, and their ids.
+    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, MessageSubscriptions, Vec<u128>) {
         let subscriptions = Subscriptions::new(count);
-        let session = subscriptions.session();
-        let add = |_| id(&session.add(source(left), NameStyle::Native).expect("an id"));
+        let message = subscriptions.of_message();
+        let add = |_| id(&message.add(source(left), NameStyle::Native).expect("an id"));
         let ids = (0..count).map(add).collect();
-        subscriptions.start(&session, &mut Vec::new());
-        (subscriptions, session, ids)
+        subscriptions.start(&message, &mut Vec::new());
+        (subscriptions, message, ids)
     }
 
     fn pulled(subscriptions: &Subscriptions) -> Vec<Notification> {
@@ -398,7 +397,7 @@ mod tests {
     #[test]
     fn no_notification_comes_before_the_answer() {
         let subscriptions = Subscriptions::new(3);
-        let (first, second) = (subscriptions.session(), subscriptions.session());
+        let (first, second) = (subscriptions.of_message(), subscriptions.of_message());
         first.add(source(1), NameStyle::Native).expect("an id");
         let later = second.add(source(1), NameStyle::Native).expect("an id");
         assert!(pulled(&subscriptions).is_empty());
@@ -420,10 +419,10 @@ mod tests {
 
     #[test]
     fn subscriptions_that_ended_meanwhile_send_nothing() {
-        let (subscriptions, session, ids) = started(2, 1);
+        let (subscriptions, message, ids) = started(2, 1);
         let pulled = pulled(&subscriptions);
         assert_eq!(pulled.len(), 2);
-        assert!(session.remove(ids[0]));
+        assert!(message.remove(ids[0]));
         let left = subscriptions.without_ended(pulled);
         assert_eq!(
             left.iter()
@@ -434,7 +433,7 @@ mod tests {
     }
 
     /// Ends its own subscription and adds another while it is pulled.
-    struct Meddler(RpcSession, Arc<Mutex<u128>>);
+    struct Meddler(MessageSubscriptions, Arc<Mutex<u128>>);
 
     impl SubscriptionSource for Meddler {
         fn signal(&self) -> ChangeSignal {
@@ -451,11 +450,11 @@ mod tests {
     #[test]
     fn messages_do_not_wait_for_a_pull() {
         let subscriptions = Subscriptions::new(1);
-        let (session, meanwhile) = (subscriptions.session(), subscriptions.session());
+        let (message, meanwhile) = (subscriptions.of_message(), subscriptions.of_message());
         let own = Arc::new(Mutex::new(0));
         let meddler = Meddler(meanwhile, Arc::clone(&own));
-        *own.lock() = id(&session.add(Box::new(meddler), NameStyle::Native).expect("an id"));
-        subscriptions.start(&session, &mut Vec::new());
+        *own.lock() = id(&message.add(Box::new(meddler), NameStyle::Native).expect("an id"));
+        subscriptions.start(&message, &mut Vec::new());
         let pulled = pulled(&subscriptions);
         assert_eq!(pulled.len(), 1);
         assert!(subscriptions.without_ended(pulled).is_empty());
@@ -507,14 +506,14 @@ mod tests {
     #[test]
     fn a_connection_has_a_bounded_number() {
         let subscriptions = Subscriptions::new(1);
-        let (session, other) = (subscriptions.session(), subscriptions.session());
-        let first = session.add(source(0), NameStyle::Native).expect("an id");
+        let (message, other) = (subscriptions.of_message(), subscriptions.of_message());
+        let first = message.add(source(0), NameStyle::Native).expect("an id");
         let refused = other.add(source(0), NameStyle::Native).expect_err("one too many");
         assert_eq!(
             refused.message(),
             "too many subscriptions: at most 1 on a connection"
         );
-        assert!(session.remove(id(&first)) && !other.remove(id(&first)));
+        assert!(message.remove(id(&first)) && !other.remove(id(&first)));
         other
             .add(source(0), NameStyle::Native)
             .expect("the number is below the bound again");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::pool::PendingHashes;
-use inbound::{ClientId, QuotaPermit};
+use daemon::{ClientId, QuotaPermit};
 use serde::Serialize;
 
 use super::{ChangeSignal, PulledResults, SubscriptionSource};
@@ -21,7 +21,7 @@ const HASHES_MAX: usize = 1024;
 /// Bytes of a subscription without its criteria.
 const SUBSCRIPTION_LEN: usize = 512;
 
-/// What a subscription sends for each block that joins or leaves the canonical chain.
+/// The notifications of a subscription for each block that joins or leaves the canonical chain.
 pub(crate) trait BlockResults: Send {
     /// Bytes of criteria beside the value itself.
     fn criteria_len(&self) -> usize;
@@ -220,7 +220,7 @@ pub(crate) struct SyncSource {
     _permit: QuotaPermit,
 }
 
-/// What a client is sent about a download: `false` at its end.
+/// The notification about a download: `false` at its end.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SyncResult {
@@ -282,51 +282,13 @@ impl SubscriptionSource for SyncSource {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use chain::import::{ForkLimits, StateRetention};
+    use chain::Chain;
     use chain::mining::build::build;
-    use chain::pool::PoolConfig;
-    use chain::rules::seal::SealCheck;
-    use chain::{Chain, ChainConfig, ChainSpec};
-    use primitives::{Address, Block, Bytes};
-    use store::Store;
+    use primitives::Block;
 
     use super::*;
     use crate::caller::remote_client;
-    use crate::facts::NodeFacts;
-
-    /// A node without peers.
-    struct NoPeers;
-
-    impl NodeFacts for NoPeers {
-        fn client_version(&self) -> &str {
-            ""
-        }
-
-        fn network_id(&self) -> u64 {
-            0
-        }
-
-        fn is_listening(&self) -> bool {
-            false
-        }
-
-        fn peer_count(&self) -> u64 {
-            0
-        }
-    }
-
-    fn open() -> Chain {
-        let config = ChainConfig {
-            spec: Arc::new(ChainSpec::dev()),
-            seals: SealCheck::Off,
-            forks: ForkLimits::default(),
-            pool: PoolConfig::default(),
-            beneficiary: Address::repeat_byte(7),
-            extra_data: Bytes::new(),
-            states: StateRetention::Archive,
-        };
-        Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
-    }
+    use crate::test_node::{LoneNode, open_chain};
 
     /// Imports an empty block on the head. `tag` makes it differ from other blocks there.
     fn extend(chain: &Chain, tag: u8) -> Block {
@@ -380,8 +342,8 @@ mod tests {
     /// then those of its removal, then those of the new blocks.
     #[test]
     fn a_block_is_sent_to_its_end_before_it_is_taken_back() {
-        let (chain, other) = (open(), open());
-        let feeds = Feeds::start(chain.clone(), Arc::new(NoPeers), Arc::default()).expect("a thread");
+        let (chain, other) = (open_chain(), open_chain());
+        let feeds = Feeds::start(chain.clone(), Arc::new(LoneNode), Arc::default()).expect("a thread");
         let mut source = HeadSource::new(&feeds, remote_client(1), Several(5)).expect("a source");
         let mut sent = Vec::new();
         let mut pull = |sent: &mut Vec<String>| {

@@ -8,26 +8,28 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use inbound::ClientId;
+use daemon::ClientId;
 
 use crate::error::{RpcError, RpcResult};
 use crate::json::{Json, MethodResult};
 use crate::modules::NameStyle;
 use crate::params::{FromParams, Params};
-use crate::subscriptions::RpcSession;
+use crate::subscriptions::MessageSubscriptions;
 
 /// A handler that answers on the thread it is called on.
-pub type SyncHandler<C> = Arc<dyn Fn(&C, Params<'_>) -> RpcResult<Json> + Send + Sync>;
+pub(crate) type SyncHandler<C> = Arc<dyn Fn(&C, Params<'_>) -> RpcResult<Json> + Send + Sync>;
 /// A handler that answers from memory if it can, and otherwise returns [`InlineError::Deferred`].
-pub type CachedHandler<C> = Arc<dyn Fn(&C, Params<'_>, ReadScope) -> Result<Json, InlineError> + Send + Sync>;
+pub(crate) type CachedHandler<C> =
+    Arc<dyn Fn(&C, Params<'_>, ReadScope) -> Result<Json, InlineError> + Send + Sync>;
 /// A handler whose answer comes later. It reads its parameters before it waits.
-pub type WaitingHandler<C> = Arc<dyn Fn(Arc<C>, Params<'_>) -> PendingReply + Send + Sync>;
+pub(crate) type WaitingHandler<C> = Arc<dyn Fn(Arc<C>, Params<'_>) -> PendingReply + Send + Sync>;
 /// A handler that needs the connection it is called through.
-pub type SessionHandler<C> = Arc<dyn Fn(&C, &RpcSession, Params<'_>) -> RpcResult<Json> + Send + Sync>;
+pub(crate) type SubscribingHandler<C> =
+    Arc<dyn Fn(&C, &MessageSubscriptions, Params<'_>) -> RpcResult<Json> + Send + Sync>;
 /// An answer that comes later.
-pub type PendingReply = Pin<Box<dyn Future<Output = RpcResult<Json>> + Send>>;
+pub(crate) type PendingReply = Pin<Box<dyn Future<Output = RpcResult<Json>> + Send>>;
 
-/// What a call may read.
+/// The data that a call may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
     /// Memory and a few rows of the store: the call runs on a network thread.
@@ -36,7 +38,7 @@ pub enum ReadScope {
     Store,
 }
 
-/// Why a call that was tried on a network thread has no answer.
+/// The reason why a call that was tried on a network thread has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InlineError {
     /// The answer is an error.
@@ -73,7 +75,6 @@ impl From<InlineError> for RpcError {
 pub trait IntoHandler<H, Shape> {
     /// The tuple of parameters.
     type Params: FromParams;
-    /// The result.
     type Result: MethodResult;
 
     /// The function with parsing before it and writing after it.
@@ -196,37 +197,37 @@ where
     }
 }
 
-/// `fn(&C, &RpcSession, params, name style) -> RpcResult<R>`.
-impl<C, P, R, F> IntoHandler<SessionHandler<C>, fn(P, NameStyle) -> R> for F
+/// `fn(&C, &MessageSubscriptions, params, name style) -> RpcResult<R>`.
+impl<C, P, R, F> IntoHandler<SubscribingHandler<C>, fn(P, NameStyle) -> R> for F
 where
-    F: Fn(&C, &RpcSession, P, NameStyle) -> RpcResult<R> + Send + Sync + 'static,
+    F: Fn(&C, &MessageSubscriptions, P, NameStyle) -> RpcResult<R> + Send + Sync + 'static,
     P: FromParams,
     R: MethodResult,
 {
     type Params = P;
     type Result = R;
 
-    fn into_handler(self) -> SessionHandler<C> {
-        Arc::new(move |context, session, params| {
-            self(context, session, params.parse()?, params.name_style())?.into_json()
+    fn into_handler(self) -> SubscribingHandler<C> {
+        Arc::new(move |context, subscriptions, params| {
+            self(context, subscriptions, params.parse()?, params.name_style())?.into_json()
         })
     }
 }
 
-/// `fn(&C, &RpcSession, params, name style, client) -> RpcResult<R>`.
-impl<C, P, R, F> IntoHandler<SessionHandler<C>, fn(P, NameStyle, ClientId) -> R> for F
+/// `fn(&C, &MessageSubscriptions, params, name style, client) -> RpcResult<R>`.
+impl<C, P, R, F> IntoHandler<SubscribingHandler<C>, fn(P, NameStyle, ClientId) -> R> for F
 where
-    F: Fn(&C, &RpcSession, P, NameStyle, ClientId) -> RpcResult<R> + Send + Sync + 'static,
+    F: Fn(&C, &MessageSubscriptions, P, NameStyle, ClientId) -> RpcResult<R> + Send + Sync + 'static,
     P: FromParams,
     R: MethodResult,
 {
     type Params = P;
     type Result = R;
 
-    fn into_handler(self) -> SessionHandler<C> {
-        Arc::new(move |context, session, params| {
+    fn into_handler(self) -> SubscribingHandler<C> {
+        Arc::new(move |context, subscriptions, params| {
             let (name_style, client) = (params.name_style(), params.client());
-            self(context, session, params.parse()?, name_style, client)?.into_json()
+            self(context, subscriptions, params.parse()?, name_style, client)?.into_json()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a method is: one row with its name, its parameters' names and the function that answers it.
+//! A method is one row: its name, the names of its parameters and the function that answers it.
 //!
 //! The types of parameters and result come from the function itself (`handler.rs`), so that the
 //! description of a method always fits what it does (`signature.rs`). HTTP, WebSocket, the local
@@ -11,18 +11,18 @@ mod signature;
 
 use std::fmt;
 
-pub use handler::{
-    CachedHandler, InlineError, IntoHandler, PendingReply, ReadScope, SessionHandler, SyncHandler,
+pub(crate) use handler::{
+    CachedHandler, InlineError, IntoHandler, PendingReply, ReadScope, SubscribingHandler, SyncHandler,
     WaitingHandler,
 };
-pub use signature::{MethodParam, MethodSignature};
+pub(crate) use signature::MethodSignature;
 
 use crate::json::MethodResult;
 use crate::modules::ALIASES;
 use crate::params::FromParams;
 use crate::wire_type::WireType;
 
-/// Where a method runs, with the function that answers it.
+/// The threads on which a method runs, with the function that answers it.
 pub(crate) enum Execution<C> {
     Inline(SyncHandler<C>),
     Sized(SyncHandler<C>),
@@ -32,7 +32,7 @@ pub(crate) enum Execution<C> {
     Blocking(SyncHandler<C>),
     Heavy(SyncHandler<C>),
     Waiting(WaitingHandler<C>),
-    Session(SessionHandler<C>),
+    Subscribing(SubscribingHandler<C>),
     Modules,
     Discover,
 }
@@ -76,7 +76,7 @@ impl MethodInfo {
         &self.signature
     }
 
-    /// What the method returns, in a sentence. Empty for a method that is not described.
+    /// The result in a sentence. Empty for a method that is not described.
     pub const fn summary(&self) -> &'static str {
         self.summary
     }
@@ -118,7 +118,7 @@ impl<C> Method<C> {
     }
 
     /// A method whose answer is often in memory. If its parameters are short, it is tried inline
-    /// with [`ReadScope::Memory`]. If that is not enough, it runs on the blocking pool.
+    /// with `ReadScope::Memory`. If that is not enough, it runs on the blocking pool.
     pub fn cached<F, S, const N: usize>(name: &'static str, params: [&'static str; N], function: F) -> Self
     where
         F: IntoHandler<CachedHandler<C>, S>,
@@ -128,7 +128,11 @@ impl<C> Method<C> {
 
     /// A method that executes code, in most cases little. It is tried inline like a
     /// [`Method::cached`] one. If that is not enough, it runs like a [`Method::heavy`] one.
-    pub fn brief<F, S, const N: usize>(name: &'static str, params: [&'static str; N], function: F) -> Self
+    pub(crate) fn brief<F, S, const N: usize>(
+        name: &'static str,
+        params: [&'static str; N],
+        function: F,
+    ) -> Self
     where
         F: IntoHandler<CachedHandler<C>, S>,
     {
@@ -163,11 +167,15 @@ impl<C> Method<C> {
     /// A method about the connection it is called through, which must be one that can send
     /// notifications. It runs on the network threads like [`Method::inline`]. Over HTTP it is
     /// refused.
-    pub fn session<F, S, const N: usize>(name: &'static str, params: [&'static str; N], function: F) -> Self
+    pub fn subscribing<F, S, const N: usize>(
+        name: &'static str,
+        params: [&'static str; N],
+        function: F,
+    ) -> Self
     where
-        F: IntoHandler<SessionHandler<C>, S>,
+        F: IntoHandler<SubscribingHandler<C>, S>,
     {
-        Self::typed(name, params, function, Execution::Session)
+        Self::typed(name, params, function, Execution::Subscribing)
     }
 
     /// `rpc_modules`: the enabled modules and the version of each. Only the listener knows them.

@@ -1,4 +1,4 @@
-//! What a method takes and returns, read off the types of its function.
+//! The parameters and the result of a method, read off the types of its function.
 
 use crate::params::ParamType;
 use crate::wire_type::WireType;
@@ -8,7 +8,6 @@ use crate::wire_type::WireType;
 pub struct MethodSignature {
     /// The parameters in their order.
     pub params: Vec<MethodParam>,
-    /// The type of the result.
     pub result: WireType,
 }
 

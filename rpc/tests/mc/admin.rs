@@ -5,8 +5,8 @@ use rpc::ListenerRequest;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::controls::RECORD;
-use crate::harness::{Net, PROXY};
+use crate::mc::controls::RECORD;
+use crate::mc::harness::{Net, PROXY};
 
 fn enode(mark: u8) -> String {
     format!(

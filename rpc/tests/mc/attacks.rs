@@ -5,7 +5,7 @@
 use rpc::{Limits, Modules, methods};
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, quantity};
+use crate::mc::harness::{Net, account, quantity};
 
 const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
 

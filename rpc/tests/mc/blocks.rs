@@ -4,8 +4,8 @@ use primitives::{B256, U256};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{BENEFICIARY, Net, account, quantity};
-use crate::shapes::{BLOCK, TRANSACTION, check_shape};
+use crate::mc::harness::{BENEFICIARY, Net, account, quantity};
+use crate::mc::shapes::{BLOCK, TRANSACTION, check_shape};
 
 const NOWHERE: &str = "0x00000000000000000000000000000000000000000000000000000000000000aa";
 

@@ -3,7 +3,7 @@
 use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, quantity};
+use crate::mc::harness::{Net, account, quantity};
 
 /// The contract's code. Without data it returns slot 0. With one word of data it stores the word in
 /// slot 0 and logs it, with 0x11 and the word as topics. If the word is 0xdead it reverts and

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use primitives::{Address, B256, B512, Enode, EnodeError, Transaction, U256};
+use primitives::{Address, B256, B512, Enode, Transaction, U256};
 use rpc::{
-    ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    PeerMeasures, ScsServiceControl, Subnet,
+    ControlError, ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl,
+    NetworkControl, Peer, PeerMeasures, ScsServiceControl, Subnet,
 };
 
 /// Searchers that are started and stopped.
@@ -23,9 +23,9 @@ impl MinerControl for Miner {
         1000.75
     }
 
-    fn start(&self, threads: Option<usize>) -> Result<(), String> {
+    fn start(&self, threads: Option<usize>) -> Result<(), ControlError> {
         if threads == Some(usize::MAX) {
-            return Err("cannot start so many threads".to_owned());
+            return Err("cannot start so many threads".into());
         }
         *self.running.lock() = Some(threads);
         Ok(())
@@ -68,7 +68,7 @@ impl ListenerControl for Listener {
 /// A service for application chains that takes each transaction once.
 #[derive(Default)]
 pub(crate) struct ScsService {
-    /// What it has taken.
+    /// The transactions that it has taken.
     pub(crate) taken: Mutex<Vec<Transaction>>,
 }
 
@@ -77,10 +77,10 @@ impl ScsServiceControl for ScsService {
         50_062
     }
 
-    fn submit(&self, transaction: &Transaction) -> Result<B256, String> {
+    fn submit(&self, transaction: &Transaction) -> Result<B256, ControlError> {
         let mut taken = self.taken.lock();
         if taken.contains(transaction) {
-            return Err("Marked transactions".to_owned());
+            return Err("Marked transactions".into());
         }
         taken.push(transaction.clone());
         Ok(transaction.hash())
@@ -115,7 +115,7 @@ impl NetworkControl for Network {
         Some("enr:-the-record-of-this-node".to_owned())
     }
 
-    fn read_node(&self, text: &str) -> Result<Enode, String> {
+    fn read_node(&self, text: &str) -> Result<Enode, ControlError> {
         // Records are read by the package `network`; here one text stands for all.
         if text == RECORD {
             return Ok(Enode {
@@ -123,7 +123,7 @@ impl NetworkControl for Network {
                 ..self.enode()
             });
         }
-        text.parse().map_err(|error: EnodeError| error.to_string())
+        Ok(text.parse::<Enode>()?)
     }
 
     fn listen_address(&self) -> Option<String> {
@@ -170,31 +170,31 @@ impl NetworkControl for Network {
         self.is_reached.load(Ordering::Relaxed)
     }
 
-    fn add_peer(&self, node: &Enode) -> Result<(), String> {
+    fn add_peer(&self, node: &Enode) -> Result<(), ControlError> {
         self.nodes.lock().push(node.clone());
         Ok(())
     }
 
-    fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
+    fn remove_peer(&self, node: &Enode) -> Result<bool, ControlError> {
         let mut nodes = self.nodes.lock();
         let before = nodes.len();
         nodes.retain(|other| other.id != node.id);
         Ok(nodes.len() < before)
     }
 
-    fn add_trusted_peer(&self, node: &Enode) -> Result<(), String> {
+    fn add_trusted_peer(&self, node: &Enode) -> Result<(), ControlError> {
         self.trusted.lock().push(node.clone());
         Ok(())
     }
 
-    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, String> {
+    fn remove_trusted_peer(&self, node: &Enode) -> Result<bool, ControlError> {
         let mut nodes = self.trusted.lock();
         let before = nodes.len();
         nodes.retain(|other| other.id != node.id);
         Ok(nodes.len() < before)
     }
 
-    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
+    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), ControlError> {
         self.subnets.lock().push(Subnet {
             address,
             block_start,
@@ -204,7 +204,7 @@ impl NetworkControl for Network {
         Ok(())
     }
 
-    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
+    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, ControlError> {
         let mut subnets = self.subnets.lock();
         let found = subnets.iter_mut().find(|subnet| subnet.address == address);
         Ok(found.map(|subnet| subnet.block_end = block_end).is_some())

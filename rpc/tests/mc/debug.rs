@@ -7,8 +7,8 @@ use primitives::{B256, Block, TxRules, U256, hex, keccak256};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::harness::{Net, account, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::harness::{Net, account, quantity};
 
 /// Data that creates a contract of `runtime` code, at most 255 bytes.
 fn creation_of(runtime: &str) -> String {

@@ -1,11 +1,11 @@
-//! What contract developers change on the development network: blocks on demand, snapshots, the
-//! clock, accounts, and senders without keys.
+//! The changes that contract developers make on the development network: blocks on demand,
+//! snapshots, the clock, accounts, and senders without keys.
 
 use primitives::U256;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::harness::{Net, account, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::harness::{Net, account, quantity};
 
 const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
 

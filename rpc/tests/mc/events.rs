@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Net;
+use crate::mc::harness::Net;
 
 /// Runtime: LOG2 with the input's first two words as topics and its third as data.
 const RUNTIME: &str = "6040356000526020356000356020 6000a200";

@@ -10,12 +10,12 @@ use rpc::methods;
 use rpc::types::data;
 use serde_json::{Map, Value, json};
 
-use crate::calls::{deploy, word};
-use crate::described::{document, is_update, read, write};
-use crate::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
-use crate::reference::check_page;
-use crate::schema::fits;
-use crate::subscriptions::Client;
+use crate::mc::calls::{deploy, word};
+use crate::mc::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
+use crate::mc::subscriptions::Client;
+use crate::shared::described::{document, is_update, read, write};
+use crate::shared::reference::check_page;
+use crate::shared::schema::fits;
 
 /// Methods without an example. The description of all methods would contain itself.
 pub(crate) const WITHOUT_EXAMPLE: [&str; 1] = ["rpc.discover"];
@@ -35,7 +35,7 @@ const WITH_RANDOM_ID: [&str; 4] = [
     "mc_uninstallFilter",
     "mc_unsubscribe",
 ];
-/// What `docs/methods.md` says before the methods.
+/// The text of `docs/methods.md` before the methods.
 const PAGE_INTRO: &str = "All methods of `vnode`. A listener serves the modules that `--rpcapi` or `--wsapi` \
     names; the local socket serves all. Methods `mc_…` and `chain3_…` are also served by the names that \
     wallets use. A client gets this description from the node itself by `rpc.discover`, in the form of \

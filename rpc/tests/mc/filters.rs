@@ -8,8 +8,8 @@ use rpc::types::data;
 use rpc::{FilterLimits, Limits};
 use serde_json::{Value, json};
 
-use crate::events::{Logger, data_of, word};
-use crate::harness::{Net, account, key, transfer};
+use crate::mc::events::{Logger, data_of, word};
+use crate::mc::harness::{Net, account, key, transfer};
 
 /// Longer than any change takes to reach a filter. A test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -243,8 +243,8 @@ fn the_topic_matrix_on_a_chain() {
         .collect();
     logger.log(&net, 0xaa, 0xbb, 1);
     net.mine();
-    // When the first filter has the log, the feeds have the block. So the other filters need no
-    // wait.
+    // As soon as the first filter has the log, the feeds have the block. So the other filters need
+    // no wait.
     let first = net.wait_for_changes(&ids[0], 1);
     for (id, (filter, expected)) in ids.iter().zip(&cases).skip(1) {
         let wanted = if *expected { first.clone() } else { json!([]) };

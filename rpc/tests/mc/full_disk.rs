@@ -7,7 +7,7 @@ use rpc::types::data;
 use serde_json::{Value, json};
 use store::{Medium, Store, StoreMedia, StoreOptions};
 
-use crate::harness::Net;
+use crate::mc::harness::Net;
 
 /// A disk in memory with the files of a store. From some write on it has no space, until it
 /// gets some.

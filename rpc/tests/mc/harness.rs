@@ -25,9 +25,9 @@ use store::Store;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::controls::{Listener, Miner, Network, ScsService};
-use crate::facts::TestFacts;
-use crate::{http_client, small_stack};
+use crate::mc::controls::{Listener, Miner, Network, ScsService};
+use crate::shared::facts::TestFacts;
+use crate::shared::{http_client, small_stack};
 
 /// The account that is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
@@ -249,12 +249,12 @@ impl Net {
         }
     }
 
-    /// Where WebSockets are served.
+    /// The address at which WebSockets are served.
     pub(crate) fn ws_address(&self) -> SocketAddr {
         self.ws.addresses()[0]
     }
 
-    /// What the methods work on.
+    /// The context of the methods.
     pub(crate) fn node(&self) -> &Node {
         self.rpc.context()
     }

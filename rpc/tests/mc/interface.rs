@@ -4,9 +4,9 @@
 use rpc::methods;
 use serde_json::{Value, json};
 
-use crate::examples::{Examples, SESSION_METHODS, WITHOUT_EXAMPLE};
-use crate::harness::Net;
-use crate::subscriptions::Client;
+use crate::mc::examples::{Examples, SESSION_METHODS, WITHOUT_EXAMPLE};
+use crate::mc::harness::Net;
+use crate::mc::subscriptions::Client;
 
 /// The interface's methods.
 const INTERFACE: &str = include_str!("interface.txt");

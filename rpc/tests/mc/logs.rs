@@ -8,9 +8,9 @@ use primitives::{Block, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{deploy, word};
-use crate::harness::{Net, key};
-use crate::shapes::{LOG, check_shape};
+use crate::mc::calls::{deploy, word};
+use crate::mc::harness::{Net, key};
+use crate::mc::shapes::{LOG, check_shape};
 
 /// A node, a contract, and blocks 2, 3 and 4. Each has one log of the contract. The first topic is
 /// 0x11, the second is 1, 2 or 3.

@@ -5,7 +5,7 @@ use primitives::Address;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, key};
+use crate::mc::harness::{Net, account, key};
 
 #[test]
 fn mining_starts_and_stops() {

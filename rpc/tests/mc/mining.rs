@@ -4,7 +4,7 @@ use primitives::B256;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{BENEFICIARY, Net, account, quantity};
+use crate::mc::harness::{BENEFICIARY, Net, account, quantity};
 
 #[test]
 fn work_becomes_a_block() {

@@ -5,8 +5,8 @@ use rpc::methods;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::examples::SESSION_METHODS;
-use crate::harness::{Net, key, quantity, transfer};
+use crate::mc::examples::SESSION_METHODS;
+use crate::mc::harness::{Net, key, quantity, transfer};
 
 /// Every method that has an alias, with the alias.
 fn aliases() -> Vec<(&'static str, String)> {

@@ -6,7 +6,7 @@ use primitives::{EcdsaSignature, hex, recover, signed_message_digest};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account};
+use crate::mc::harness::{Net, account};
 
 const WRONG_PASSWORD: &str = "could not decrypt key with given passphrase";
 const LOCKED: &str = "authentication needed: password or unlock";

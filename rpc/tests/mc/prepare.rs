@@ -5,7 +5,7 @@ use primitives::{Transaction, TxRules, hex};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, key};
+use crate::mc::harness::{Net, account, key};
 
 fn decode(raw: &Value) -> Transaction {
     let bytes = hex::decode(raw.as_str().expect("DATA")).expect("hex");
@@ -79,7 +79,8 @@ fn gas_is_estimated_under_ethereums_names() {
     }
     let hash = net.ok("eth_sendTransaction", json!([transfer]));
     assert_eq!(net.ok("eth_getTransactionByHash", json!([hash]))["gas"], "0x3e8");
-    // What is named stays. What would fail is not sent, and a locked account is named first.
+    // Named fields stay. A transaction that would fail is not sent, and a locked account is named
+    // first.
     let named = json!({"from": account(0), "to": account(5), "gas": "0xc350"});
     let prepared = net.ok("eth_fillTransaction", json!([named]));
     assert_eq!(prepared["tx"]["gas"], "0xc350");

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::calls::{deploy, word};
-use crate::harness::Net;
+use crate::mc::calls::{deploy, word};
+use crate::mc::harness::Net;
 
 /// The end of a range that is not given.
 const ABSENT: &str = "";

@@ -5,10 +5,10 @@ use primitives::{TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::harness::{BENEFICIARY, Net, account, key, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::harness::{BENEFICIARY, Net, account, key, quantity};
 
-/// What is asked for in most tests.
+/// The parts that most tests ask for.
 const BOTH: [&str; 2] = ["trace", "stateDiff"];
 
 /// `list` of `trace_transaction` without the places in the chain.

@@ -8,7 +8,7 @@ use primitives::{EcdsaSignature, TxForm, U256, UnsignedTransaction, hex, recover
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, key};
+use crate::mc::harness::{Net, account, key};
 
 #[test]
 fn accounts_in_order() {

@@ -4,8 +4,8 @@ use primitives::{Transaction, U256};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::harness::{Net, account, key, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::harness::{Net, account, key, quantity};
 
 const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
 
@@ -81,7 +81,7 @@ fn code_and_storage() {
 fn code_of_a_pending_creation() {
     let net = Net::start();
     let created = data(Transaction::created_address(&key(0).address(), 0));
-    net.send(json!({"data": crate::calls::creation()}));
+    net.send(json!({"data": crate::mc::calls::creation()}));
     let code = |at: &str| net.ok("mc_getCode", json!([created, at]));
     assert_eq!((code("latest"), code("pending")), (json!("0x"), json!(RUNTIME)));
     // A call in the pending block finds the contract.

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::events::{Logger, word};
-use crate::filters::large_filter;
-use crate::harness::{Net, account};
+use crate::mc::events::{Logger, word};
+use crate::mc::filters::large_filter;
+use crate::mc::harness::{Net, account};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

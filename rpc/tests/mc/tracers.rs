@@ -5,8 +5,8 @@ use primitives::{Block, Receipt, ReceiptForm, Transaction, TxRules, U256};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::harness::{BENEFICIARY, Net, account, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::harness::{BENEFICIARY, Net, account, quantity};
 
 /// Deploys a contract that calls the contract at `callee` with the word that it gets, and 3 sha.
 fn deploy_forwarder(net: &Net, callee: &str) -> String {

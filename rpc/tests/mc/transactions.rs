@@ -4,9 +4,9 @@ use primitives::{Bytes, Transaction, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{deploy, word};
-use crate::harness::{Net, account, key, quantity, transfer};
-use crate::shapes::{LOG, RECEIPT, TRANSACTION, check_shape};
+use crate::mc::calls::{deploy, word};
+use crate::mc::harness::{Net, account, key, quantity, transfer};
+use crate::mc::shapes::{LOG, RECEIPT, TRANSACTION, check_shape};
 
 /// A signed transfer with data.
 fn signed(tx_nonce: u64, form: TxForm) -> Transaction {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Net, account, key};
-use crate::shapes::{TRANSACTION, check_shape};
+use crate::mc::harness::{Net, account, key};
+use crate::mc::shapes::{TRANSACTION, check_shape};
 
 fn checksummed(index: usize) -> String {
     key(index).address().to_checksum(None)

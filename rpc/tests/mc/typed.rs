@@ -4,8 +4,8 @@ use primitives::{AccessListEntry, B256, Transaction, TxForm, TxRules, UnsignedTr
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::deploy_code;
-use crate::harness::{Net, account, key, transfer};
+use crate::mc::calls::deploy_code;
+use crate::mc::harness::{Net, account, key, transfer};
 
 fn access_list() -> Value {
     let slot = data(B256::repeat_byte(3));
@@ -154,8 +154,8 @@ fn the_access_list_of_a_call_is_found() {
         format!("{:#x}", 21_000 + 2 * 2400 + 1900 + steps)
     );
 
-    // This one reads slot 1 if it has less gas than 78,000, and slot 0 otherwise. With a list it
-    // has less.
+    // The contract reads slot 1 if it has less gas than 78,000, and slot 0 otherwise. With a list
+    // it has less.
     let contract = data(deploy_code(&net, "5a620130b0115400"));
     let found = net.ok("eth_createAccessList", json!([call(&contract), "latest"]));
     assert_eq!(found["accessList"], json!([entry(&contract, &[0, 1])]));

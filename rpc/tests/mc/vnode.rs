@@ -5,7 +5,7 @@ use primitives::{Address, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{Net, PROXY, account, key};
+use crate::mc::harness::{Net, PROXY, account, key};
 
 #[test]
 fn the_settings() {

@@ -1,14 +1,14 @@
-//! What wallets and indexers ask: fees, receipts of blocks, proofs, typed data, overrides, and
-//! blocks by tags and objects.
+//! The requests of wallets and indexers: fees, receipts of blocks, proofs, typed data, overrides,
+//! and blocks by tags and objects.
 
 use alloy_dyn_abi::TypedData;
 use primitives::{B256, EcdsaSignature, U256, keccak256, recover};
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, deploy, word};
-use crate::examples::typed_data;
-use crate::harness::{Net, account, key, quantity};
+use crate::mc::calls::{RUNTIME, deploy, word};
+use crate::mc::examples::typed_data;
+use crate::mc::harness::{Net, account, key, quantity};
 
 const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
 

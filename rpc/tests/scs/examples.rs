@@ -6,15 +6,15 @@ use rpc::methods;
 use rpc::types::data;
 use serde_json::{Map, Value, json};
 
-use crate::described::{document, is_update, read, write};
-use crate::harness::{CHAIN, DAPP, TestScs, transaction, user_text};
-use crate::reference::check_page;
-use crate::schema::fits;
+use crate::scs::harness::{CHAIN, DAPP, TestScs, transaction, user_text};
+use crate::shared::described::{document, is_update, read, write};
+use crate::shared::reference::check_page;
+use crate::shared::schema::fits;
 
 /// The examples of these methods are in `rpc/examples.json`.
 const SHARED: [&str; 1] = ["net_listening"];
 
-/// What `docs/methods-scs.md` says before the methods.
+/// The text of `docs/methods-scs.md` before the methods.
 const PAGE_INTRO: &str = "All methods of `scs`, the server of application chains. `--rpcapi` names the \
     modules that it serves.";
 

@@ -3,7 +3,7 @@
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{CHAIN, ID, RECORDS, TestScs, UNKNOWN, user_text};
+use crate::scs::harness::{CHAIN, ID, RECORDS, TestScs, UNKNOWN, user_text};
 
 /// A page as the public SCS has it: a null for each record, then the records.
 fn page(names: [&str; 2], kind: u64, indices: &[u64]) -> Value {

@@ -19,7 +19,7 @@ use rpc::{ControlFuture, Limits, Modules, Rpc, RpcError, RpcResult, ScsNode, met
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::http_client::post;
+use crate::shared::http_client::post;
 
 /// The MicroChain.
 pub(crate) const CHAIN: Address = Address::repeat_byte(0xcc);
@@ -239,7 +239,7 @@ impl TestScs {
         let context = Arc::new(ScsNode(Arc::new(OneScs)));
         let rpc = Rpc::new(context, methods::scs::methods(), Limits::default()).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-        let runtime = crate::small_stack::runtime();
+        let runtime = crate::shared::small_stack::runtime();
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,

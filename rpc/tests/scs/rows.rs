@@ -1,10 +1,10 @@
-//! What each row answers, for a MicroChain of the SCS and for one that it does not serve.
+//! The answer of each row, for a MicroChain of the SCS and for one that it does not serve.
 
 use primitives::Address;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::harness::{
+use crate::scs::harness::{
     CHAIN, DAPP, DAPP_BASE, HEAD, ID, TestScs, UNKNOWN, block_hash, transaction, user, user_text,
 };
 

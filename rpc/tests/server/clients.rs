@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::harness::PATIENCE;
+use crate::server::harness::PATIENCE;
 
 /// A WebSocket client that takes messages of any length.
 pub(crate) struct WsClient(pub(crate) WebSocketStream<TcpStream>);
@@ -45,6 +45,12 @@ impl WsClient {
                 other => panic!("message: got {other:?}, expected a text"),
             }
         }
+    }
+
+    /// Waits until the server has begun to send, without reading.
+    pub(crate) async fn answer_begins(&self) {
+        let readable = timeout(PATIENCE, self.0.get_ref().readable()).await;
+        readable.expect("an answer in time").expect("a connection");
     }
 
     /// Returns the next message, or `None` at the end of the connection.
@@ -83,7 +89,7 @@ pub(crate) mod unix {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::harness::{dispatcher, exchange, post, read_to_end, serve_http, serve_ws, split};
+    use crate::server::harness::{dispatcher, exchange, post, read_to_end, serve_http, serve_ws, split};
 
     /// A client of the local socket.
     pub(crate) struct IpcClient(BufReader<UnixStream>);
@@ -132,7 +138,7 @@ pub(crate) mod unix {
         }
     }
 
-    /// How a message travels.
+    /// The transport of a message.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Transport {
         Http,

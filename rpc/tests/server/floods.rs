@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::clients::WsClient;
-use crate::harness::{ANSWER, CALL, PATIENCE, exchange, post, read_to_end, serve_http, serve_ws};
+use crate::server::clients::WsClient;
+use crate::server::harness::{ANSWER, CALL, PATIENCE, exchange, post, read_to_end, serve_http, serve_ws};
 
 /// More than all buffers of the system between a client and a server hold, in both directions.
 const FLOOD_LEN: usize = 32 << 20;

@@ -1,4 +1,4 @@
-//! What guards the HTTP and the WebSocket server: TLS, tokens, rates.
+//! The guards of the HTTP and the WebSocket server: TLS, tokens, rates.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use daemon::tls::{ServerTls, TlsFiles};
+use daemon::{ClientRates, SecretDigest, TokenRate};
 use futures_util::{SinkExt, StreamExt};
 use hmac::{Hmac, KeyInit, Mac};
-use inbound::{ClientRates, TokenRate};
-use rpc::access::{TokenDigest, TokenKey, TokenRule, TokenSecret, Tokens};
+use rpc::access::{TokenKey, TokenRule, TokenSecret, Tokens};
 use rpc::server::http::{self, HttpOptions, SharedWs};
 use rpc::server::{Guards, TcpServer};
 use rpc::{Limits, Modules};
-use server_tls::{ServerTls, TlsFiles};
 use sha2::Sha256;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,8 +27,8 @@ use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::clients::WsClient;
-use crate::harness::{
+use crate::server::clients::WsClient;
+use crate::server::harness::{
     ANSWER, CALL, PATIENCE, bare, check_status, dispatcher, exchange, post, read_to_end, split,
 };
 
@@ -40,7 +40,7 @@ fn rule(name: &str, token: Option<&str>, modules: &str) -> TokenRule {
     TokenRule {
         name: name.to_owned(),
         secret: token.map_or(TokenSecret::None, |token| {
-            TokenSecret::Bearer(TokenDigest::of(token.trim_start_matches("Bearer ")))
+            TokenSecret::Bearer(SecretDigest::of(token.trim_start_matches("Bearer ")))
         }),
         modules: modules.parse().expect("modules"),
         methods: Default::default(),

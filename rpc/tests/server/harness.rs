@@ -8,11 +8,11 @@ use rpc::methods;
 use rpc::server::http::{self, HttpOptions, SharedWs};
 use rpc::server::ws::{self, WsOptions};
 use rpc::server::{Health, Healthy, TcpServer};
-use rpc::{Dispatcher, Integer, Limits, Method, Modules, NameStyle, Rpc, RpcResult, RpcSession};
+use rpc::{Dispatcher, Integer, Limits, MessageSubscriptions, Method, Modules, NameStyle, Rpc, RpcResult};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::facts::TestFacts;
+use crate::shared::facts::TestFacts;
 
 /// Longer than any answer may take. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,13 +64,13 @@ fn long_text(_: &TestFacts, (len,): (Integer,)) -> RpcResult<String> {
     Ok("x".repeat(len.0 as usize))
 }
 
-/// `mc_session`.
-const fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
+/// `mc_subscriptions`.
+const fn has_subscriptions(_: &TestFacts, _: &MessageSubscriptions, (): (), _: NameStyle) -> RpcResult<bool> {
     Ok(true)
 }
 
 /// A dispatcher with the real rows of `chain3` and `net`, and with four test rows: a slow method, a
-/// method with a long result, a method that needs a session, and a method in a module that is off
+/// method with a long result, a method about subscriptions, and a method in a module that is off
 /// by default.
 pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<TestFacts>> {
     let mut rows = methods::chain3::methods();
@@ -78,7 +78,7 @@ pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<Te
     rows.push(Method::blocking("mc_slow", [], slow));
     rows.push(Method::inline("admin_secret", [], secret));
     rows.push(Method::inline("mc_long", ["length"], long_text));
-    rows.push(Method::session("mc_session", [], has_session));
+    rows.push(Method::subscribing("mc_subscriptions", [], has_subscriptions));
     let facts = TestFacts {
         is_listening: true,
         peer_count: 26,

@@ -8,7 +8,7 @@ use rpc::{Limits, Modules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{
+use crate::server::harness::{
     ANSWER, CALL, PATIENCE, bare, check_status, dispatcher, exchange, long_call, post, read_to_end,
     serve_http, slow_answer, slow_call, split,
 };
@@ -682,7 +682,7 @@ async fn an_answer_counts_with_its_full_length_until_it_is_compressed() {
 #[tokio::test]
 async fn sessions_need_another_transport() {
     check(&[(
-        r#"{"jsonrpc":"2.0","id":1,"method":"mc_session"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"mc_subscriptions"}"#,
         200,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"notifications not supported"}}"#,
     )])

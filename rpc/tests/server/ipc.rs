@@ -8,8 +8,8 @@ use rpc::server::ipc::{self, IpcServer};
 use rpc::{Limits, Modules};
 use tempfile::TempDir;
 
-use crate::clients::unix::IpcClient;
-use crate::harness::{ANSWER, CALL, PATIENCE, dispatcher, slow_answer, slow_call};
+use crate::server::clients::unix::IpcClient;
+use crate::server::harness::{ANSWER, CALL, PATIENCE, dispatcher, slow_answer, slow_call};
 
 const SECRET_CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#;
 

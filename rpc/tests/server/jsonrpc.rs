@@ -2,8 +2,8 @@
 
 use rpc::Limits;
 
-use crate::clients::unix::{AllServers, Transport};
-use crate::harness::{ANSWER, CALL};
+use crate::server::clients::unix::{AllServers, Transport};
+use crate::server::harness::{ANSWER, CALL};
 
 fn limits() -> Limits {
     Limits {

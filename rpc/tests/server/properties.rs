@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use rpc::types::{data, quantity};
 use rpc::{Data, Dispatcher, FromParam, Integer, Limits, Modules, Params, Quantity};
 
-use crate::facts::TestFacts;
-use crate::harness::dispatcher;
+use crate::server::harness::dispatcher;
+use crate::shared::facts::TestFacts;
 
 /// Text that is almost a QUANTITY or DATA. Purely random strings fail at their first letter and
 /// prove little.

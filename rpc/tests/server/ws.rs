@@ -10,8 +10,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
-use crate::clients::WsClient;
-use crate::harness::{
+use crate::server::clients::WsClient;
+use crate::server::harness::{
     ANSWER, CALL, PATIENCE, bare, check_status, exchange, long_call, post, read_to_end, serve_both, serve_ws,
     slow_answer, slow_call, split,
 };
@@ -142,7 +142,9 @@ async fn a_slow_reader_is_closed_with_a_code() {
     let server = serve_ws(limits, "").await;
     let mut client = WsClient::connect(server.addresses()[0]).await;
     // Longer than all buffers between server and client.
+    // Longer than all buffers between server and client.
     client.send(&long_call(50_000_000)).await;
+    client.answer_begins().await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let (code, reason) = client.close_frame().await;
     assert_eq!(

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::described::is_update;
+use crate::shared::described::is_update;
 
 /// Longest text in the result of an example, in characters: a hash with its `0x` fits.
 const TEXT_LEN_MAX: usize = 66;
-/// How much of a longer text is shown, in characters.
+/// The most characters of a longer text that are shown.
 const TEXT_LEN_SHOWN: usize = 20;
 /// Most lines of the result of an example.
 const RESULT_LINES_MAX: usize = 30;

@@ -1,6 +1,6 @@
 //! Threads with little stack, for the servers under test.
 
-use inbound::SERVING_STACK_LEN;
+use daemon::SERVING_STACK_LEN;
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads with an eighth of the stack that a node gives them. What a stranger sends must not need

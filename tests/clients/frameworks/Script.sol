@@ -6,7 +6,7 @@ interface Vm {
     function stopBroadcast() external;
 }
 
-// What the script of the sample project uses of Foundry's library, which no package registry has.
+// The parts of Foundry's library that the script of the sample project uses. No package registry has the library.
 contract Script {
     bool public IS_SCRIPT = true;
     Vm internal constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.13;
 
-// What the tests of the sample project use of Foundry's library, which no package registry has.
+// The parts of Foundry's library that the tests of the sample project use. No package registry has the library.
 contract Test {
     bool public IS_TEST = true;
 

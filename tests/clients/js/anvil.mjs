@@ -9,7 +9,7 @@ import { call, scene } from './scene.mjs';
 
 const { url } = argument;
 
-// Where anvil does something else than geth, and this node what geth does: geth counts the code of a creation as
+// Cases in which anvil differs from geth and this node agrees with geth: geth counts the code of a creation as
 // a call, lists no contract that did not exist before, and shows no destruction with onlyTopCall. Parity lists the
 // values of a destroyed contract as removed, and so does this node; anvil shows them as unchanged.
 const OTHERWISE = [
@@ -58,7 +58,7 @@ function comparable(value) {
 const only = (contracts) => (accounts) =>
     Object.fromEntries(Object.entries(accounts).filter(([address]) => contracts.includes(address.toLowerCase())));
 
-/** What the transaction gives when its block is run again. anvil does not run one transaction again. */
+/** The traces of the transaction, from a replay of its block. anvil does not replay one transaction. */
 async function replayed(node, hash) {
     const { blockNumber } = await call(node, 'eth_getTransactionReceipt', [hash]);
     const block = await call(node, 'trace_replayBlockTransactions', [blockNumber, ['trace', 'stateDiff']]);

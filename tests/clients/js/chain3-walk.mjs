@@ -214,7 +214,7 @@ export class Walk {
         say(`asked for ${found.logs.length} logs, joined and left ${subnet}; the node has ${methods.length} methods`);
     }
 
-    /** These come last, because they close the listener that the script may use. */
+    /** Calls that come last, because they close the listener that the script may use. */
     async administration() {
         const { over, peer, host, port, apis } = this.argument;
         assert.ok(this.chain3.isConnected(), 'connected');

@@ -83,7 +83,7 @@ async function discover() {
     await waitFor('three nodes', () => (others().length >= 3 ? true : null));
     const ids = others().map((peer) => bytesToHex(peer.id));
     say(`found ${ids.length} nodes`);
-    // It goes on answering until the test has what it needs.
+    // The peer goes on answering until the test has what it needs.
     await waitFor('the end', () => (existsSync(argument.done) ? true : null));
     return { ids };
 }

@@ -15,7 +15,7 @@ const APPROVED = 3n;
 /** A reward after one more flush. */
 export const deflated = (reward) => reward - (reward * DEFLATOR) / MILLION;
 
-/** What a chain base owns must be what it has booked, to the last sha. */
+/** Checks that a chain base owns what it has booked, to the last sha. */
 export async function checkMoney(chain, { exact }) {
     const [operation, bonds] = [await chain.read('totalOperation'), await chain.read('totalBond')];
     const deposited = chain.name === 'ChainBase'

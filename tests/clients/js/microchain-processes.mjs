@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { assert, waitFor } from './common.mjs';
 
-/// How much of a log is kept, and how much of it is shown when the script fails, in characters.
+/// The part of a log that is kept, and the part that is shown when the script fails, in characters.
 const [LOG_KEPT, LOG_SHOWN] = [200_000, 4_000];
 
 /** Calls a JSON-RPC method at a URL. */

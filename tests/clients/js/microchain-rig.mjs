@@ -1,4 +1,4 @@
-// What the scripts about MicroChain contracts share: accounts, contracts, transactions, blocks, signatures.
+// Shared by the scripts about MicroChain contracts: accounts, contracts, transactions, blocks, signatures.
 //
 // Calls are encoded and sent by chain3, as the public scripts do. Answers are decoded with ethers, because
 // chain3 does not know the tuples of getVnodeInfo, getProposal and getDappList.
@@ -125,7 +125,7 @@ export class Contract {
         return this.readAt('latest', method, ...args);
     }
 
-    /** What a function returns on the state after a block. */
+    /** Returns the result of a function on the state after a block. */
     async readAt(block, method, ...args) {
         const call = { to: this.address, data: this.data(method, args), gas: 50_000_000 };
         const answer = await promisify(this.rig.chain3.mc.call)(call, block);
@@ -133,7 +133,7 @@ export class Contract {
         return values.length === 1 ? values[0] : values;
     }
 
-    /** What a call from `from` would return, without a transaction. */
+    /** Returns the result that a call from `from` would have, without a transaction. */
     async trial(method, args, from, { value, gasPrice = GAS_PRICE } = {}) {
         const call = { from, to: this.address, data: this.data(method, args), gas: 5_000_000, gasPrice };
         if (value !== undefined) call.value = this.rig.chain3.toHex(value.toString());

@@ -17,7 +17,7 @@ export class Answers {
         Object.assign(this, { chain, base, dappBase: new Interface(contracts.DappBase.abi) });
     }
 
-    /** What DappBase answers on the MicroChain of `server`. */
+    /** Returns the answer of DappBase on the MicroChain of `server`. */
     async ask(server, method, ...args) {
         const data = this.dappBase.encodeFunctionData(method, args);
         const answer = await server.call('directCall', { to: this.chain.address, data });

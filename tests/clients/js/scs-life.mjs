@@ -22,11 +22,11 @@ const RATE = 1000n;
 const SUPPLY = 1_000_000n * COIN;
 const SENDERS = 4;
 const EACH = 50;
-/// How many each sends after the first flush: more than 100 in all, so that the next round is not longer.
+/// Transactions of each after the first flush: more than 100 in all, so that the next round is not longer.
 const LATER = 26;
 /// Transactions before DappBase, without the one that waits for an earlier nonce.
 const EARLY = 12;
-/// What a chain base pays at first for a block, a transaction, and the via.
+/// The first rewards of a chain base for a block, a transaction, and the via.
 const REWARDS = [5n * 10n ** 14n, 10n ** 11n, 10n ** 16n];
 /// The selectors of `requestProposalAction` and `createProposal`.
 const [ACT, PROPOSE] = ['0xcc819ad0', '0x1463ef07'];

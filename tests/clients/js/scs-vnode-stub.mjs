@@ -31,7 +31,7 @@ const number = (value) => {
     return four;
 };
 
-/** What the chain base says. A test changes it. */
+/** The state that the chain base reports. A test changes it. */
 const state = { role: 4n, nodes: [], bond: COIN, registration: 1n, head: 7, nonce: 0 };
 const noProposal = [ZERO, NO_HASH, NO_HASH, 0, 0, [], 0, 0, [], 0, [], ZERO, 0, [], [], [], 0, []];
 const answers = {

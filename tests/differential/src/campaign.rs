@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::IndependentExecutor;
 use crate::compare::{Outcome, run_case};
+use crate::error::DifferentialError;
 use crate::generate;
 use crate::ours;
 use crate::rules::ForkRules;
@@ -31,7 +32,7 @@ impl SeedRange {
     }
 }
 
-/// What a run has compared, and what it has found.
+/// The figures and the differences of a run.
 #[derive(Clone, Debug, Default)]
 pub struct CampaignReport {
     /// Cases that were compared.
@@ -44,7 +45,7 @@ pub struct CampaignReport {
     pub differences: Vec<String>,
 }
 
-/// How a developer repeats a seed.
+/// The command that repeats a seed.
 pub fn repeat_command(seed: u64, rules: &ForkRules) -> String {
     format!(
         "cargo run --release -p differential -- --seed {seed} --count 1 --fork {}",
@@ -63,7 +64,8 @@ pub fn compare_seeds(
     let mut all = CampaignReport::default();
     for seed in seeds.seeds() {
         for rules in rules {
-            if let Err(text) = compare_seed(seed, rules, client, &mut all) {
+            if let Err(difference) = compare_seed(seed, rules, client, &mut all) {
+                let text = difference.to_string();
                 report(&text);
                 all.differences.push(text);
             }
@@ -77,15 +79,14 @@ fn compare_seed(
     rules: &'static ForkRules,
     client: &mut IndependentExecutor,
     all: &mut CampaignReport,
-) -> Result<(), String> {
+) -> Result<(), DifferentialError> {
     let case = generate::case(seed, rules);
-    let outcome = run_case(&case, client).map_err(|error| {
-        format!(
-            "seed {seed} of {}: {error}\n{}",
-            rules.name,
-            repeat_command(seed, rules)
-        )
-    })?;
+    let outcome = run_case(&case, client)
+        .map_err(DifferentialError::at(|| format!("seed {seed} of {}", rules.name)))
+        .map_err(|error| DifferentialError::OfSeed {
+            error: Box::new(error),
+            repeat: repeat_command(seed, rules),
+        })?;
     let (executed, refused) = outcome.counts();
     all.cases += 1;
     all.executed += executed;
@@ -106,12 +107,12 @@ fn compare_seed(
     describe(&mut text, "as generated", &outcome, &case, client);
     match run_case(&small, client) {
         Ok(outcome) => describe(&mut text, "the smallest case", &outcome, &small, client),
-        Err(error) => text += &error,
+        Err(error) => text += &error.to_string(),
     }
     text += &small.listing();
     // Writing to a string cannot fail.
     let _ = write!(text, "Repeat it: {}", repeat_command(seed, rules));
-    Err(text)
+    Err(DifferentialError::Difference(text))
 }
 
 fn describe(
@@ -136,17 +137,20 @@ pub fn write_cases(
     seeds: SeedRange,
     rules: &[&'static ForkRules],
     directory: &Path,
-) -> Result<usize, String> {
-    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+) -> Result<usize, DifferentialError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| DifferentialError::File { path, error }
+    };
+    std::fs::create_dir_all(directory).map_err(failed(directory))?;
     let mut files = 0;
     for seed in seeds.seeds() {
         for rules in rules {
             let case = generate::case(seed, rules);
             let executed = ours::execute(&case, ours::spec_of(rules)?)
-                .map_err(|error| format!("seed {seed} of {}: {error}", rules.name))?;
+                .map_err(DifferentialError::at(|| format!("seed {seed} of {}", rules.name)))?;
             let path = directory.join(format!("{}-{seed}.json", rules.name));
-            std::fs::write(&path, format!("{}\n", executed.testvec_request(&case)))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            std::fs::write(&path, format!("{}\n", executed.testvec_request(&case))).map_err(failed(&path))?;
             files += 1;
         }
     }

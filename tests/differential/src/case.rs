@@ -27,7 +27,7 @@ pub struct CaseAccount {
     pub storage: BTreeMap<U256, U256>,
 }
 
-/// How a transaction is signed.
+/// The kind of a transaction's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureKind {
     /// Without a chain id. Rules that have no such signatures get one with the chain's id.
@@ -42,7 +42,7 @@ pub enum SignatureKind {
     Broken,
 }
 
-/// What a transaction brings along.
+/// The input of a transaction.
 #[derive(Clone, Debug)]
 pub enum CaseInput {
     /// Bytes.
@@ -66,7 +66,7 @@ impl CaseInput {
 pub struct CaseTransaction {
     /// Index of the sender.
     pub sender: usize,
-    /// How far the nonce is from the right one.
+    /// The difference between the nonce and the right one.
     pub nonce_offset: i64,
     /// Price of gas.
     pub gas_price: U256,

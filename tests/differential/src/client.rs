@@ -1,8 +1,8 @@
 //! The independent executor: `tests/clients/js/executor.mjs`, a process that answers one request a
 //! line.
 //!
-//! It uses `@ethereumjs/vm`, which has all forks from Frontier on, takes single EIPs besides a
-//! fork, and is installed without a compiler.
+//! The executor is `@ethereumjs/vm`, which has all forks from Frontier on, takes single EIPs
+//! besides a fork, and is installed without a compiler.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin};
@@ -15,6 +15,7 @@ use primitives::hex;
 use serde_json::{Value, json};
 
 use crate::case::Case;
+use crate::error::DifferentialError;
 use crate::ours::{ExecutedCase, Fate, pre_state};
 
 /// Longest time for one answer.
@@ -35,7 +36,7 @@ struct ExecutorProcess {
     lines: Receiver<std::io::Result<String>>,
 }
 
-/// What the independent executor says of a case.
+/// The answer of the independent executor about a case.
 #[derive(Clone, Debug)]
 pub struct ClientAnswer {
     /// The state root of block 0.
@@ -46,7 +47,7 @@ pub struct ClientAnswer {
     pub steps: Vec<CodeStep>,
 }
 
-/// What the independent executor says of a block. Hashes are hex with 0x.
+/// The answer of the independent executor about a block. Hashes are hex with 0x.
 #[derive(Clone, Debug)]
 pub struct ClientBlock {
     /// The hash, by the values that the executor has computed.
@@ -61,7 +62,7 @@ pub struct ClientBlock {
     pub logs_bloom: String,
     /// The gas of all transactions.
     pub gas_used: u64,
-    /// What became of the transactions of the plan.
+    /// The fates of the transactions of the plan.
     pub fates: Vec<Fate>,
 }
 
@@ -117,7 +118,7 @@ impl IndependentExecutor {
         case: &Case,
         executed: &ExecutedCase,
         trace: Option<CandidatePlace>,
-    ) -> Result<ClientAnswer, String> {
+    ) -> Result<ClientAnswer, DifferentialError> {
         let request = request(case, executed, trace)?;
         let mut process = match self.process.take() {
             Some(running) => running,
@@ -125,23 +126,20 @@ impl IndependentExecutor {
         };
         // A process that has failed is not used again: a late answer would belong to another
         // request.
-        let line = process
-            .answer(&request)
-            .map_err(|error| format!("the independent executor: {error}"))?;
+        let line = process.answer(&request)?;
         self.process = Some(process);
-        let answer: Value = serde_json::from_str(&line)
-            .map_err(|error| format!("the independent executor answers {line:.200}: {error}"))?;
-        read(&answer).ok_or_else(|| format!("the independent executor answers {line:.2000}"))
+        let answer: Option<Value> = serde_json::from_str(&line).ok();
+        answer
+            .and_then(|answer| read(&answer))
+            .ok_or(DifferentialError::Answer { line })
     }
 }
 
 impl ExecutorProcess {
-    fn start(clients: &Clients) -> Result<Self, String> {
-        let mut child = clients
-            .start("executor.mjs")
-            .map_err(|error| format!("executor.mjs: {error}"))?;
-        let input = child.stdin.take().ok_or("the process has no input")?;
-        let output = child.stdout.take().ok_or("the process has no output")?;
+    fn start(clients: &Clients) -> Result<Self, DifferentialError> {
+        let mut child = clients.start("executor.mjs").map_err(DifferentialError::Start)?;
+        let input = child.stdin.take().expect("its input is a pipe");
+        let output = child.stdout.take().expect("its output is a pipe");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
@@ -153,12 +151,12 @@ impl ExecutorProcess {
         Ok(Self { child, input, lines })
     }
 
-    fn answer(&mut self, request: &Value) -> Result<String, String> {
-        writeln!(self.input, "{request}").map_err(|error| error.to_string())?;
+    fn answer(&mut self, request: &Value) -> Result<String, DifferentialError> {
+        writeln!(self.input, "{request}").map_err(DifferentialError::Process)?;
         self.lines
             .recv_timeout(ANSWER_TIMEOUT)
-            .map_err(|error| format!("no answer: {error}"))?
-            .map_err(|error| error.to_string())
+            .map_err(|_| DifferentialError::NoAnswer(ANSWER_TIMEOUT))?
+            .map_err(DifferentialError::Process)
     }
 }
 
@@ -169,11 +167,13 @@ impl Drop for ExecutorProcess {
     }
 }
 
-fn request(case: &Case, executed: &ExecutedCase, trace: Option<CandidatePlace>) -> Result<Value, String> {
+fn request(
+    case: &Case,
+    executed: &ExecutedCase,
+    trace: Option<CandidatePlace>,
+) -> Result<Value, DifferentialError> {
     let rules = case.rules;
-    let client = rules
-        .client
-        .ok_or_else(|| format!("the independent executor does not have the rules {}", rules.name))?;
+    let client = rules.client.ok_or(DifferentialError::NoRules(rules.name))?;
     let blocks = executed.blocks.iter().map(|executed| {
         let header = &executed.block.header;
         let uncles = executed.block.uncles.iter().map(header_fields);

@@ -6,6 +6,7 @@ use primitives::hex;
 
 use crate::case::Case;
 use crate::client::{CandidatePlace, ClientAnswer, CodeStep, IndependentExecutor};
+use crate::error::DifferentialError;
 use crate::opcodes;
 use crate::ours::{ExecutedCase, ExecutedPlan, Fate};
 
@@ -14,7 +15,7 @@ use crate::ours::{ExecutedCase, ExecutedPlan, Fate};
 pub struct Difference {
     /// The transaction; `None` if its block as a whole differs.
     pub place: Option<CandidatePlace>,
-    /// What differs, with both values.
+    /// The name of the value that differs, with both values.
     pub what: String,
 }
 
@@ -161,14 +162,14 @@ pub fn first_step(ours: &[CodeStep], theirs: &[CodeStep]) -> Option<String> {
 ///
 /// # Errors
 /// If one of the sides fails.
-pub fn run_case(case: &Case, client: &mut IndependentExecutor) -> Result<Outcome, String> {
+pub fn run_case(case: &Case, client: &mut IndependentExecutor) -> Result<Outcome, DifferentialError> {
     let ours = crate::ours::execute(case, crate::ours::spec_of(case.rules)?)?;
     let theirs = client.execute(case, &ours, None)?;
     let difference = first_difference(&ours, &theirs);
     Ok(Outcome { ours, difference })
 }
 
-/// What the comparison of a case has shown.
+/// The result of the comparison of a case.
 #[derive(Debug)]
 pub struct Outcome {
     /// Our execution.
@@ -192,7 +193,8 @@ impl Outcome {
         (executed, fates - executed)
     }
 
-    /// Where the steps of a transaction part; an empty text if they do not, or are not known.
+    /// The step at which the traces of a transaction part; an empty text if they do not, or are not
+    /// known.
     pub fn parting(&self, case: &Case, client: &mut IndependentExecutor) -> String {
         let Some(place) = self.difference.as_ref().and_then(|found| found.place) else {
             return String::new();

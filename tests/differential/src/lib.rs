@@ -16,6 +16,7 @@ pub mod campaign;
 pub mod case;
 pub mod client;
 pub mod compare;
+pub mod error;
 pub mod generate;
 pub mod named_node;
 pub mod opcodes;

@@ -23,17 +23,18 @@ use serde_json::{Value, json};
 use store::Store;
 
 use crate::case::{Case, CaseBlock, CaseTransaction, SENDERS, SignatureKind, sender_key};
+use crate::error::DifferentialError;
 use crate::rules::ForkRules;
 
 /// Longest time for a trace.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What became of a transaction.
+/// The result of a transaction of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It cannot be in the block, for this reason.
+    /// The transaction cannot be in the block, for this reason.
     Refused(String),
-    /// It was executed.
+    /// The transaction was executed.
     Executed {
         /// Gas after refunds.
         gas_used: u64,
@@ -49,7 +50,7 @@ pub struct ExecutedPlan {
     pub block: Block,
     /// All transactions of the plan, raw, those that were refused included.
     pub candidates: Vec<Vec<u8>>,
-    /// What became of each of them.
+    /// The fate of each of them.
     pub fates: Vec<Fate>,
 }
 
@@ -68,26 +69,22 @@ pub struct ExecutedCase {
 ///
 /// # Errors
 /// If the node does not have the fork.
-pub fn spec_of(rules: &ForkRules) -> Result<ChainSpec, String> {
-    node::testvec::spec_of_fork(rules.name)
+pub fn spec_of(rules: &ForkRules) -> Result<ChainSpec, DifferentialError> {
+    node::testvec::spec_of_fork(rules.name).map_err(|_| DifferentialError::NoSpec(rules.name))
 }
 
 /// Executes a case by the rules of `spec`, which are mostly those of the case.
 ///
 /// # Errors
 /// If the importer refuses a block that the executor has made, or the store fails.
-pub fn execute(case: &Case, spec: ChainSpec) -> Result<ExecutedCase, String> {
+pub fn execute(case: &Case, spec: ChainSpec) -> Result<ExecutedCase, DifferentialError> {
     let spec = Arc::new(ChainSpec {
         genesis: genesis(case),
         ..spec
     });
-    let store = Store::in_memory().map_err(text)?;
-    ensure_genesis(&store, &spec).map_err(text)?;
-    let genesis = View::new(&store, spec.clone())
-        .map_err(text)?
-        .head()
-        .header
-        .clone();
+    let store = Store::in_memory()?;
+    ensure_genesis(&store, &spec)?;
+    let genesis = View::new(&store, spec.clone())?.head().header.clone();
     let importer = Importer::new(store.clone(), spec.clone(), SealCheck::Off);
     let mut executed = ExecutedCase {
         genesis: genesis.clone(),
@@ -107,21 +104,13 @@ pub fn execute(case: &Case, spec: ChainSpec) -> Result<ExecutedCase, String> {
         let uncles: Vec<Header> = uncles.into_iter().collect();
         let block = executed
             .make_block(plan, &parent, uncles)
-            .map_err(|error| format!("block {}: {error}", parent.number + 1))?;
-        importer.import(&block.block, None).map_err(|error| {
-            format!(
-                "the importer refuses block {} of the executor: {error}",
-                parent.number + 1
-            )
-        })?;
+            .map_err(DifferentialError::at(|| format!("block {}", parent.number + 1)))?;
+        let imported = importer.import(&block.block, None);
+        imported.map_err(DifferentialError::at(|| format!("block {}", parent.number + 1)))?;
         grandparent = Some(std::mem::replace(&mut parent, block.block.header.clone()));
         executed.blocks.push(block);
     }
     Ok(executed)
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 fn genesis(case: &Case) -> Genesis {
@@ -153,7 +142,7 @@ impl ExecutedCase {
         plan: &CaseBlock,
         parent: &Header,
         uncles: Vec<Header>,
-    ) -> Result<ExecutedPlan, String> {
+    ) -> Result<ExecutedPlan, DifferentialError> {
         let spec = &*self.spec;
         let timestamp = parent.timestamp + plan.seconds;
         let mut header = Header {
@@ -167,16 +156,11 @@ impl ExecutedCase {
             extra_data: plan.extra.clone().into(),
             ..Default::default()
         };
-        let view = self.store.snapshot().map_err(text)?;
+        let view = self.store.snapshot()?;
         let mut state = BlockState::new(&*view, parent.number, parent.state_root);
         let mut nonces = Vec::new();
         for index in 0..SENDERS {
-            nonces.push(
-                state
-                    .balance_and_nonce(sender_key(index).address())
-                    .map_err(text)?
-                    .1,
-            );
+            nonces.push(state.balance_and_nonce(sender_key(index).address())?.1);
         }
         let mut executor = Executor::new(spec, &header, &mut state);
         let (mut candidates, mut fates, mut transactions) = (Vec::new(), Vec::new(), Vec::new());
@@ -184,9 +168,13 @@ impl ExecutedCase {
             let nonce = &mut nonces[planned.sender];
             let transaction = sign(planned, *nonce, spec.chain_id_at(header.number), tx_form(spec));
             candidates.push(transaction.encode_raw());
-            let run = sender(spec, header.number, &transaction)
-                .map_err(text)
-                .and_then(|from| executor.transaction(&transaction, from).map_err(text));
+            let run = match sender(spec, header.number, &transaction) {
+                Ok(from) => {
+                    let run = executor.transaction(&transaction, from);
+                    run.map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
             fates.push(match run {
                 Ok(outcome) => {
                     *nonce = transaction.tx_nonce + 1;
@@ -199,8 +187,8 @@ impl ExecutedCase {
                 Err(reason) => Fate::Refused(reason),
             });
         }
-        let executed = executor.finish(&uncles).map_err(text)?;
-        header.state_root = state.root().map_err(text)?;
+        let executed = executor.finish(&uncles)?;
+        header.state_root = state.root()?;
         header.transactions_root = transactions_root(&transactions);
         let encode = |receipt: &Receipt| receipt.encode(spec.receipt_form());
         header.receipts_root = receipts_root(spec, &executed.receipts);
@@ -227,16 +215,16 @@ impl ExecutedCase {
     ///
     /// # Errors
     /// If it was refused, or is too long for a trace.
-    pub fn trace(&self, block: usize, candidate: usize) -> Result<Vec<TraceStep>, String> {
+    pub fn trace(&self, block: usize, candidate: usize) -> Result<Vec<TraceStep>, DifferentialError> {
         let executed = &self.blocks[block];
         if let Fate::Refused(reason) = &executed.fates[candidate] {
-            return Err(reason.clone());
+            return Err(DifferentialError::Refused(reason.clone()));
         }
         let before = executed.fates[..candidate].iter();
         let index = before
             .filter(|fate| matches!(fate, Fate::Executed { .. }))
             .count();
-        let view = View::new(&self.store, self.spec.clone()).map_err(text)?;
+        let view = View::new(&self.store, self.spec.clone())?;
         steps(&view, &executed.block.hash(), index)
     }
 
@@ -266,11 +254,10 @@ impl ExecutedCase {
 ///
 /// # Errors
 /// If there is no such transaction, or it is too long for a trace.
-pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, String> {
+pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, DifferentialError> {
     let block = view
-        .block_by_hash(block)
-        .map_err(text)?
-        .ok_or("the block is not stored")?;
+        .block_by_hash(block)?
+        .ok_or(DifferentialError::NotStored(*block))?;
     let options = StepOptions {
         stack: false,
         memory: false,
@@ -278,9 +265,11 @@ pub fn steps(view: &View, block: &B256, index: usize) -> Result<Vec<TraceStep>, 
         limit: None,
     };
     let request = TraceRequest::new(Tracer::Steps(options), TRACE_TIMEOUT);
-    match view.trace_transaction(&block, index, &request).map_err(text)? {
+    match view.trace_transaction(&block, index, &request)? {
         Trace::Steps(trace) => Ok(trace.steps),
-        other => Err(format!("got {other:?}, expected steps")),
+        other => Err(DifferentialError::NoSteps {
+            got: format!("{other:?}"),
+        }),
     }
 }
 

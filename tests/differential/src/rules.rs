@@ -41,9 +41,9 @@ pub struct ClientRules {
 pub struct ForkRules {
     /// The fork, as `vnode testvec` calls it.
     pub name: &'static str,
-    /// What programs and transactions may use. They use other things rarely.
+    /// The features that programs and transactions use often. They use others rarely.
     pub features: &'static [ForkFeature],
-    /// How the independent executor is told the same rules; `None` if it does not have them.
+    /// The same rules for the independent executor; `None` if it does not have them.
     pub client: Option<ClientRules>,
     /// Whether transactions have twelve fields, as the public network's do.
     pub native_transactions: bool,
@@ -74,7 +74,7 @@ pub const ALL_FEATURES: [ForkFeature; 10] = [
     ForkFeature::AccessLists,
     ForkFeature::Push0,
 ];
-/// How many of [`ALL_FEATURES`] Istanbul has.
+/// The number of [`ALL_FEATURES`] that Istanbul has.
 const ISTANBUL: usize = 8;
 
 /// The reward of Ethereum Classic's first era, in wei.

@@ -84,7 +84,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why a link leads nowhere. `None` if it is fine, or leads outside of the repository.
+/// The reason why a link leads nowhere. `None` if it is fine, or leads outside of the repository.
 fn link_fault(page: &SourceFile, target: &str) -> Option<String> {
     if target.contains("://") {
         return None;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::sources::{code_only, expect_none, root, rust_files};
+use crate::sources::{code_only, expect_none, packages, root, rust_files};
 
 /// A package, its folder, and the packages and modules that it must not name.
 struct Knowledge {
@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 15] = [
+const PACKAGES: [Knowledge; 16] = [
     Knowledge {
         package: "etl",
         folder: "node/etl",
@@ -35,6 +35,22 @@ const PACKAGES: [Knowledge; 15] = [
         folder: "miner/stratum",
         without: &["tokio", "hyper", "ethash_cpu", "chain", "wgpu"],
         unnamed: &["std::net", "std::fs", "Instant::now", "SystemTime::now"],
+    },
+    Knowledge {
+        package: "engine",
+        folder: "miner/engine",
+        without: &[
+            "chain",
+            "store",
+            "primitives",
+            "rpc",
+            "redb",
+            "revm",
+            "stratum",
+            "clap",
+            "psl",
+        ],
+        unnamed: &[],
     },
     Knowledge {
         package: "miner",
@@ -88,6 +104,12 @@ const PACKAGES: [Knowledge; 15] = [
         unnamed: &["std::net", "std::thread", "SystemTime", "Instant"],
     },
     Knowledge {
+        package: "stratum_server",
+        folder: "node/stratum_server",
+        without: &["rpc", "miner", "store", "redb", "revm", "clap", "network"],
+        unnamed: &["std::fs"],
+    },
+    Knowledge {
         package: "scs_service",
         folder: "node/scs_service",
         without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
@@ -102,16 +124,10 @@ const PACKAGES: [Knowledge; 15] = [
         unnamed: &["tokio::net", "std::net"],
     },
     Knowledge {
-        package: "inbound",
-        folder: "rpc/inbound",
-        without: &["hyper", "warp", "serde_json", "chain", "ethash", "miner", "rpc"],
-        unnamed: &["tokio::net", "TcpStream", "std::fs"],
-    },
-    Knowledge {
-        package: "server_tls",
-        folder: "rpc/tls",
-        without: &["hyper", "warp", "http", "rpc", "inbound", "clap"],
-        unnamed: &["TcpListener", "TcpStream", "tokio::time"],
+        package: "daemon",
+        folder: "node/daemon",
+        without: &["warp", "chain", "store", "ethash", "miner", "rpc", "clap"],
+        unnamed: &["exit("],
     },
     Knowledge {
         package: "rpc",
@@ -204,6 +220,32 @@ fn only_servers_and_access_know_sockets() {
 }
 
 #[test]
+fn the_accounts_of_clients_know_no_sockets() {
+    const SHELLS: [&str; 6] = [
+        "accept.rs",
+        "screen.rs",
+        "status/",
+        "stop.rs",
+        "stream.rs",
+        "tls/",
+    ];
+    let mut faults = Vec::new();
+    for file in rust_files("node/daemon/src") {
+        let inside = &file.path["node/daemon/src/".len()..];
+        if SHELLS.iter().any(|shell| inside.starts_with(shell)) {
+            continue;
+        }
+        let code = code_only(&file.text);
+        for name in ["tokio::net", "TcpStream", "std::fs", "hyper::body"] {
+            if code.contains(name) {
+                faults.push(format!("{} names {name}", file.path));
+            }
+        }
+    }
+    expect_none(&faults, "a server says who connects and what its connections do");
+}
+
+#[test]
 fn the_logic_of_network_knows_neither_sockets_nor_clocks() {
     const SHELLS: [&str; 7] = [
         "node/network/src/moment.rs",
@@ -242,7 +284,7 @@ fn the_logic_of_network_knows_neither_sockets_nor_clocks() {
 #[test]
 fn the_map_names_every_package() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");
-    let missing: Vec<_> = PACKAGES
+    let mut missing: Vec<_> = PACKAGES
         .iter()
         .filter(|known| !map.contains(&format!("| `{}` |", known.package)))
         .map(|known| {
@@ -252,5 +294,15 @@ fn the_map_names_every_package() {
             )
         })
         .collect();
+    for package in packages() {
+        let path = root().join(&package).join("Cargo.toml");
+        let manifest =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let name = name.unwrap_or_default().trim_matches('"');
+        if !map.contains(&format!("package `{name}`")) {
+            missing.push(format!("{name} is not in the map"));
+        }
+    }
     expect_none(&missing, "ARCHITECTURE.md lists each package");
 }

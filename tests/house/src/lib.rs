@@ -14,3 +14,4 @@ mod layers;
 mod names;
 mod sources;
 mod text;
+mod voice;

@@ -3,26 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
-
-/// Source folders whose names are compared.
-const FOLDERS: [&str; 15] = [
-    "miner/ethash/src",
-    "miner/stratum/src",
-    "miner/src",
-    "node/primitives/src",
-    "node/store/src",
-    "node/keystore/src",
-    "node/chain/src",
-    "node/network/src",
-    "node/microchain/src",
-    "node/scs_service/src",
-    "node/src",
-    "rpc/src",
-    "rpc/inbound/src",
-    "tests/src",
-    "tests/differential/src",
-];
+use crate::sources::{code_only, expect_none, leading_identifier, packages, rust_files};
 
 /// The name of the type that a line declares. `None` if the line declares no type.
 fn declared(line: &str) -> Option<&str> {
@@ -48,8 +29,12 @@ fn declared(line: &str) -> Option<&str> {
 #[test]
 fn a_type_name_has_one_meaning() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in FOLDERS.iter().flat_map(|folder| rust_files(folder)) {
-        if file.path.ends_with("/tests.rs") {
+    for file in packages()
+        .iter()
+        .flat_map(|package| rust_files(&format!("{package}/src")))
+    {
+        // Nobody else sees the types of a program.
+        if file.path.ends_with("/tests.rs") || file.path.contains("/src/bin/") {
             continue;
         }
         for (index, line) in code_only(&file.text).lines().enumerate() {

@@ -46,6 +46,18 @@ pub(crate) fn files(folder: &str, endings: &[&str]) -> Vec<SourceFile> {
         .collect()
 }
 
+/// The folders of the workspace's packages.
+pub(crate) fn packages() -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace's manifest");
+    let members = manifest.lines().skip_while(|line| *line != "members = [");
+    let members = members.skip(1).take_while(|line| *line != "]");
+    let packages: Vec<_> = members
+        .map(|line| line.trim_matches([' ', ',', '"']).to_owned())
+        .collect();
+    assert!(packages.len() > 15, "only {packages:?} were read");
+    packages
+}
+
 /// The Rust files of a package's source folder.
 pub(crate) fn rust_files(folder: &str) -> Vec<SourceFile> {
     let files = files(folder, &[".rs"]);

@@ -40,7 +40,7 @@ struct Options {
     /// Accounts in the state
     #[arg(long, default_value_t = 100_000)]
     accounts: u64,
-    /// How often the process is killed
+    /// Number of times that the process is killed
     #[arg(long, default_value_t = 5)]
     kills: u64,
     /// Folder for the stores, which are removed [default: a temporary folder]
@@ -196,7 +196,7 @@ fn stored_bytes(store: &Store, path: &Path) -> Result<Vec<(&'static str, u64)>, 
     Ok(bytes)
 }
 
-/// How many bytes more there are in each part.
+/// Returns the bytes that were added to each part.
 fn kept_bytes(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> Vec<(&'static str, i64)> {
     let parts = before.iter().zip(after);
     parts

@@ -7,10 +7,54 @@
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache, PowHash};
+
+/// A failure of the library, or a difference between its results and ours.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChfastError {
+    /// The path cannot be given to the loader.
+    #[error("{}: {reason}", path.display())]
+    Path {
+        path: PathBuf,
+        reason: std::ffi::NulError,
+    },
+    /// The loader refuses the file.
+    #[error("cannot load {}: {reason}", path.display())]
+    NotLoaded { path: PathBuf, reason: String },
+    /// The library does not have a function.
+    #[error("chfast has no {name:?}: {reason}")]
+    NoSymbol { name: &'static CStr, reason: String },
+    /// The library makes no light cache.
+    #[error("chfast has no light cache of epoch {0}")]
+    NoCache(u32),
+    /// The library makes no full dataset.
+    #[error("chfast has no memory for the full dataset")]
+    NoMemory,
+    /// The full dataset is to be used before it exists.
+    #[error("the dataset of chfast was not filled")]
+    NotFilled,
+    /// The sizes of the light cache and the dataset differ.
+    #[error("rows and items of chfast: got {got:?}, expected {expected:?}")]
+    WrongSizes {
+        got: (c_int, c_int),
+        expected: (c_int, c_int),
+    },
+    /// The size of the full dataset differs.
+    #[error("dataset of chfast: got {got} bytes, expected {expected}")]
+    WrongLength { got: usize, expected: usize },
+    /// A dataset item differs.
+    #[error("chfast: item {0} differs from ours")]
+    WrongItem(u32),
+    /// A hash differs.
+    #[error("hash of chfast: got {got:?}, expected {expected:?}")]
+    WrongHash {
+        got: Box<PowHash>,
+        expected: Box<PowHash>,
+    },
+}
 
 /// Number of hashes in one call of the library's search.
 const HASHES_PER_CALL: usize = 512;
@@ -73,12 +117,18 @@ unsafe impl Sync for Chfast {}
 
 impl Chfast {
     /// Loads the library and lets it build the light cache of `epoch`.
-    pub(crate) fn load(path: &Path, epoch: u32) -> Result<Self, String> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    pub(crate) fn load(path: &Path, epoch: u32) -> Result<Self, ChfastError> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|reason| ChfastError::Path {
+            path: path.to_owned(),
+            reason,
+        })?;
         // SAFETY: loading runs the initialisers of the library, which the user has chosen.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
-            return Err(format!("cannot load {}: {}", path.display(), reason()));
+            return Err(ChfastError::NotLoaded {
+                path: path.to_owned(),
+                reason: reason(),
+            });
         }
         // SAFETY: each symbol is cast to the type that version 1.1 declares for it.
         let library = unsafe {
@@ -115,43 +165,44 @@ impl Chfast {
             }
         };
         if library.light.is_null() {
-            return Err(format!("chfast has no light cache of epoch {epoch}"));
+            return Err(ChfastError::NoCache(epoch));
         }
         Ok(library)
     }
 
     /// Compares sizes, an item and a hash with ours, so that nothing is measured against a library
     /// with other results.
-    pub(crate) fn must_agree(&self, cache: &LightCache) -> Result<(), String> {
+    pub(crate) fn must_agree(&self, cache: &LightCache) -> Result<(), ChfastError> {
         // SAFETY: `load` has created the context.
         let (rows, items) = unsafe { ((*self.light).rows, (*self.light).items) };
         let expected = (cache.rows() as c_int, cache.dataset_items() as c_int);
         if (rows, items) != expected {
-            return Err(format!(
-                "rows and items of chfast: got {:?}, expected {expected:?}",
-                (rows, items)
-            ));
+            let got = (rows, items);
+            return Err(ChfastError::WrongSizes { got, expected });
         }
         let index = cache.dataset_items() / 3;
         if self.item(index).0 != cache.dataset_item(index) {
-            return Err(format!("chfast: item {index} differs from ours"));
+            return Err(ChfastError::WrongItem(index));
         }
         let header = B256::repeat_byte(9);
         let (got, expected) = (self.hash_light(&header, 5), cache.hash(&header, 5));
         if got != expected {
-            return Err(format!("hash of chfast: got {got:?}, expected {expected:?}"));
+            return Err(ChfastError::WrongHash {
+                got: got.into(),
+                expected: expected.into(),
+            });
         }
         Ok(())
     }
 
     /// Measures how long the library takes to build a light cache.
-    pub(crate) fn build_time(&self, epoch: u32) -> Result<Duration, String> {
+    pub(crate) fn build_time(&self, epoch: u32) -> Result<Duration, ChfastError> {
         let start = Instant::now();
         // SAFETY: the function has no preconditions; the context is destroyed below.
         let context = unsafe { (self.create)(epoch as c_int) };
         let time = start.elapsed();
         if context.is_null() {
-            return Err(format!("chfast has no light cache of epoch {epoch}"));
+            return Err(ChfastError::NoCache(epoch));
         }
         // SAFETY: the context was created above and is not used any more.
         unsafe { (self.destroy)(context) };
@@ -171,21 +222,21 @@ impl Chfast {
     }
 
     /// Creates a full context and copies our dataset into it.
-    pub(crate) fn fill(&mut self, epoch: u32, words: &[u32]) -> Result<(), String> {
+    pub(crate) fn fill(&mut self, epoch: u32, words: &[u32]) -> Result<(), ChfastError> {
         // SAFETY: the fields belong to a context that the library has just created. `dataset` comes
         // after the others, as a field of a derived class, and has room for `items` items.
         unsafe {
             let context = (self.create_full)(epoch as c_int);
             if context.is_null() {
-                return Err("chfast has no memory for the full dataset".into());
+                return Err(ChfastError::NoMemory);
             }
             self.full = Some(context);
             let bytes = (*context).items as usize * ITEM_BYTES;
             if (*context).epoch != epoch as c_int || bytes != size_of_val(words) {
-                return Err(format!(
-                    "dataset of chfast: got {bytes} bytes, expected {}",
-                    size_of_val(words)
-                ));
+                return Err(ChfastError::WrongLength {
+                    got: bytes,
+                    expected: size_of_val(words),
+                });
             }
             (*context)
                 .dataset
@@ -195,18 +246,18 @@ impl Chfast {
     }
 
     /// Hashes a nonce with the full dataset.
-    pub(crate) fn hash_full(&self, header_hash: &B256, nonce: u64) -> Result<PowHash, &'static str> {
-        let context = self.full.ok_or("the dataset of chfast was not filled")?;
+    pub(crate) fn hash_full(&self, header_hash: &B256, nonce: u64) -> Result<PowHash, ChfastError> {
+        let context = self.full.ok_or(ChfastError::NotFilled)?;
         // SAFETY: `fill` has created the context.
         Ok(unsafe { (self.hash_full)(context, &raw const header_hash.0, nonce) }.into())
     }
 
     /// Runs the library's own search until `end`. Returns the number of hashes; 0 without a
-    /// dataset. `thread` chooses the range of nonces.
-    pub(crate) fn search(&self, thread: usize, end: Instant) -> u64 {
+    /// dataset. The first nonce is `first`.
+    pub(crate) fn search(&self, first: u64, end: Instant) -> u64 {
         let Some(context) = self.full else { return 0 };
         let (header, boundary) = ([7; 32], [0; 32]);
-        let (mut nonce, mut hashes) = ((thread as u64) << 48, 0);
+        let (mut nonce, mut hashes) = (first, 0);
         while Instant::now() < end {
             // SAFETY: `fill` has created the context. No final hash is zero, so all nonces are
             // tried.
@@ -249,11 +300,14 @@ impl From<RawHash> for PowHash {
 }
 
 /// The address of a symbol.
-fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+fn symbol(library: *mut c_void, name: &'static CStr) -> Result<*mut c_void, ChfastError> {
     // SAFETY: the library is open, and the name ends with a zero byte.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     if address.is_null() {
-        return Err(format!("chfast has no {name:?}: {}", reason()));
+        return Err(ChfastError::NoSymbol {
+            name,
+            reason: reason(),
+        });
     }
     Ok(address)
 }

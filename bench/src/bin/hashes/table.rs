@@ -56,7 +56,7 @@ impl Figure {
         rounds.iter().copied().fold(f64::NAN, better)
     }
 
-    /// How many times better `ours` is than `theirs`.
+    /// Returns the factor by which `ours` is better than `theirs`.
     fn ratio(&self, ours: f64, theirs: f64) -> f64 {
         if self.is_rate {
             ours / theirs

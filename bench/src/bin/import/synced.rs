@@ -6,18 +6,19 @@
 use std::time::{Duration, Instant};
 
 use bench::Failure;
-use bench::network_node::{contact_of, open_chain, start_network};
+use bench::network_node::{open_chain, start_network};
 use chain::Chain;
 use chain::import::Importer;
 use chain::rules::seal::SealCheck;
 use ethash::LightCaches;
-use network::service::NetworkService;
+use network::NetworkService;
+use network::testing::contact_of;
 use tempfile::TempDir;
 
 use crate::clock::{Clock, Took};
 use crate::workload::{Workload, open};
 
-/// How often the head is looked at.
+/// The time between two looks at the head.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// A synchronization that takes longer than this has failed.
 const TIME_MAX: Duration = Duration::from_secs(1200);
@@ -58,7 +59,7 @@ impl Server {
         let directory = workload.directory()?;
         let store = open(directory.path())?;
         let chain = open_chain(store, &workload.spec, SealCheck::Ethash(caches.clone()))?;
-        let peer = contact_of(&self.service);
+        let peer = contact_of(self.service.handle());
         let goal = workload.blocks.last().ok_or("no blocks")?.hash();
         let (begun, clock) = (Instant::now(), Clock::start());
         let service = self

@@ -23,7 +23,7 @@ use crate::code;
 
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 
-/// What the transactions of a workload do.
+/// The effect of the transactions of a workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WorkloadKind {
     /// Transfer an amount to another account.

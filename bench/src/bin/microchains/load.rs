@@ -22,10 +22,10 @@ const BATCH: usize = 50;
 const LOOK: Duration = Duration::from_millis(10);
 /// Pause of a sender that may not send more.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long the last transactions are waited for.
+/// The time for which the last transactions are waited for.
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-/// What was measured.
+/// The measured figures.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// Transactions a second that came into blocks.
@@ -154,7 +154,7 @@ impl<'a> Load<'a> {
     }
 
     /// Notes the transactions of each new block.
-    fn watch(&self, seen: &Mutex<Seen>, mined: &AtomicUsize, done: &AtomicBool) -> Result<(), String> {
+    fn watch(&self, seen: &Mutex<Seen>, mined: &AtomicUsize, done: &AtomicBool) -> Result<(), Failure> {
         let address = self.stage.scs[0].url();
         let address = address.trim_start_matches("http://").parse();
         let caller = Caller::new(address.map_err(|error| format!("{error}"))?);

@@ -25,7 +25,7 @@ struct Options {
     what: Measured,
 }
 
-/// What is measured.
+/// The measurement.
 #[derive(Debug, Subcommand)]
 enum Measured {
     /// Transactions a second of one MicroChain, and the time from sending to receipt
@@ -84,7 +84,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// What the processes have used since `before`, as text.
+/// Returns the use of the processes since `before`, as text.
 fn used(stage: &Stage, before: &[ProcessUsage], time: Duration) -> String {
     let names = std::iter::once("vnode").chain(std::iter::repeat("scs"));
     let parts = names.zip(stage.usage()).zip(before).map(|((name, now), before)| {

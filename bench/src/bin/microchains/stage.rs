@@ -16,7 +16,7 @@ pub(crate) const CHAIN_ID: u64 = 100;
 /// A node and its SCSs.
 pub(crate) struct Stage {
     pub(crate) node: Vnode,
-    /// Where the node serves SCSs.
+    /// The address at which the node serves SCSs.
     pub(crate) service: String,
     pub(crate) scs: Vec<Scs>,
     /// Keeps the data until the processes have ended.
@@ -59,7 +59,7 @@ impl Stage {
         self.scs.iter().collect()
     }
 
-    /// What the node and each SCS have used so far.
+    /// Returns the use of the node and of each SCS so far.
     pub(crate) fn usage(&self) -> Vec<ProcessUsage> {
         let scs = self.scs.iter().map(Scs::usage);
         std::iter::once(self.node.usage()).chain(scs).collect()

@@ -4,11 +4,12 @@
 
 use std::io::{Read, Write};
 
+use bench::Failure;
 use warp::Filter;
 use warp::hyper::body::Bytes;
 
 /// Serves the bytes of standard input on a free port, and prints its address.
-pub(crate) fn serve() -> Result<(), String> {
+pub(crate) fn serve() -> Result<(), Failure> {
     let mut answer = Vec::new();
     std::io::stdin()
         .read_to_end(&mut answer)
@@ -27,9 +28,9 @@ pub(crate) fn serve() -> Result<(), String> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .map_err(|error| format!("cannot listen: {error}"))?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        let address = listener.local_addr()?;
         println!("{address}");
-        std::io::stdout().flush().map_err(|error| error.to_string())?;
+        std::io::stdout().flush()?;
         warp::serve(handler).incoming(listener).run().await;
         Ok(())
     })

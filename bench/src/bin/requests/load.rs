@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bench::Failure;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -91,7 +92,7 @@ impl Load {
     }
 
     /// The body of the answer to the first message.
-    pub(crate) fn first_answer(&self, address: SocketAddr) -> Result<Vec<u8>, String> {
+    pub(crate) fn first_answer(&self, address: SocketAddr) -> Result<Vec<u8>, Failure> {
         runtime()?.block_on(async {
             let mut connection = Connection::open(address).await?;
             let answer = connection.call(&self.messages[0]).await?;
@@ -105,7 +106,7 @@ impl Load {
         address: SocketAddr,
         connections: usize,
         time: Duration,
-    ) -> Result<Sample, String> {
+    ) -> Result<Sample, Failure> {
         runtime()?.block_on(async {
             let mut running = Vec::new();
             for index in 0..connections {
@@ -118,7 +119,7 @@ impl Load {
             });
             let mut latencies = Vec::new();
             for task in tasks.collect::<Vec<_>>() {
-                latencies.extend(task.await.map_err(|error| error.to_string())??);
+                latencies.extend(task.await??);
             }
             let elapsed = started.elapsed();
             latencies.sort_unstable();
@@ -135,11 +136,11 @@ impl Load {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, String> {
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("runtime: {error}"))
+        .map_err(|error| format!("runtime: {error}").into())
 }
 
 fn body((method, params): &(&str, Value), id: usize) -> Value {
@@ -161,7 +162,7 @@ async fn drive(
     start: usize,
     started: Instant,
     time: Duration,
-) -> Result<Vec<Duration>, String> {
+) -> Result<Vec<Duration>, Failure> {
     let mut latencies = Vec::with_capacity(1 << 12);
     let mut at = start;
     while started.elapsed() < time {
@@ -179,11 +180,11 @@ struct Connection {
 }
 
 impl Connection {
-    async fn open(address: SocketAddr) -> Result<Self, String> {
+    async fn open(address: SocketAddr) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address)
             .await
             .map_err(|error| format!("{address}: {error}"))?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        stream.set_nodelay(true)?;
         Ok(Self {
             stream,
             input: Vec::with_capacity(1 << 16),
@@ -191,13 +192,13 @@ impl Connection {
     }
 
     /// Sends a message and reads the answer. Returns the range of the body in `input`.
-    async fn call(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
+    async fn call(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, Failure> {
         tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(message))
             .await
             .map_err(|_| format!("no answer within {ANSWER_TIMEOUT:?}"))?
     }
 
-    async fn exchange(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
+    async fn exchange(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, Failure> {
         self.input.clear();
         self.stream
             .write_all(message)
@@ -210,7 +211,7 @@ impl Connection {
                 .await
                 .map_err(|error| format!("reading: {error}"))?;
             if read == 0 {
-                return Err("the server closed the connection".to_owned());
+                return Err("the server closed the connection".into());
             }
             if let Some(range) = body_range(&self.input)?
                 && self.input.len() >= range.end
@@ -220,23 +221,20 @@ impl Connection {
         };
         let head = &self.input[range.start..range.end.min(range.start + ERROR_SEARCH_LEN)];
         if head.windows(7).any(|part| part == b"\"error\"") {
-            return Err(format!(
-                "got {}, expected no error",
-                String::from_utf8_lossy(head)
-            ));
+            return Err(format!("got {}, expected no error", String::from_utf8_lossy(head)).into());
         }
         Ok(range)
     }
 }
 
 /// The range of the body; `None` if the header is not complete yet.
-fn body_range(input: &[u8]) -> Result<Option<std::ops::Range<usize>>, String> {
+fn body_range(input: &[u8]) -> Result<Option<std::ops::Range<usize>>, Failure> {
     let Some(end) = input.windows(4).position(|part| part == b"\r\n\r\n") else {
         return Ok(None);
     };
-    let header = std::str::from_utf8(&input[..end]).map_err(|error| error.to_string())?;
+    let header = std::str::from_utf8(&input[..end])?;
     if !header.starts_with("HTTP/1.1 200") {
-        return Err(format!("got {header}, expected HTTP/1.1 200"));
+        return Err(format!("got {header}, expected HTTP/1.1 200").into());
     }
     let length = header.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -245,6 +243,6 @@ fn body_range(input: &[u8]) -> Result<Option<std::ops::Range<usize>>, String> {
     });
     match length {
         Some(Ok(length)) => Ok(Some(end + 4..end + 4 + length)),
-        _ => Err(format!("got {header}, expected a content-length")),
+        _ => Err(format!("got {header}, expected a content-length").into()),
     }
 }

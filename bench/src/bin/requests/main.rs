@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench::Failure;
 use bench::attacks::{Attack, run_all};
 use clap::Parser;
 
@@ -63,7 +64,7 @@ struct Options {
     /// that are started for them, separated by commas; `all` of them
     #[arg(long = "attack", value_name = "LIST", value_delimiter = ',')]
     attacks: Vec<String>,
-    /// How long each attack runs [default: 3 to 8 seconds]
+    /// Time for which each attack runs [default: 3 to 8 seconds]
     #[arg(long, value_name = "S", requires = "attacks")]
     attack_seconds: Option<u64>,
     /// Run the handler that returns the bytes of standard input
@@ -77,9 +78,7 @@ fn main() -> ExitCode {
         bare::serve()
     } else if !options.attacks.is_empty() {
         let attacks = Attack::named(&options.attacks, |attack| !attack.is_of_peers());
-        attacks
-            .and_then(|attacks| run_all(&attacks, options.attack_seconds.map(Duration::from_secs)))
-            .map_err(|error| error.to_string())
+        attacks.and_then(|attacks| run_all(&attacks, options.attack_seconds.map(Duration::from_secs)))
     } else {
         measure(&options)
     };
@@ -92,7 +91,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(options: &Options) -> Result<(), String> {
+fn measure(options: &Options) -> Result<(), Failure> {
     let content = Content::new(options.blocks, options.transactions);
     let node = peers::start_vnode(&content)?;
     let anvil = match &options.anvil {
@@ -142,7 +141,7 @@ fn measure(options: &Options) -> Result<(), String> {
             // benchmark.
             let mut failed: Option<String> = None;
             let is_peer = |at: usize| anvil.is_some() && at == 1;
-            let mut run_turn = |at: usize, time: Duration| -> Result<Option<Sample>, String> {
+            let mut run_turn = |at: usize, time: Duration| -> Result<Option<Sample>, Failure> {
                 if is_peer(at) && failed.is_some() {
                     return Ok(None);
                 }
@@ -155,7 +154,7 @@ fn measure(options: &Options) -> Result<(), String> {
                             call.name
                         );
                         peers::wait_until_idle(server)?;
-                        failed = Some(error);
+                        failed = Some(error.to_string());
                         Ok(None)
                     }
                     Err(error) => Err(error),

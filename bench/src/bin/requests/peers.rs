@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bench::Failure;
 use e2e::Caller;
 use e2e::Vnode;
 use e2e::address::free_address;
@@ -79,14 +80,14 @@ impl RunningServer {
 
 /// Starts a node of the development network with the content. The blocks are mined by this program,
 /// so that each has the intended transactions.
-pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, String> {
+pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, Failure> {
     fill(content, Vnode::dev(TARGET_GAS_LIMIT.iter().copied()))
 }
 
 /// A further node, which is compared with the first one.
 #[derive(Debug)]
 pub(crate) struct Variant {
-    /// What is different.
+    /// The difference of this node.
     name: String,
     pub(crate) server: RunningServer,
     /// Its clients send [`TOKEN`].
@@ -96,7 +97,7 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// What is different in this node.
+    /// Returns the difference of this node.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -109,7 +110,7 @@ pub(crate) fn start_variants(
     tokens: usize,
     metrics: bool,
     otlp: bool,
-) -> Result<Vec<Variant>, String> {
+) -> Result<Vec<Variant>, Failure> {
     let mut variants = Vec::new();
     if tokens > 0 {
         variants.push(start_guarded(content, tokens)?);
@@ -125,7 +126,7 @@ pub(crate) fn start_variants(
 
 /// A node with `count` tokens, of which the last one is [`TOKEN`]. Requests without a token are
 /// served, too, because the content is sent without one.
-fn start_guarded(content: &Content, count: usize) -> Result<Variant, String> {
+fn start_guarded(content: &Content, count: usize) -> Result<Variant, Failure> {
     let mut text = "[anonymous]\nmodules = [\"*\"]\n".to_owned();
     for index in 1..=count {
         let secret = match index {
@@ -134,7 +135,7 @@ fn start_guarded(content: &Content, count: usize) -> Result<Variant, String> {
         };
         text += &format!("[[token]]\nname = \"t{index}\"\nsecret = \"{secret}\"\nmodules = [\"mc\"]\n");
     }
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir()?;
     let file = folder.path().join("tokens.toml");
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     let path = file.to_str().ok_or("a folder without a plain name")?;
@@ -150,7 +151,7 @@ fn start_guarded(content: &Content, count: usize) -> Result<Variant, String> {
 }
 
 /// A node with metrics, which are read once a second for as long as the program runs.
-fn start_observed(content: &Content) -> Result<Variant, String> {
+fn start_observed(content: &Content) -> Result<Variant, Failure> {
     let address = free_address();
     let text = address.to_string();
     let server = fill(
@@ -172,16 +173,16 @@ fn start_observed(content: &Content) -> Result<Variant, String> {
     })
 }
 
-fn read_metrics(address: SocketAddr) -> Result<(), String> {
+fn read_metrics(address: SocketAddr) -> Result<(), Failure> {
     let answer = e2e::http::get(address, "/metrics").map_err(|error| format!("{address}: {error}"))?;
     match answer.status {
         200 => Ok(()),
-        status => Err(format!("{address}: got status {status}, expected 200")),
+        status => Err(format!("{address}: got status {status}, expected 200").into()),
     }
 }
 
 /// A node that makes spans for a collector that is away: what the node itself does for spans.
-fn start_traced(content: &Content) -> Result<Variant, String> {
+fn start_traced(content: &Content) -> Result<Variant, Failure> {
     let url = format!("http://{}", free_address());
     let options = [TARGET_GAS_LIMIT, &["--otlp", &url]].concat();
     Ok(Variant {
@@ -193,7 +194,7 @@ fn start_traced(content: &Content) -> Result<Variant, String> {
 }
 
 /// Mines the content.
-fn fill(content: &Content, node: Vnode) -> Result<RunningServer, String> {
+fn fill(content: &Content, node: Vnode) -> Result<RunningServer, Failure> {
     for (index, transactions) in content.blocks.iter().enumerate() {
         for transaction in transactions {
             send(&node, transaction)?;
@@ -208,7 +209,8 @@ fn fill(content: &Content, node: Vnode) -> Result<RunningServer, String> {
             return Err(format!(
                 "block {number}: got {got} transactions, expected {}",
                 transactions.len()
-            ));
+            )
+            .into());
         }
     }
     let address = node.addresses()[0];
@@ -221,12 +223,12 @@ fn fill(content: &Content, node: Vnode) -> Result<RunningServer, String> {
 
 /// Waits for work with all transactions that were sent: the work changes with the pool, and then
 /// stays the same.
-fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
+fn settled_work(node: &Vnode) -> Result<RpcWork, Failure> {
     let mut work = node.work_after(None);
     let (started, mut since) = (Instant::now(), Instant::now());
     while since.elapsed() < SETTLED {
         if started.elapsed() > START_TIMEOUT {
-            return Err("the work does not stop changing".to_owned());
+            return Err("the work does not stop changing".into());
         }
         std::thread::sleep(SETTLED / 20);
         let now = node.work_after(None);
@@ -238,7 +240,7 @@ fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
 }
 
 /// Starts anvil with the content.
-pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServer, String> {
+pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServer, Failure> {
     let address = free_address();
     let child = Command::new(path)
         .args([
@@ -268,7 +270,7 @@ pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServe
     let started = Instant::now();
     while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
         if started.elapsed() > START_TIMEOUT {
-            return Err(format!("{} does not answer", path.display()));
+            return Err(format!("{} does not answer", path.display()).into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -287,20 +289,21 @@ pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServe
             return Err(format!(
                 "block of anvil: got {got} transactions, expected {}",
                 transactions.len()
-            ));
+            )
+            .into());
         }
     }
     Ok(server)
 }
 
-fn send(node: &Caller, transaction: &primitives::Transaction) -> Result<(), String> {
+fn send(node: &Caller, transaction: &primitives::Transaction) -> Result<(), Failure> {
     let raw = format!("0x{}", hex(&transaction.encode_raw()));
     rpc(node, "eth_sendRawTransaction", json!([raw])).map(drop)
 }
 
-fn rpc(node: &Caller, method: &str, params: Value) -> Result<Value, String> {
+fn rpc(node: &Caller, method: &str, params: Value) -> Result<Value, Failure> {
     node.try_rpc(method, params)
-        .map_err(|error| format!("{method}: {error}"))
+        .map_err(|error| format!("{method}: {error}").into())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -312,8 +315,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Starts the bare handler, which returns `answer`.
-pub(crate) fn start_bare(answer: &[u8]) -> Result<RunningServer, String> {
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+pub(crate) fn start_bare(answer: &[u8]) -> Result<RunningServer, Failure> {
+    let this = std::env::current_exe()?;
     let mut child = Command::new(this)
         .arg("--bare")
         .stdin(Stdio::piped())
@@ -324,14 +327,9 @@ pub(crate) fn start_bare(answer: &[u8]) -> Result<RunningServer, String> {
     let output = child.stdout.take();
     let process = Process::Child(child);
     let failed = || "the bare handler does not start".to_owned();
-    input
-        .ok_or_else(failed)?
-        .write_all(answer)
-        .map_err(|error| error.to_string())?;
+    input.ok_or_else(failed)?.write_all(answer)?;
     let mut line = String::new();
-    BufReader::new(output.ok_or_else(failed)?)
-        .read_line(&mut line)
-        .map_err(|error| error.to_string())?;
+    BufReader::new(output.ok_or_else(failed)?).read_line(&mut line)?;
     Ok(RunningServer {
         name: "bare",
         address: line.trim().parse().map_err(|_| failed())?,
@@ -340,12 +338,12 @@ pub(crate) fn start_bare(answer: &[u8]) -> Result<RunningServer, String> {
 }
 
 /// Waits until an overloaded server answers again.
-pub(crate) fn wait_until_idle(server: &RunningServer) -> Result<(), String> {
+pub(crate) fn wait_until_idle(server: &RunningServer) -> Result<(), Failure> {
     let caller = Caller::new(server.address);
     let started = Instant::now();
     while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
         if started.elapsed() > 4 * START_TIMEOUT {
-            return Err(format!("{} does not answer any more", server.name));
+            return Err(format!("{} does not answer any more", server.name).into());
         }
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -357,12 +355,11 @@ pub(crate) fn compare(
     node: &RunningServer,
     anvil: Option<&RunningServer>,
     call: &MeasuredCall,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let Some(anvil) = anvil else { return Ok(()) };
     let load = Load::single(&call.requests);
-    let result = |server: &RunningServer| -> Result<Value, String> {
-        let answer: Value =
-            serde_json::from_slice(&load.first_answer(server.address)?).map_err(|error| error.to_string())?;
+    let result = |server: &RunningServer| -> Result<Value, Failure> {
+        let answer: Value = serde_json::from_slice(&load.first_answer(server.address)?)?;
         Ok(answer["result"].clone())
     };
     let (ours, theirs) = (result(node)?, result(anvil)?);
@@ -390,5 +387,6 @@ pub(crate) fn compare(
     Err(format!(
         "{}: got {ours} from vnode, expected {theirs} as from anvil",
         call.name
-    ))
+    )
+    .into())
 }

@@ -1,4 +1,4 @@
-//! What the system says of this process and of the files: bytes read and written, memory, sizes.
+//! Figures of this process and of the files from the system: bytes read and written, memory, sizes.
 
 use std::fs;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! How a light cache is built: filled with a chain of hashes, then mixed by RandMemoHash.
+//! Builds a light cache: it is filled with a chain of hashes, then mixed by RandMemoHash.
 
 use core::ops::ControlFlow;
 use std::time::Instant;
@@ -14,10 +14,10 @@ use crate::{B256, CACHE_ROUNDS, Epoch, ITEM_BYTES, ROW_BYTES};
 
 /// Rows that are computed between two calls of the progress function.
 const ROWS_PER_REPORT: usize = 1 << 14;
-/// How many rows before its use the partner of a row is prefetched.
+/// The number of rows before its use at which the partner of a row is prefetched.
 const PREFETCH_ROWS: usize = 4;
 
-/// Why a light cache cannot be built.
+/// The reasons why a light cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
     /// The epoch is out of range.
@@ -148,8 +148,8 @@ impl LightCache {
     }
 }
 
-/// How many units of `unit_bytes` are in `bytes`. `None` if a part is left over, or if there are
-/// none or more than 2^31.
+/// Returns the number of units of `unit_bytes` in `bytes`. `None` if a part is left over, or if
+/// there are none or more than 2^31.
 fn count_units(bytes: u64, unit_bytes: u64) -> Option<u32> {
     let count = u32::try_from(bytes / unit_bytes).ok()?;
     (bytes.is_multiple_of(unit_bytes) && (1..=1 << 31).contains(&count)).then_some(count)

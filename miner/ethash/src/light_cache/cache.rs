@@ -48,7 +48,7 @@ impl LightCache {
         self.seed_hash
     }
 
-    /// How long it took to build this cache.
+    /// The time that it took to build this cache.
     pub const fn build_time(&self) -> Duration {
         self.build_time
     }

@@ -3,7 +3,7 @@
 //! Building is serial: every row depends on the row before it. Dataset items do not depend on each
 //! other, so several are computed at once, which hides the latency of the rows that they read.
 //!
-//! This module knows neither files nor threads, and does not decide which epoch is needed.
+//! Knows neither files nor threads, and does not decide which epoch is needed.
 //!
 //! | file | content |
 //! |---|---|

@@ -6,7 +6,7 @@
 //! states. A value of these operations exists only where the processor has the instructions, and
 //! nothing of a set can be done without that value.
 //!
-//! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`, that
+//! Does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`, that
 //! for AArch64 in `simd/neon.rs`.
 
 mod kernel;
@@ -86,8 +86,8 @@ impl InstructionSet {
 
     /// Makes the whole process use at most this set from now on, and returns the set in use.
     ///
-    /// That is this set, or the greatest one of the processor if it does not support this set. For
-    /// comparisons, and for processors that run slower when they use wide vectors.
+    /// The result is this set, or the greatest one of the processor if it does not support this
+    /// set. For comparisons, and for processors that run slower when they use wide vectors.
     pub fn limit(self) -> Self {
         let set = if self.runs_here() { self } else { Self::detect() };
         IN_USE.store(set as u8, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! AVX2 and AVX-512: the mixing step, and Keccak on two, four or eight states at once.
 //!
-//! Why the unsafe code here is sound: a value of [`Avx2`] or [`Avx512`] comes from `detect` only,
-//! which has found the instructions on this processor. Every operation takes such a value, or a
-//! vector register ([`Quad`], [`Pair`], [`Octet`]), which cannot be made without one. The fields of
-//! all these types are private to this file.
+//! The reason why the unsafe code here is sound: a value of [`Avx2`] or [`Avx512`] comes from
+//! `detect` only, which has found the instructions on this processor. Every operation takes such a
+//! value, or a vector register ([`Quad`], [`Pair`], [`Octet`]), which cannot be made without one.
+//! The fields of all these types are private to this file.
 
 use core::arch::x86_64::*;
 use std::sync::LazyLock;

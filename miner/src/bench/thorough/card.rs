@@ -6,6 +6,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::gpu::{
+    AdapterInfo, CheckSample, GenerationForm, GpuError, GpuOptions, GpuSearcher, GpuWork, KernelForm,
+    choose_kernel,
+};
+use engine::sensors::Sensors;
 use ethash::{B256, DATASET_PARENTS, LightCache};
 use serde_json::json;
 
@@ -16,16 +21,12 @@ use super::plan::{CardFigure, FIRST_WORKGROUP, KernelPick};
 use super::scale::BenchScale;
 use super::sensor_log::SensorLog;
 use crate::bench::BYTES_PER_HASH;
-use crate::gpu::{
-    AdapterInfo, CheckSample, GenerationForm, GpuError, GpuOptions, GpuSearcher, GpuWork, KeccakLane,
-    KernelVariant, PageChoice, choose_kernel,
-};
-use crate::sensors::Sensors;
 
-/// How long a card searches before its rate is measured. Its batches grow during that time.
+/// The time for which a card searches before its rate is measured. Its batches grow during that
+/// time.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// When a dispatch counts as hung on a software adapter, which compiles kernels in their first
-/// dispatch.
+/// The time after which a dispatch counts as hung on a software adapter, which compiles kernels in
+/// their first dispatch.
 const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Dataset items that are compared with the CPU.
 const ITEMS_COMPARED: u32 = 1000;
@@ -45,16 +46,16 @@ pub(super) struct DatasetId {
     pub(super) large_pages: bool,
 }
 
-/// What earlier figures of the same dataset say.
+/// Earlier figures of the same dataset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KnownFigures {
     /// Bytes per second of random reads of items, and of light cache rows.
     pub(super) random_read: Option<f64>,
     pub(super) cache_read: Option<f64>,
     /// The fastest kernel in workgroups of the first size.
-    pub(super) best: Option<KernelVariant>,
+    pub(super) best: Option<KernelForm>,
     /// The fastest kernel with its workgroup size.
-    pub(super) best_of_all: Option<(KernelVariant, u32)>,
+    pub(super) best_of_all: Option<(KernelForm, u32)>,
 }
 
 /// A card that is measured.
@@ -139,7 +140,7 @@ impl<'a> CardBench<'a> {
         let mut searcher = GpuSearcher::find(&self.info, options)?;
         let sliced = GenerationForm::Sliced { slices: SMALL_SLICES };
         for generation in [Some(sliced), Some(GenerationForm::Lane), None] {
-            searcher.options.generation = generation;
+            searcher.change_options(|options| options.generation = generation);
             searcher.set_epoch(&cache, &mut |_| ControlFlow::Continue(()))?;
             let got = searcher.read_items(0, items)?;
             let differing = (0..)
@@ -153,7 +154,7 @@ impl<'a> CardBench<'a> {
             }
         }
         let (mut right, mut absent, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
-        for kernel in KernelVariant::all() {
+        for kernel in KernelForm::ALL {
             self.clock.check()?;
             if !kernel.runs_on(&self.info) {
                 absent.push(kernel.to_string());
@@ -233,7 +234,7 @@ impl<'a> CardBench<'a> {
     fn hashrate(&mut self, id: DatasetId, pick: KernelPick, size: u32, known: &KnownFigures) -> FigureResult {
         self.ensure_loaded(id)?;
         let pages = self.searcher()?.dataset_pages();
-        let kernel = picked(pick, known, pages)?;
+        let kernel = picked(pick, known)?;
         let start = Instant::now();
         self.searcher()?.set_kernel(kernel, size)?;
         let compiled = start.elapsed();
@@ -349,9 +350,11 @@ impl<'a> CardBench<'a> {
         let clock = self.clock;
         self.loaded = None;
         let searcher = self.searcher()?;
-        searcher.options.large_pages = id.large_pages;
-        searcher.options.generation = form;
-        searcher.options.max_page_items = scale.max_page_items(id.epoch);
+        searcher.change_options(|options| {
+            options.large_pages = id.large_pages;
+            options.generation = form;
+            options.max_page_items = scale.max_page_items(id.epoch);
+        });
         let start = Instant::now();
         let mut generated = start;
         let loaded = searcher.set_epoch(&cache, &mut |_| {
@@ -447,19 +450,9 @@ impl<'a> CardBench<'a> {
 }
 
 /// Returns the kernel that `pick` means.
-fn picked(pick: KernelPick, known: &KnownFigures, pages: u32) -> Result<KernelVariant, FigureError> {
-    let best = || known.best.ok_or(FigureError::NothingToCompare);
+fn picked(pick: KernelPick, known: &KnownFigures) -> Result<KernelForm, FigureError> {
     match pick {
         KernelPick::This(kernel) => Ok(kernel),
-        KernelPick::Best => best(),
-        KernelPick::BestArray if pages == 1 => Err(FigureError::NotHere("the dataset has one page".into())),
-        KernelPick::BestArray => Ok(KernelVariant {
-            pages: PageChoice::Array,
-            ..best()?
-        }),
-        KernelPick::BestWord => Ok(KernelVariant {
-            keccak: KeccakLane::Word,
-            ..best()?
-        }),
+        KernelPick::Best => known.best.ok_or(FigureError::NothingToCompare),
     }
 }

@@ -1,4 +1,4 @@
-//! When a thorough benchmark must end: at its time limit, or when the user stops it.
+//! Ends a thorough benchmark: at its time limit, or when the user stops it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

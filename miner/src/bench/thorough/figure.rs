@@ -1,13 +1,12 @@
 //! The result of one measurement, as the fields of its record, or why there is none.
 
+use engine::gpu::GpuError;
 use serde_json::Value;
-
-use crate::gpu::GpuError;
 
 /// The fields of a record, with `value` and `unit`, or the reason why there are none.
 pub(super) type FigureResult = Result<Value, FigureError>;
 
-/// Why a figure was not taken.
+/// The reasons why a figure was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FigureError {
     /// The time is over, or the user has stopped the program. The figure is not recorded.

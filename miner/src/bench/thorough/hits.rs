@@ -1,10 +1,10 @@
 //! Nonces whose hits the CPU knows, to compare kernels with.
 
+use engine::gpu::{GpuHit, GpuSearcher, GpuWork};
+use engine::threads::run_parallel;
 use ethash::{B256, LightCache};
 
 use super::figure::FigureError;
-use crate::gpu::{GpuHit, GpuSearcher, GpuWork};
-use crate::threads::run_parallel;
 
 /// One hash in this many is a hit.
 const NONCES_PER_HIT: u64 = 8;

@@ -14,7 +14,7 @@ const FILE_NAME: &str = "figures.jsonl";
 /// Largest size of the file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Why the file of figures cannot be used.
+/// The reasons why the file of figures cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
@@ -32,7 +32,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The number of the line, from 1 on.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

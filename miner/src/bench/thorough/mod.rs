@@ -32,6 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use engine::DeviceChoice;
+use engine::gpu::{AdapterInfo, KernelForm, list_adapters, search_fingerprint};
+use engine::sensors::Sensors;
 use ethash::InstructionSet;
 use serde_json::{Value, json};
 
@@ -41,9 +44,6 @@ use self::journal::Journal;
 use self::plan::{CardFigure, FIRST_WORKGROUP, KernelPick, PlanStep, card_steps};
 use self::processor::{ProcessorBench, ProcessorFigure};
 use self::sensor_log::SensorLog;
-use crate::engine::DeviceChoice;
-use crate::gpu::{AdapterInfo, KernelVariant, list_adapters, search_fingerprint};
-use crate::sensors::Sensors;
 
 pub use clock::BenchClock;
 pub use journal::JournalError;
@@ -83,7 +83,7 @@ pub struct ThoroughConfig {
     pub threads: usize,
     /// The node to mine for. With `None` this figure is left out.
     pub node: Option<SteadyNode>,
-    /// How long to mine for the node. At most half of the time that is left.
+    /// The time to mine for the node. At most half of the time that is left.
     pub steady_time: Duration,
     /// Only figures whose key contains this text are taken.
     pub only: Option<String>,
@@ -91,7 +91,7 @@ pub struct ThoroughConfig {
     pub peers: Vec<PeerRate>,
 }
 
-/// Why a thorough benchmark has ended.
+/// The reasons why a thorough benchmark has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThoroughEnd {
     /// All figures are there, or cannot be taken here.
@@ -102,7 +102,7 @@ pub enum ThoroughEnd {
     Stopped,
 }
 
-/// Why a thorough benchmark cannot be made.
+/// The reasons why a thorough benchmark cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ThoroughError {
     /// The file of figures cannot be used.
@@ -110,15 +110,15 @@ pub enum ThoroughError {
     Journal(#[from] JournalError),
     /// A card does not exist.
     #[error(transparent)]
-    Device(#[from] crate::error::MinerError),
+    Device(#[from] engine::MinerError),
     /// The folder has figures of another machine, driver or build.
     #[error("{}: has figures of another machine or build: got {got}, expected {expected}; use another folder", folder.display())]
     OtherMachine {
         /// The folder.
         folder: PathBuf,
-        /// What the folder says.
+        /// The machine that the folder names.
         got: String,
-        /// What this machine says.
+        /// The machine that runs now.
         expected: String,
     },
     /// The report cannot be written.
@@ -408,7 +408,7 @@ fn fastest_rate(records: &[Value]) -> Option<f64> {
         .max_by(f64::total_cmp)
 }
 
-/// What a figure is, in the records.
+/// Returns the kind of a figure, as in the records.
 const fn figure_kind(figure: CardFigure) -> &'static str {
     match figure {
         CardFigure::SmallChecks { .. } => "checks",
@@ -435,15 +435,13 @@ fn figure_name(figure: CardFigure) -> String {
             let kernel = match kernel {
                 KernelPick::This(kernel) => kernel.to_string(),
                 KernelPick::Best => "best".to_owned(),
-                KernelPick::BestArray => "best+array".to_owned(),
-                KernelPick::BestWord => "best+u64".to_owned(),
             };
             format!("{kind}/{kernel}:{workgroup_size}")
         }
     }
 }
 
-/// What the records say about a dataset of a card.
+/// Returns the figures of a dataset of a card that the records have.
 fn known(records: &[Value], device: &str, id: DatasetId) -> KnownFigures {
     let own = |record: &&Value| {
         record["device"] == device && record["epoch"] == id.epoch && record["large_pages"] == id.large_pages
@@ -454,10 +452,10 @@ fn known(records: &[Value], device: &str, id: DatasetId) -> KnownFigures {
     // The light cache of another epoch is read about as fast.
     let of_card = records.iter().filter(|record| record["device"] == device);
     let any_ceilings = of_card.rev().find(|record| record["what"] == "ceilings");
-    let mut rates: Vec<(f64, KernelVariant, u32)> = (of_dataset.iter())
+    let mut rates: Vec<(f64, KernelForm, u32)> = (of_dataset.iter())
         .filter(|record| record["what"] == "hashrate")
         .filter_map(|record| {
-            let kernel = KernelVariant::from_name(record["kernel"].as_str()?)?;
+            let kernel = KernelForm::from_name(record["kernel"].as_str()?)?;
             let size = u32::try_from(record["workgroup_size"].as_u64()?).ok()?;
             Some((record["value"].as_f64()?, kernel, size))
         })
@@ -492,8 +490,6 @@ fn adapter_json(info: &AdapterInfo) -> Value {
         "max_buffer": info.max_buffer,
         "max_pages": info.max_pages,
         "subgroup_size": info.subgroup_size,
-        "int64": info.has_int64,
-        "page_array_max": info.page_array_max,
     })
 }
 
@@ -511,22 +507,24 @@ mod tests {
             json!({"device": "gpu:0", "epoch": 5, "large_pages": false, "what": "ceilings", "value": 8192e3,
                 "cache_read_bytes_per_second": 7.0}),
             rate("gpu:0", 5, false, "lane", 64, json!(1.0)),
-            rate("gpu:0", 5, false, "shuffle8+u64", 64, json!(3.0)),
-            rate("gpu:0", 5, false, "shuffle8", 128, json!(4.0)),
+            rate("gpu:0", 5, false, "shuffle8", 64, json!(5.0)),
+            rate("gpu:0", 5, false, "shuffle", 64, json!(3.0)),
+            rate("gpu:0", 5, false, "shuffle2", 128, json!(4.0)),
             rate("gpu:0", 6, false, "group", 64, json!(9.0)),
             rate("gpu:1", 5, false, "group", 64, json!(9.0)),
-            rate("gpu:0", 5, false, "group2", 64, Value::Null),
+            rate("gpu:0", 5, false, "group", 64, Value::Null),
         ];
         let id = DatasetId {
             epoch: 5,
             large_pages: false,
         };
         let of = known(&records, "gpu:0", id);
-        assert_eq!(of.best, KernelVariant::from_name("shuffle8+u64"));
         assert_eq!(
-            of.best_of_all,
-            KernelVariant::from_name("shuffle8").map(|kernel| (kernel, 128))
+            of.best,
+            Some(KernelForm::Shuffle),
+            "a kernel of an earlier version does not count"
         );
+        assert_eq!(of.best_of_all, Some((KernelForm::Shuffle2, 128)));
         assert_eq!((of.random_read, of.cache_read), (Some(8192e3), Some(7.0)));
         let large = known(
             &records,

@@ -1,10 +1,11 @@
-//! What is measured on a card, from the most valuable figure to the least.
+//! The figures of a card, from the most valuable figure to the least.
 //!
 //! Knows no device. Which kernel is the best one follows from the figures that are there when a
 //! step begins.
 
+use engine::gpu::{GenerationForm, KernelForm};
+
 use super::scale::BenchScale;
-use crate::gpu::{GenerationForm, KernelForm, KernelVariant};
 
 /// The workgroup size with which kernels are compared.
 pub(super) const FIRST_WORKGROUP: u32 = 64;
@@ -14,14 +15,10 @@ const OTHER_WORKGROUPS: [u32; 4] = [128, 256, 32, 512];
 /// A kernel that a step measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelPick {
-    /// This one.
-    This(KernelVariant),
+    /// A kernel that is named.
+    This(KernelForm),
     /// The fastest one so far on this dataset.
     Best,
-    /// The fastest form so far, with an array of bindings.
-    BestArray,
-    /// The fastest form so far, with 64-bit integers.
-    BestWord,
 }
 
 /// One measurement on a card.
@@ -31,7 +28,7 @@ pub(super) enum CardFigure {
     SmallChecks { pages: u32 },
     /// Generates the dataset in this form, or in the usual one, and compares items.
     Dataset { form: Option<GenerationForm> },
-    /// What the memory delivers at best.
+    /// The best rates of the memory.
     Ceilings,
     /// Compares the hits of a kernel with the CPU, then measures its rate.
     Hashrate { kernel: KernelPick, workgroup_size: u32 },
@@ -65,17 +62,20 @@ pub(super) fn card_steps(scale: BenchScale) -> Vec<PlanStep> {
     for epoch in epochs {
         steps.extend(main_figures(*epoch));
     }
-    steps.extend(variant_figures(first, scale));
+    steps.extend(setting_figures(first, scale));
     steps.push(PlanStep::Steady);
     steps.extend(other_counts.iter().map(small));
     for epoch in epochs {
         if *epoch != first {
-            steps.extend(variant_figures(*epoch, scale));
+            steps.extend(setting_figures(*epoch, scale));
         }
     }
-    for epoch in epochs {
-        steps.extend(rare_figures(*epoch));
-    }
+    // With subgroups, the form without them is unlikely to be the fastest.
+    steps.extend(
+        epochs
+            .iter()
+            .map(|epoch| card(*epoch, false, hashrate(KernelForm::Group))),
+    );
     steps
 }
 
@@ -87,9 +87,9 @@ const fn card(epoch: u32, large_pages: bool, figure: CardFigure) -> PlanStep {
     }
 }
 
-fn hashrate(form: KernelForm) -> CardFigure {
+const fn hashrate(form: KernelForm) -> CardFigure {
     CardFigure::Hashrate {
-        kernel: KernelPick::This(form.into()),
+        kernel: KernelPick::This(form),
         workgroup_size: FIRST_WORKGROUP,
     }
 }
@@ -100,7 +100,6 @@ fn main_figures(epoch: u32) -> Vec<PlanStep> {
         CardFigure::Dataset { form: None },
         CardFigure::Ceilings,
         hashrate(KernelForm::Shuffle),
-        hashrate(KernelForm::Shuffle8),
         hashrate(KernelForm::Shuffle2),
         hashrate(KernelForm::Lane),
         CardFigure::Choice,
@@ -108,17 +107,13 @@ fn main_figures(epoch: u32) -> Vec<PlanStep> {
     figures.map(|figure| card(epoch, false, figure)).into()
 }
 
-/// The figures that tell which variants to keep.
-fn variant_figures(epoch: u32, scale: BenchScale) -> Vec<PlanStep> {
-    let best = |kernel, workgroup_size| CardFigure::Hashrate {
-        kernel,
+/// The figures that tell which settings to keep.
+fn setting_figures(epoch: u32, scale: BenchScale) -> Vec<PlanStep> {
+    let best = |workgroup_size| CardFigure::Hashrate {
+        kernel: KernelPick::Best,
         workgroup_size,
     };
-    let mut figures = vec![
-        best(KernelPick::BestArray, FIRST_WORKGROUP),
-        best(KernelPick::BestWord, FIRST_WORKGROUP),
-    ];
-    figures.extend(OTHER_WORKGROUPS.map(|size| best(KernelPick::Best, size)));
+    let mut figures: Vec<_> = OTHER_WORKGROUPS.map(best).into();
     let batches = scale.batches_ms().iter().copied();
     figures.extend(batches.map(|milliseconds| CardFigure::Batch { milliseconds }));
     let mut steps: Vec<_> = (figures.into_iter())
@@ -130,17 +125,10 @@ fn variant_figures(epoch: u32, scale: BenchScale) -> Vec<PlanStep> {
     let large = [
         CardFigure::Dataset { form: None },
         CardFigure::Ceilings,
-        best(KernelPick::Best, FIRST_WORKGROUP),
-        best(KernelPick::BestArray, FIRST_WORKGROUP),
+        best(FIRST_WORKGROUP),
     ];
     steps.extend(large.map(|figure| card(epoch, true, figure)));
     steps
-}
-
-/// Figures of kernels that are unlikely to be the fastest.
-fn rare_figures(epoch: u32) -> Vec<PlanStep> {
-    let forms = [KernelForm::Group, KernelForm::Group8, KernelForm::Group2];
-    forms.map(|form| card(epoch, false, hashrate(form))).into()
 }
 
 #[cfg(test)]

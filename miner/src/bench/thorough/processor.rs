@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::dataset::Dataset;
 use ethash::{FullDataset, ITEM_WORDS, InstructionSet, LightCache};
 use memmap2::{MmapMut, MmapOptions};
 use serde_json::json;
@@ -14,7 +15,6 @@ use super::figure::{FigureError, FigureResult};
 use super::scale::BenchScale;
 use crate::bench::memory::random_read_rate;
 use crate::bench::{BYTES_PER_HASH, rate, search_full, search_light};
-use crate::dataset::Dataset;
 
 /// The base-two logarithm of the size of a huge page.
 const HUGE_PAGE_BITS: u8 = 21;
@@ -23,7 +23,7 @@ const EPOCH: u32 = 0;
 /// Nonces that are compared with the light cache before a rate is measured.
 const NONCES_COMPARED: u64 = 16;
 
-/// How the system backs the dataset.
+/// The kind of memory that the system gives for the dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryKind {
     /// Huge pages where the system finds some.

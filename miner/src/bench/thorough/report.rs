@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use engine::units::{byte_rate_text, rate_text};
 use serde_json::Value;
 
 use super::tables::{MarkdownTable, byte_rate, escaped, hashrate, number, percent, plain};
-use crate::display::{Bar, Chart, ChartGroup, byte_rate_text, rate_text};
+use crate::display::{Bar, Chart, ChartGroup};
 
 /// The share of the random reads that a search should reach.
 const SHARE_AIM: f64 = 0.85;
@@ -149,7 +150,7 @@ impl<'a> ThoroughReport<'a> {
         text
     }
 
-    /// What was compared with the CPU.
+    /// Returns the section about the comparisons with the CPU.
     fn checks(&self) -> String {
         let mut text = String::from("\n## Compared with the CPU\n\n");
         let wrong: Vec<_> = self

@@ -18,7 +18,7 @@ const SMALL_EPOCHS: [u32; 2] = [385, 0];
 /// The sizes of datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchScale {
-    /// Those of real epochs.
+    /// The sizes of real epochs.
     Full,
     /// A few MiB, with as many pages as the real ones.
     Small,

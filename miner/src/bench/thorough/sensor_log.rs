@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use engine::gpu::AdapterInfo;
+use engine::sensors::{SensorReading, Sensors, SlowdownCause};
+use engine::threads::{join_until, spawn};
 use serde_json::{Value, json};
-
-use crate::gpu::AdapterInfo;
-use crate::sensors::{SensorReading, Sensors, SlowdownCause};
-use crate::threads::{join_until, spawn};
 
 /// Time between two looks at the latest reading.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

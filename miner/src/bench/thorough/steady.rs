@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use daemon::Screen;
+use engine::gpu::KernelPolicy;
+use engine::{DeviceChoice, EngineConfig};
 use serde_json::{Value, json};
 
 use super::figure::{FigureError, FigureResult, merged};
 use crate::client::{ClientConfig, MiningEndpoint};
-use crate::display::Screen;
-use crate::engine::{DeviceChoice, EngineConfig};
-use crate::gpu::KernelPolicy;
 use crate::rig::{RigConfig, RigEnd, run_for};
 
 /// The node that gives work.
@@ -35,7 +35,7 @@ const PRIVATE_FROM: f64 = 1e6;
 /// Receives the rewards of the private network.
 const REWARDED: &str = "0x00000000000000000000000000000000000000ff";
 
-/// How long the node may take to end before it is killed.
+/// The time that the node may take to end before it is killed.
 const NODE_END_MAX: Duration = Duration::from_secs(5);
 
 /// The folder of a node, which is removed when this is dropped.
@@ -93,7 +93,7 @@ impl StartedNode {
         })
     }
 
-    /// Why the node has ended, if it has.
+    /// The reasons why the node has ended, if it has.
     fn ended(&mut self) -> Option<String> {
         let status = self.process.try_wait().ok().flatten()?;
         Some(format!("the node has ended: {status}"))

@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
+use engine::units::{byte_rate_text, rate_text};
 use serde_json::Value;
-
-use crate::display::{byte_rate_text, rate_text};
 
 /// A table that is filled row by row.
 pub(super) struct MarkdownTable {

@@ -12,6 +12,7 @@ mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::{FoundSolution, SearchTask};
 use ethash::{B256, WorkPackage};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
@@ -25,7 +26,6 @@ use super::epochs::SessionEpochs;
 use super::error::ClientError;
 use super::http::NodeHttpClient;
 use super::skipped::SkippedMessages;
-use crate::search::{FoundSolution, SearchTask};
 use no_work::NoWorkPeriod;
 use poll::Poller;
 use submit::{Submission, Submitter};
@@ -75,7 +75,7 @@ impl GetWorkClient {
         let http_client = || {
             NodeHttpClient::new(
                 endpoint.clone(),
-                Arc::clone(&context.tls),
+                context.tls.clone(),
                 context.config.response_timeout,
             )
         };

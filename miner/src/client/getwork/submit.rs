@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engine::FoundSolution;
 use ethash::B256;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -11,7 +12,6 @@ use tokio::time::{sleep, timeout};
 use crate::client::context::ClientContext;
 use crate::client::error::{ClientError, printable};
 use crate::client::http::NodeHttpClient;
-use crate::search::FoundSolution;
 
 /// A solution is not submitted again after this time. Nodes forget work a little later.
 const SOLUTION_LIFETIME: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// solution often comes before the new work.
 const NEW_WORK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// What is sent to a node beside the polls.
+/// A request to a node beside the polls.
 pub(super) enum Submission {
     Solution {
         found: FoundSolution,

@@ -1,4 +1,4 @@
-//! What a session is given at the start, and what it tells its caller.
+//! The login of a session, and its events for the caller.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ethash::WorkPackage;
 
 use crate::{Dialect, ErrorReply, Extranonce, MessageError};
 
-/// What a session needs to log in to a pool.
+/// The account with which a session logs in to a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The wallet or account.
@@ -94,14 +94,14 @@ pub enum PoolEvent {
     /// A message that cannot be understood. It has changed nothing, and the session goes on. The
     /// caller decides how many of them are too many.
     Skipped {
-        /// What is wrong with the message.
+        /// The fault of the message.
         reason: MessageError,
         /// Whether the message was not the answer to a request.
         is_notice: bool,
     },
 }
 
-/// Why a session must end.
+/// The reason for which a session must end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientSessionError {
     /// The answer to a greeting or login cannot be read, so the login cannot go on.

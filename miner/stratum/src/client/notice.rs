@@ -1,4 +1,4 @@
-//! What a pool sends by itself: jobs, difficulty, extranonce, requests to reconnect, questions.
+//! The messages that a pool sends by itself: jobs, difficulty, extranonce, reconnects, questions.
 
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ pub struct ClientSession {
 
 /// The boundary of jobs before the pool has set one.
 ///
-/// This is difficulty 1 of EthereumStratum/1.0.0, and the default target of EthereumStratum/2.0.0.
+/// Difficulty 1 of EthereumStratum/1.0.0, and the default target of EthereumStratum/2.0.0.
 fn default_boundary() -> B256 {
     let mut boundary = [0; 32];
     boundary[4..6].fill(0xff);

@@ -1,11 +1,11 @@
-//! What the caller gives a session, and what it gets from it.
+//! The values that a caller exchanges with a session.
 
 use ethash::{B256, WorkPackage};
 use serde_json::Value;
 
 use crate::{Dialect, Extranonce};
 
-/// What a session needs to know about its server.
+/// The facts about its server that a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
     /// Name and version of the node.
@@ -83,7 +83,7 @@ pub struct ShareClaim {
     pub worker: usize,
 }
 
-/// How a share identifies its job.
+/// The name by which a share identifies its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobId {
     /// By [`AnnouncedJob::number`]. `None` if the id in the message is not a number.
@@ -92,7 +92,7 @@ pub enum JobId {
     Header(B256),
 }
 
-/// Why a request is rejected.
+/// The reason for which a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectReason {
     /// The job is over.

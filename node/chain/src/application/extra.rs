@@ -14,7 +14,7 @@ pub const SIGNATURE_BYTES: usize = 65;
 /// The version of the form.
 const VERSION: u64 = 1;
 
-/// What the extra data of a block says.
+/// The fields in the extra data of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockExtra {
     /// The base block that the producer went by.
@@ -25,7 +25,7 @@ pub struct BlockExtra {
     pub list: Vec<Address>,
 }
 
-/// Why extra data cannot be read.
+/// The reason why extra data cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtraError {
     /// The length is wrong.
@@ -50,16 +50,16 @@ pub enum ExtraError {
         "members in the extra data: got {got} with {wrong}, expected at most {MEMBERS_MAX}, none twice, none zero"
     )]
     Members {
-        /// How many there are.
+        /// The number of them.
         got: usize,
-        /// What is wrong with them.
+        /// The fault.
         wrong: &'static str,
     },
 }
 
 impl BlockExtra {
     /// The part that is signed.
-    pub fn encode_unsigned(&self) -> Vec<u8> {
+    pub(crate) fn encode_unsigned(&self) -> Vec<u8> {
         encode_fields_to_vec(&[&VERSION, &self.base, &self.since, &self.list])
     }
 

@@ -1,7 +1,7 @@
 //! Rules of application chains (MicroChains) that execution needs: flagged transactions, what a
 //! block's extra data says, which calls of DappBase are allowed (docs/microchain-design.md).
 //!
-//! Who may produce a block, signatures and the choice between chains are in the package
+//! The choice of producers, signatures and the choice between chains are in the package
 //! `microchain`. A spec with [`ApplicationRules`] is executed by the same executor as the base
 //! chain.
 
@@ -18,7 +18,7 @@ pub use crate::spec::{ApplicationRules, BLOCK_GAS_FILL, BLOCK_GAS_LIMIT, TRANSAC
 /// The sharding flag of a call of a Dapp.
 pub const FLAG_CALL: u64 = 1;
 /// The sharding flag of a transfer of tokens.
-pub const FLAG_TRANSFER: u64 = 2;
+pub(crate) const FLAG_TRANSFER: u64 = 2;
 /// The sharding flag of the creation of a contract.
 pub const FLAG_CREATE: u64 = 3;
 /// Gas of a question to DappBase before a transaction, for example whether a Dapp is enabled.
@@ -28,7 +28,7 @@ pub(crate) const GET_DAPP_STATE: [u8; 4] = [0x7d, 0xe9, 0x58, 0x53];
 /// Selector of `allDeploySwitch()`.
 pub(crate) const ALL_DEPLOY_SWITCH: [u8; 4] = [0xb3, 0x90, 0x27, 0xb7];
 
-/// What a flagged transaction does, once its flag is read.
+/// The effect of a flagged transaction, once its flag is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainAction {
     /// The called account; `None` for a creation.
@@ -66,7 +66,10 @@ impl PlainAction {
 ///
 /// # Errors
 /// [`StoreError`] if the store fails.
-pub fn members_in_force(source: &impl BlockReads, header: &Header) -> Result<Vec<Address>, StoreError> {
+pub(crate) fn members_in_force(
+    source: &impl BlockReads,
+    header: &Header,
+) -> Result<Vec<Address>, StoreError> {
     let Ok(extra) = BlockExtra::decode(&header.extra_data) else {
         return Ok(Vec::new());
     };

@@ -17,9 +17,9 @@ use super::{CallRequest, EvmCallError, StateAt, halt_text, revert_text};
 use crate::evm::builtin_contracts;
 use crate::evm::deadline::Deadline;
 use crate::evm::precompiles::ChainPrecompiles;
+use crate::query_limit::QueryLimit;
 use crate::spec::Rule;
 use crate::view::View;
-use crate::work::WorkLimit;
 
 /// The access list of a call, and how the call ends with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct AccessListOutcome {
     pub access_list: Vec<AccessListEntry>,
     /// The gas that the call uses with this list.
     pub gas_used: u64,
-    /// Why the call fails, if it does.
+    /// The reason why the call fails, if it does.
     pub failure: Option<String>,
 }
 
@@ -42,9 +42,9 @@ impl View {
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-        limit: impl Into<WorkLimit>,
+        limit: QueryLimit,
     ) -> Result<AccessListOutcome, EvmCallError> {
-        let mut deadline = Deadline::new(limit.into());
+        let mut deadline = Deadline::new(limit);
         let (header, state) = self.open_call(at, request)?;
         let number = header.number;
         if !self.spec().rules_at(number).has(Rule::Eip2930) {

@@ -26,10 +26,10 @@ use crate::evm::quick_call::QuickCallGuard;
 use crate::evm::{EvmContext, access_list, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::UnsealedBlock;
 use crate::pool::SenderState;
+use crate::query_limit::{QueryLimit, QueryStop};
 use crate::spec::{BlockRules, Rule};
 use crate::state::{BlockState, Overlay, StateError, StateNotKept};
 use crate::view::View;
-use crate::work::{WorkLimit, WorkStop};
 
 /// The gas limit of a call that has none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
@@ -60,7 +60,7 @@ pub struct CallRequest {
     /// Accounts and slots that are named in advance (EIP-2930). They count where blocks may contain
     /// transactions with access lists.
     pub access_list: Vec<AccessListEntry>,
-    /// What is replaced before the call runs.
+    /// The values that are replaced before the call runs.
     pub overrides: CallOverrides,
 }
 
@@ -88,7 +88,7 @@ impl CallRequest {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The call succeeded.
@@ -111,7 +111,7 @@ pub enum CallOutcome {
     Failed(String),
 }
 
-/// Why a call could not be run.
+/// The reason why a call could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum EvmCallError {
     /// The requested block is above the head.
@@ -133,7 +133,7 @@ pub enum EvmCallError {
     AlwaysFails(String),
     /// The call was stopped because it exceeded its time limit, or nobody waits for it any more.
     #[error(transparent)]
-    Stopped(#[from] WorkStop),
+    Stopped(#[from] QueryStop),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -229,7 +229,7 @@ impl View {
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-        limit: impl Into<WorkLimit>,
+        limit: impl Into<QueryLimit>,
     ) -> Result<CallOutcome, EvmCallError> {
         let (header, state) = self.open_call(at, request)?;
         let gas = request.gas_of_call();
@@ -267,7 +267,7 @@ impl View {
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-        limit: impl Into<WorkLimit>,
+        limit: impl Into<QueryLimit>,
     ) -> Result<u64, EvmCallError> {
         let mut deadline = Deadline::new(limit.into());
         let (header, state) = self.open_call(at, request)?;

@@ -1,11 +1,11 @@
-//! What a call replaces before it runs: values of accounts, and of the block that it runs in.
+//! The values that a call replaces before it runs: of accounts, and of the block that it runs in.
 
 use primitives::{Address, B256, Header, U256};
 use store::Snapshot;
 
 use crate::state::{AccountOverride, BlockState, StateError};
 
-/// What a call replaces. The default replaces nothing.
+/// The values that a call replaces. The default replaces nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallOverrides {
     /// Accounts with their new values.

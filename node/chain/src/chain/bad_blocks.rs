@@ -22,7 +22,7 @@ pub struct BadBlock {
     pub block: Block,
     /// Its hash.
     pub hash: B256,
-    /// Why it was refused.
+    /// The reason why it was refused.
     pub reason: String,
 }
 

@@ -9,7 +9,7 @@ use primitives::{B256, Block, Header};
 
 use super::BlockOrigin;
 
-/// How far ahead of the clock a block may be, in seconds.
+/// The longest time that a block may be ahead of the clock, in seconds.
 pub const AHEAD_SECS_MAX: u64 = 15;
 /// The most blocks that wait.
 const EARLY_BLOCKS_MAX: usize = 64;
@@ -39,9 +39,9 @@ pub(super) struct EarlyBlocks {
     "blocks ahead of the clock: got {blocks} with {bytes} bytes, expected at most {EARLY_BLOCKS_MAX} with {EARLY_BYTES_MAX} bytes"
 )]
 pub struct TooManyEarlyBlocks {
-    /// How many blocks there would be.
+    /// The number of blocks that there would be.
     pub blocks: usize,
-    /// How many bytes they would have.
+    /// The number of bytes that they would have.
     pub bytes: usize,
 }
 

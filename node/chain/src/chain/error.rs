@@ -1,4 +1,4 @@
-//! Why a chain cannot be opened, a transaction is not taken, a block does not get in.
+//! Errors of opening a chain, of taking a transaction, and of changing the chain.
 
 use store::StoreError;
 
@@ -9,7 +9,7 @@ use crate::mining::work::SolutionError;
 use crate::pool::PoolError;
 use crate::rules::body::SenderError;
 
-/// Why the chain cannot be opened.
+/// The reason why the chain cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainOpenError {
     /// The store holds another chain, or block 0 cannot be written.
@@ -26,7 +26,7 @@ pub enum ChainOpenError {
     Thread(#[from] std::io::Error),
 }
 
-/// Why a transaction is not taken into the pool.
+/// The reason why a transaction is not taken into the pool.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// The transaction has no sender on this chain.
@@ -40,7 +40,8 @@ pub enum SubmitError {
     Store(#[from] StoreError),
 }
 
-/// Why the chain was not changed: by a block, by a solution, or by setting the head back.
+/// The reason why the chain was not changed: by a block, by a solution, or by setting the head
+/// back.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The solution is not accepted.

@@ -1,9 +1,9 @@
 //! Letting the pool, the uncle candidates, the work and the subscribers follow a new head.
 //!
-//! This runs in the writer's thread. The importer says how the head has moved. If that is not
-//! known, because a commit reported an error or the store could not be read, the state of things
-//! is *in doubt*: then the path from the head that was followed last is read from the store, before
-//! the next block is imported, or after a pause if none comes.
+//! All of this runs in the writer's thread. The importer says how the head has moved. If that is
+//! not known, because a commit reported an error or the store could not be read, the state of
+//! things is *in doubt*: then the path from the head that was followed last is read from the store,
+//! before the next block is imported, or after a pause if none comes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const CHANGED_BLOCKS_MAX: usize = 32;
 pub(super) struct UncleCandidates {
     /// Oldest first.
     pub(super) headers: Vec<Header>,
-    /// How many candidates have come so far, those included that were dropped.
+    /// The number of candidates that have come so far, those included that were dropped.
     pub(super) come: u64,
 }
 
@@ -56,7 +56,7 @@ const fn may_be_uncle(number: u64, head: u64) -> bool {
     number.saturating_add(UNCLE_GENERATIONS) > head
 }
 
-/// What makes it unknown how the store has changed.
+/// The event that makes it unknown how the store has changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doubt<'a> {
     /// The block with this header may be stored, as the head or not.
@@ -251,10 +251,8 @@ impl ChainInner {
     /// Tells miners and subscribers that the head has moved.
     fn notify_head(&self, head: BlockId, reverted: Vec<BlockId>, applied: Vec<BlockId>) {
         self.withdraw_work();
-        let event = Arc::new(HeadEvent { reverted, applied });
         self.subscribers
-            .lock()
-            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+            .notify(&Arc::new(HeadEvent { reverted, applied }));
         self.follow_state.lock().notified_head = head;
     }
 

@@ -53,7 +53,10 @@ impl Chain {
     ///
     /// # Errors
     /// As [`Self::import_headers`].
-    pub fn import_checked_headers(&self, headers: CheckedHeaders) -> Result<ImportedHeaders, WriteError> {
+    pub(crate) fn import_checked_headers(
+        &self,
+        headers: CheckedHeaders,
+    ) -> Result<ImportedHeaders, WriteError> {
         self.command(|reply| WriterCommand::ImportHeaders { headers, reply })
     }
 

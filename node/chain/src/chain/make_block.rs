@@ -17,7 +17,7 @@ use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::spec::ChainSpec;
 use crate::state::StateError;
 
-/// Why no block was made.
+/// The reason why no block was made.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeBlockError {
     /// Only the development network makes blocks on demand.
@@ -50,7 +50,7 @@ pub enum MakeBlockError {
     Write(#[from] WriteError),
 }
 
-/// What the next block is made of.
+/// The parts of the next block.
 #[derive(Clone, Debug, Default)]
 pub struct BlockOrder {
     /// The timestamp; `None` takes that of the clock, and at least the head's and one second.

@@ -21,12 +21,12 @@ use crate::parallel::for_each_in_order;
 /// A run is committed after this time.
 const RUN_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What became of blocks that were imported together.
+/// The result of the import of many blocks.
 #[derive(Debug)]
 pub struct ImportedMany {
-    /// How many of the blocks are stored, counted from the first one.
+    /// The number of blocks that are stored, counted from the first one.
     pub stored: usize,
-    /// Why the block after those is refused. `None` if all are stored.
+    /// The reason why the block after those is refused. `None` if all are stored.
     pub refused: Option<ImportError>,
 }
 
@@ -83,7 +83,7 @@ impl ChainInner {
             }
             if self.has_failed() {
                 let reason = self.failure.lock().clone().unwrap_or_default();
-                let refused = (stored < blocks.len()).then_some(ImportError::Panicked(reason));
+                let refused = (stored < blocks.len()).then(|| ImportError::Panicked(reason.as_str().into()));
                 return ImportedMany { stored, refused };
             }
         }
@@ -122,7 +122,7 @@ impl ChainInner {
                 return Err(error.into());
             }
             Err(panic) => {
-                tracing::error!(panic, "a run of blocks is refused");
+                tracing::error!(%panic, "a run of blocks is refused");
                 self.put_in_doubt(Doubt::Block(&first.block.header));
                 return Err(ImportError::Panicked(panic));
             }

@@ -24,6 +24,7 @@ mod many;
 mod pending;
 mod pool_maintenance;
 mod set_head;
+mod subscribers;
 mod unstored;
 mod work_maker;
 mod writer;
@@ -33,6 +34,7 @@ pub use early_blocks::{AHEAD_SECS_MAX, TooManyEarlyBlocks};
 pub use error::{ChainOpenError, SubmitError, WriteError};
 pub use make_block::{BlockOrder, MakeBlockError};
 pub use many::ImportedMany;
+pub use subscribers::HEAD_EVENTS_MAX;
 pub use work_maker::RENEW_INTERVAL;
 
 use std::convert::Infallible;
@@ -41,7 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
@@ -63,6 +65,7 @@ use crate::view::View;
 use bad_blocks::BadBlockList;
 use follow::{FollowState, UncleCandidates};
 use pending::PendingBlock;
+use subscribers::HeadSubscribers;
 use writer::{WriterCommand, WriterJobs};
 
 /// The most commands that wait for the writer.
@@ -80,7 +83,7 @@ pub struct HeadEvent {
     pub applied: Vec<BlockId>,
 }
 
-/// Where a block came from, for the log.
+/// The origin of a block, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOrigin {
     /// Made here: the work manager accepted a solution.
@@ -89,18 +92,18 @@ pub enum BlockOrigin {
     Imported,
 }
 
-/// How to run a chain.
+/// The settings of a chain.
 #[derive(Clone, Debug)]
 pub struct ChainConfig {
     /// The rules.
     pub spec: Arc<ChainSpec>,
-    /// How seals are checked.
+    /// The mode in which seals are checked.
     pub seals: SealCheck,
     /// Limits of what is kept beside the canonical chain.
     pub forks: ForkLimits,
     /// Limits of the pool.
     pub pool: PoolConfig,
-    /// Who gets the rewards of blocks made here.
+    /// The account that gets the rewards of blocks made here.
     pub beneficiary: Address,
     /// Extra data of blocks made here.
     pub extra_data: Bytes,
@@ -108,7 +111,7 @@ pub struct ChainConfig {
     pub states: StateRetention,
 }
 
-/// What handles and threads of a chain share.
+/// The part that handles and threads of a chain share.
 struct ChainInner {
     store: Store,
     /// For what needs no writer: checks of headers, and the snapshot for readers.
@@ -122,8 +125,8 @@ struct ChainInner {
     making_block: Mutex<()>,
     /// The channel to the writer; `None` once the writer has ended.
     commands: Mutex<Option<Sender<WriterCommand>>>,
-    subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
-    /// Where sealed blocks go that did not become the head.
+    subscribers: HeadSubscribers,
+    /// The channels of sealed blocks that did not become the head.
     sealed_sides: Mutex<Vec<Sender<BlockId>>>,
     uncle_candidates: Mutex<UncleCandidates>,
     bad_blocks: BadBlockList,
@@ -142,9 +145,9 @@ struct ChainInner {
     stopping: AtomicBool,
     /// Which head pool and subscribers have followed.
     follow_state: Mutex<FollowState>,
-    /// When the store last failed; `None` once a block was written after that.
+    /// The time at which the store last failed; `None` once a block was written after that.
     store_failed_at: Mutex<Option<Instant>>,
-    /// Why no block can be taken any more; `None` while blocks can be taken.
+    /// The reason why no block can be taken any more; `None` while blocks can be taken.
     failure: Mutex<Option<String>>,
 }
 
@@ -236,7 +239,7 @@ impl Chain {
             clock,
             making_block: Mutex::default(),
             commands: Mutex::new(Some(sender)),
-            subscribers: Mutex::default(),
+            subscribers: HeadSubscribers::default(),
             sealed_sides: Mutex::default(),
             uncle_candidates: Mutex::default(),
             bad_blocks: BadBlockList::default(),
@@ -277,8 +280,8 @@ impl Chain {
         self.threads.stop();
     }
 
-    /// Why no block can be taken any more; `None` while blocks can be taken. Reads work in both
-    /// cases.
+    /// The reason why no block can be taken any more; `None` while blocks can be taken. Reads work
+    /// in both cases.
     pub fn failure(&self) -> Option<String> {
         self.inner.failure.lock().clone()
     }
@@ -319,7 +322,7 @@ impl Chain {
         }
     }
 
-    /// What this node chooses for the blocks that it makes.
+    /// The choices of this node for the blocks that it makes.
     pub fn settings(&self) -> BuildSettings {
         self.inner.settings.lock().clone()
     }
@@ -329,11 +332,10 @@ impl Chain {
         change(&mut self.inner.settings.lock());
     }
 
-    /// A channel that carries every change of the head from now on.
+    /// A channel that carries every change of the head from now on. It ends if more than
+    /// [`HEAD_EVENTS_MAX`] events wait in it.
     pub fn subscribe(&self) -> Receiver<Arc<HeadEvent>> {
-        let (sender, receiver) = unbounded();
-        self.inner.subscribers.lock().push(sender);
-        receiver
+        self.inner.subscribers.subscribe()
     }
 
     /// A channel that carries every block that was sealed here from now on and did not become the
@@ -453,7 +455,7 @@ impl Chain {
     }
 }
 
-/// What the pool must know about the block after `head`.
+/// The facts that the pool must know about the block after `head`.
 fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> NextBlock {
     let gas_limit = next_gas_limit(spec, head.gas_limit, settings.gas_target);
     NextBlock {
@@ -482,7 +484,7 @@ impl ChainInner {
     fn sender_of(&self, transaction: &Transaction) -> Result<Address, SubmitError> {
         let hash = transaction.hash();
         if self.pool.contains(&hash) {
-            // This comes first because recovering the sender costs more than everything else.
+            // Comes first, because recovering the sender costs more than everything else.
             return Err(PoolError::Known(hash).into());
         }
         Ok(sender(&self.spec, self.pool.next_number(), transaction)?)

@@ -18,7 +18,7 @@ pub(super) struct PendingBlock<B = UnsealedBlock> {
     last: Mutex<Option<BuiltBlock<B>>>,
     /// Held while a block is built.
     building: Mutex<()>,
-    /// How many builds have begun.
+    /// The number of builds that have begun.
     begun: AtomicU64,
 }
 

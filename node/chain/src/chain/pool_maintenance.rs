@@ -1,7 +1,7 @@
 //! Maintenance of the pool while the chain runs: restoring the journal at the start, dropping
 //! queued transactions whose lifetime is over, and rewriting the journal from time to time.
 //!
-//! This module knows when to do it. How it is done is in [`crate::pool`].
+//! This module knows when to do it. The work itself is in [`crate::pool`].
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::parallel::for_each_in_order;
 use crate::pool::TxPool;
 use crate::pool::journal::TxJournalReader;
 
-/// How often queues and journal are looked at.
+/// The time between two looks at queues and journal.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// The shortest time between two rewritings of the journal.
 const REJOURNAL_MIN: Duration = Duration::from_secs(1);
 
-/// What became of the transactions of a journal.
+/// The results for the transactions of a journal.
 #[derive(Debug, Default)]
 struct SubmitCounts {
     accepted: usize,

@@ -1,7 +1,8 @@
 //! Setting the head back by hand.
 //!
-//! This differs from a reorganization in two ways. The blocks above the new head are deleted, so
-//! that the same blocks can be imported again. And their transactions do not return to the pool.
+//! Setting the head differs from a reorganization in two ways. The blocks above the new head are
+//! deleted, so that the same blocks can be imported again. And their transactions do not return to
+//! the pool.
 
 use primitives::catch_panic;
 

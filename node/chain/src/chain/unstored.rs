@@ -11,8 +11,8 @@ use store::StoreError;
 
 /// The most sealed blocks that are kept. The oldest are lost first.
 const UNSTORED_BLOCKS_MAX: usize = 4;
-/// How often a block is tried again that fails for another reason than missing space. Such a
-/// failure may be of this block alone, for example if it needs a damaged row.
+/// The number of times that a block is tried again that fails for another reason than missing
+/// space. Such a failure may be of this block alone, for example if it needs a damaged row.
 const RETRIES_MAX: u32 = 3;
 
 /// A sealed block that could not be stored.
@@ -20,7 +20,7 @@ const RETRIES_MAX: u32 = 3;
 pub(super) struct UnstoredBlock {
     pub(super) block: Box<Block>,
     hash: B256,
-    /// How often it may still fail for another reason than missing space.
+    /// The number of times that it may still fail for another reason than missing space.
     retries_left: u32,
 }
 

@@ -16,9 +16,9 @@ use crate::view::View;
 
 /// The shortest time after which work is replaced because of better transactions.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
-/// How long the work maker waits if nobody wants work, or after a failure.
+/// The pause of the work maker if nobody wants work, or after a failure.
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
-/// How often the work maker looks for better transactions.
+/// The time between two looks for better transactions.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Everything that decides the content of an unsealed block. Equal inputs mean an equal block.
@@ -28,7 +28,7 @@ pub(super) struct BuildInputs {
     pub(super) head: B256,
     /// The pool's generation.
     pub(super) generation: u64,
-    /// How many uncle candidates have come so far.
+    /// The number of uncle candidates that have come so far.
     pub(super) uncles: u64,
     pub(super) settings: BuildSettings,
 }
@@ -78,7 +78,7 @@ impl ChainInner {
                     self.work.wait_demand(&mut seen, IDLE_INTERVAL);
                 }
                 Err(panic) => {
-                    tracing::error!(panic, "making work panicked");
+                    tracing::error!(%panic, "making work panicked");
                     self.work.wait_demand(&mut seen, IDLE_INTERVAL);
                 }
             }
@@ -120,7 +120,7 @@ impl ChainInner {
         Ok(RENEW_INTERVAL)
     }
 
-    /// What a block on `head` would be built from now.
+    /// The inputs of a block that would be built on `head` now.
     pub(super) fn build_inputs(&self, head: B256) -> BuildInputs {
         BuildInputs {
             head,

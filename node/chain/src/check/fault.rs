@@ -43,7 +43,8 @@ pub enum CheckFault {
         key: String,
         number: u64,
     },
-    /// What the blocks changed by `block_to_changes` is not what accounts and slots say.
+    /// The number of changes in `block_to_changes` is not the number in the rows of accounts and
+    /// slots.
     #[error(
         "changes of accounts and slots: got {got} in their rows, expected the {expected} of block_to_changes"
     )]

@@ -9,12 +9,12 @@ use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{BlockReads, SlotChange, Snapshot, Source, StateReads, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded};
-use crate::state::flat;
+use crate::state::scan;
 use crate::trie::{NoNodes, StorageOwner, Trie, encode_account};
 
 /// Checks the states of all blocks from 0 to `head`.
 pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckError> {
-    let mut history = StateHistory {
+    let mut history = HistoryCheck {
         view: check.view,
         accounts: Trie::in_memory(),
         storages: HashMap::new(),
@@ -58,7 +58,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckEr
 }
 
 /// The state after the last applied block.
-struct StateHistory<'a> {
+struct HistoryCheck<'a> {
     view: &'a Snapshot,
     accounts: Trie,
     storages: HashMap<StorageOwner, Trie>,
@@ -71,14 +71,14 @@ struct BlockRoots {
     expected: B256,
 }
 
-impl StateHistory<'_> {
+impl HistoryCheck<'_> {
     /// Puts the state after block `number` into the tries.
     fn load(&mut self, number: u64) -> Result<(), StoreError> {
         let view = self.view;
-        flat::accounts::<StoreError>(view, number, |found| {
+        scan::accounts::<StoreError>(view, number, |found| {
             let owner = (found.address, found.incarnation);
             let mut storage = Trie::in_memory();
-            flat::slots::<StoreError>(view, owner, number, |slot, value| {
+            scan::slots::<StoreError>(view, owner, number, |slot, value| {
                 let key = keccak256(slot.to_be_bytes::<32>());
                 storage.insert(&NoNodes, key.as_slice(), &alloy_rlp::encode(value))
             })?;
@@ -148,7 +148,7 @@ impl StateHistory<'_> {
             }
             let storage = self.storages.get_mut(&(*address, version.incarnation));
             // The rows are not used, but `commit` frees the trie's list of removed nodes.
-            let got = storage.map_or(EMPTY_ROOT, |storage| storage.commit().0);
+            let got = storage.map_or(EMPTY_ROOT, |storage| storage.take_rows().0);
             if got != account.storage_root {
                 self.faults.push(CheckFault::Account {
                     address: *address,
@@ -161,7 +161,7 @@ impl StateHistory<'_> {
             self.accounts
                 .insert(&NoNodes, key.as_slice(), &encode_account(&account))?;
         }
-        let got = self.accounts.commit().0;
+        let got = self.accounts.take_rows().0;
         Ok(expected.map(|expected| BlockRoots { got, expected }))
     }
 }

@@ -39,7 +39,7 @@ pub enum CheckEvent<'a> {
     Fault(&'a CheckFault),
     /// A part of the check has progressed.
     Progress {
-        /// What is being checked: `blocks`, `accounts` and so on.
+        /// The part that is being checked: `blocks`, `accounts` and so on.
         what: &'static str,
         /// The number of checked ones.
         done: u64,
@@ -71,7 +71,7 @@ pub struct CheckSummary {
     pub faults: u64,
 }
 
-/// Why a check did not finish.
+/// The reason why a check did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The store cannot be read at all.
@@ -224,28 +224,28 @@ impl StoreCheck<'_> {
             (Ok(None), _) => {}
             (Err(error), _) | (_, Err(error)) => faults.push(error.into()),
         }
-        if let Err(got) = self.spec_record() {
-            faults.push(CheckFault::Meta {
-                what: "chain spec",
-                got,
-                expected: "the spec of this chain".to_owned(),
-            });
-        }
+        faults.extend(self.spec_record().map(|got| CheckFault::Meta {
+            what: "chain spec",
+            got,
+            expected: "the spec of this chain".to_owned(),
+        }));
         self.faults(faults);
     }
 
-    /// Compares the stored spec, if there is one, with the given spec. The error is a text for
-    /// users.
-    fn spec_record(&self) -> Result<(), String> {
-        let record = read_record(self.view).map_err(|error| error.to_string())?;
-        let Some(record) = record else { return Ok(()) };
-        let spec = record.spec().map_err(|error| error.to_string())?.spec;
+    /// Describes the stored spec if it is not the given one. A store without a spec is right.
+    fn spec_record(&self) -> Option<String> {
+        let record = match read_record(self.view) {
+            Ok(record) => record?,
+            Err(error) => return Some(error.to_string()),
+        };
+        let spec = match record.spec() {
+            Ok(stored) => stored.spec,
+            Err(error) => return Some(error.to_string()),
+        };
         match spec.differs_from(self.spec) {
-            Some(first) => Err(format!("a spec with other rules from block {first} on")),
-            None if genesis_header(&spec) != genesis_header(self.spec) => {
-                Err("a spec with another block 0".to_owned())
-            }
-            None => Ok(()),
+            Some(first) => Some(format!("a spec with other rules from block {first} on")),
+            None => (genesis_header(&spec) != genesis_header(self.spec))
+                .then(|| "a spec with another block 0".to_owned()),
         }
     }
 

@@ -10,7 +10,7 @@ use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak25
 use store::{Snapshot, Source, StateReads, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded, panic_to_fault};
-use crate::state::flat::{self, FlatAccount};
+use crate::state::scan::{self, ScannedAccount};
 use crate::trie::{StorageOwner, accounts_prefix, encode_account, sorted_root, storage_prefix, verify_trie};
 
 /// Progress is reported once in so many accounts.
@@ -80,7 +80,7 @@ fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, A
     let mut keys = Vec::new();
     let view = check.view;
     let walked = panic_to_fault("account", || {
-        flat::accounts::<AccountWalkError>(view, head, |flat| {
+        scan::accounts::<AccountWalkError>(view, head, |flat| {
             keys.push((keccak256(flat.address), flat.address));
             check.summary.accounts += 1;
             account(check, head, &flat);
@@ -104,7 +104,7 @@ fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, A
     Ok(None)
 }
 
-/// Why the walk over the accounts stopped.
+/// The reason why the walk over the accounts stopped.
 enum AccountWalkError {
     Store(StoreError),
     StoreCheck(CheckError),
@@ -123,8 +123,8 @@ impl From<CheckError> for AccountWalkError {
 }
 
 /// Checks an account's code and storage.
-fn account(check: &mut StoreCheck<'_>, head: u64, flat: &FlatAccount) {
-    let FlatAccount {
+fn account(check: &mut StoreCheck<'_>, head: u64, flat: &ScannedAccount) {
+    let ScannedAccount {
         address,
         incarnation,
         account,
@@ -181,7 +181,7 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &FlatAccount) {
 /// the number of slots that are not zero.
 fn storage_root(view: &Snapshot, owner: StorageOwner, head: u64) -> Result<(B256, u64), StoreError> {
     let mut values: Vec<(B256, U256)> = Vec::new();
-    flat::slots::<StoreError>(view, owner, head, |slot, value| {
+    scan::slots::<StoreError>(view, owner, head, |slot, value| {
         values.push((keccak256(slot.to_be_bytes::<32>()), value));
         Ok(())
     })?;

@@ -4,7 +4,7 @@
 //!
 //! - Code that one of the last creations ran as well is neither hashed nor analysed again.
 //! - Other code is hashed with the fastest instructions for one input, while revm analyses it.
-//! - What does not decide whether a block is valid (blocks made here, calls) expands memory to at
+//! - Runs that do not decide whether a block is valid (blocks made here, calls) expand memory to at
 //!   most [`OUR_MEMORY_BYTES_MAX`]. Blocks of others have the bound [`BLOCK_MEMORY_BYTES_MAX`].
 //!
 //! Chains whose spec prices CREATE2 by EIP-1014 use revm's instruction. Source:
@@ -31,7 +31,7 @@ const BLOCK_MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Memory of a frame, in bytes, to which CREATE2 expands memory in blocks made here and in calls.
 const OUR_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-/// How many codes are remembered. A code that is new is compared with each of them.
+/// The number of codes that are remembered. A code that is new is compared with each of them.
 const CODES_MAX: usize = 2;
 /// Longer codes are not remembered.
 const CODE_BYTES_MAX: usize = 4 << 20;
@@ -39,7 +39,7 @@ const CODE_BYTES_MAX: usize = 4 << 20;
 /// Shorter code is hashed and analysed on one thread.
 const TWO_THREADS_BYTES_MIN: usize = 64 << 10;
 
-/// What CREATE2 keeps beside revm's context.
+/// The facts that CREATE2 keeps beside revm's context.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Create2Context {
     /// Whether to end a transaction with an error if it expands memory beyond
@@ -127,7 +127,7 @@ pub(super) fn create2<IT: InterpreterTypes, DB: Database>(
             check_memory(host, interpreter.memory.local_memory_offset(), end)?;
             let words = end.div_ceil(32);
             interpreter.memory.resize(words * 32);
-            // This memory was not charged. A later instruction that needs more is charged for the
+            // The memory was not charged. A later instruction that needs more is charged for the
             // growth beyond this size only.
             interpreter.gas.memory_mut().words_num = words;
         }

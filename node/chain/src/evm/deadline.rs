@@ -11,21 +11,21 @@ use revm::interpreter::{
 };
 use revm::primitives::Bytes;
 
-use crate::work::{WorkLimit, WorkStop};
+use crate::query_limit::{QueryLimit, QueryStop};
 
 /// The limit is checked once in so many steps, because reading the clock costs more than a step.
 const STEPS_PER_CHECK: u32 = 256;
 
-/// When the EVM has to end. As an inspector, it stops the EVM at that time.
+/// The time at which the EVM has to end. As an inspector, it stops the EVM then.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    limit: WorkLimit,
+    limit: QueryLimit,
     steps: u32,
-    stop: Option<WorkStop>,
+    stop: Option<QueryStop>,
 }
 
 impl Deadline {
-    pub(crate) const fn new(limit: WorkLimit) -> Self {
+    pub(crate) const fn new(limit: QueryLimit) -> Self {
         Self {
             limit,
             steps: 0,
@@ -34,7 +34,7 @@ impl Deadline {
     }
 
     /// The limit that the EVM has.
-    pub(crate) const fn limit(&self) -> &WorkLimit {
+    pub(crate) const fn limit(&self) -> &QueryLimit {
         &self.limit
     }
 
@@ -51,7 +51,7 @@ impl Deadline {
     ///
     /// # Errors
     /// The reason, if it has.
-    pub(crate) fn check(&self) -> Result<(), WorkStop> {
+    pub(crate) fn check(&self) -> Result<(), QueryStop> {
         match self.stop {
             Some(stop) => Err(stop),
             None => self.limit.check(),
@@ -102,10 +102,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::work::CancelFlag;
+    use crate::query_limit::CancelFlag;
 
     #[track_caller]
-    fn check_stops(mut deadline: Deadline, expected: WorkStop) {
+    fn check_stops(mut deadline: Deadline, expected: QueryStop) {
         let steps = (0..).take_while(|_| deadline.step()).count();
         assert!(steps < STEPS_PER_CHECK as usize, "{steps}");
         assert!(!deadline.step());
@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn a_deadline_that_is_over_stays_over() {
         let flag = CancelFlag::default();
-        let endless = || Deadline::new(WorkLimit::new(Duration::MAX).cancelled_by(&flag));
+        let endless = || Deadline::new(QueryLimit::new(Duration::MAX).cancelled_by(&flag));
         let mut deadline = endless();
         assert!((0..=STEPS_PER_CHECK).all(|_| deadline.step()) && deadline.check().is_ok());
         flag.cancel();
-        check_stops(endless(), WorkStop::Cancelled);
+        check_stops(endless(), QueryStop::Cancelled);
         check_stops(
             Deadline::new(Duration::ZERO.into()),
-            WorkStop::Timeout(Duration::ZERO),
+            QueryStop::Timeout(Duration::ZERO),
         );
     }
 }

@@ -27,7 +27,7 @@ use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
 
-/// Why a transaction cannot be part of a block.
+/// The reason why a transaction cannot be part of a block.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -84,9 +84,9 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     notices: Vec<ScsNotice>,
     /// The mark of the transaction before this one, if it waits for its account.
     waiting_mark: Option<ShardingMark>,
-    /// What DappBase has said, on an application chain.
+    /// The answers of DappBase, on an application chain.
     pub(super) answers: DappAnswers,
-    /// What the outputs of this block may still have, on an application chain.
+    /// The number of bytes that the outputs of this block may still have, on an application chain.
     output_bytes_left: usize,
 }
 
@@ -186,8 +186,38 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(())
     }
 
+    /// Begins the block and runs its transactions: on networks with a system contract first the
+    /// system transaction, then all others. `refused` makes the error for a transaction that cannot
+    /// be in the block, by its index.
+    ///
+    /// # Errors
+    /// That error, and [`StateError`] when the store fails.
+    pub fn body<E: From<StateError>>(
+        &mut self,
+        transactions: &[Transaction],
+        senders: &[Address],
+        refused: impl Fn(usize, &Transaction, TransactionError) -> E,
+    ) -> Result<(), E> {
+        self.begin()?;
+        if self.spec.system_contract {
+            let system = self.expected_system_transaction()?;
+            self.system_transaction()
+                .map_err(|error| refused(0, &system, error))?;
+        }
+        let signed = transactions
+            .iter()
+            .zip(senders)
+            .enumerate()
+            .filter(|(_, (transaction, _))| !transaction.is_system());
+        for (index, (transaction, sender)) in signed {
+            self.transaction(transaction, *sender)
+                .map_err(|error| refused(index, transaction, error))?;
+        }
+        Ok(())
+    }
+
     /// The gas that the block has left.
-    pub const fn gas_left(&self) -> u64 {
+    pub(crate) const fn gas_left(&self) -> u64 {
         self.header.gas_limit.saturating_sub(self.gas_used)
     }
 
@@ -275,7 +305,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn expected_system_transaction(&mut self) -> Result<Transaction, StateError> {
+    pub(crate) fn expected_system_transaction(&mut self) -> Result<Transaction, StateError> {
         let (_, nonce) = self.state().balance_and_nonce(SYSTEM_SENDER)?;
         Ok(Transaction::system(nonce))
     }

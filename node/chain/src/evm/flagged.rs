@@ -18,7 +18,7 @@ use crate::evm::handler::transact;
 use crate::state::StateError;
 use crate::trie::NodeSource;
 
-/// What DappBase has answered in this block. Forgotten when a transaction has called DappBase.
+/// The answers of DappBase in this block. Forgotten when a transaction has called DappBase.
 #[derive(Debug, Default)]
 pub(super) struct DappAnswers {
     enabled: HashMap<Address, bool>,

@@ -34,7 +34,7 @@ use crate::state::{StateError, StorageProbe};
 
 /// The outcome of a transaction that was run.
 pub(crate) struct EvmOutcome {
-    /// How the transaction ended, with its logs. The notices are not among them.
+    /// The end of the transaction, with its logs. The notices are not among them.
     pub(crate) result: ExecutionResult<HaltReason>,
     /// The accounts that the transaction changed.
     pub(crate) changes: EvmState,
@@ -163,12 +163,12 @@ impl<DB, I> ChainHandler<DB, I> {
     }
 }
 
-/// What the handler must know of an open frame when it ends.
+/// The facts about an open frame that the handler needs when the frame ends.
 #[derive(Clone, Copy)]
 struct OpenFrame {
     /// Its gas goes back when it fails.
     refunded: bool,
-    /// It is a CREATE2.
+    /// Whether the frame is a CREATE2.
     is_create2: bool,
 }
 

@@ -62,7 +62,7 @@ use crate::spec::{BlockRules, ChainSpec, Rule};
 /// The longest code that creates a contract, in bytes (EIP-3860).
 pub const INIT_CODE_BYTES_MAX: usize = 49_152;
 /// The largest contract code on the public network, in bytes.
-pub const CODE_BYTES_MAX: usize = 204_800;
+pub(crate) const CODE_BYTES_MAX: usize = 204_800;
 /// Gas that every transaction of the public network pays.
 pub const TX_GAS: u64 = 1000;
 /// Gas that a contract creation on the public network pays in addition to [`TX_GAS`].
@@ -85,7 +85,7 @@ const EXISTS_MARK: U256 = U256::ZERO;
 /// network's opcodes need.
 pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, OpcodeContext>;
 
-/// What this chain's execution keeps beside revm's context.
+/// The facts that this chain's execution keeps beside revm's context.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpcodeContext {
     /// Return addresses of subroutines.

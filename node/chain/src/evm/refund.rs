@@ -1,12 +1,12 @@
 //! Gives the gas of a failed call back to its caller. This is a fault of the public network's
 //! first node that is consensus there.
 //!
-//! That node charges an instruction before executing it, as one sum, and only if enough gas is
+//! The first node charges an instruction before executing it, as one sum, and only if enough gas is
 //! left. So a failed call has the gas that it had before the failing instruction. Two instructions
 //! fail after they were charged: a jump to an invalid target, and a copy of more return data than
 //! there is. revm charges an instruction in several parts, and takes all gas when one part is too
-//! much. So this module saves the gas before each instruction. That takes time, so frames whose
-//! gas is burned anyway run in revm's own loop.
+//! much. So this module saves the gas before each instruction. This takes time, so frames whose gas
+//! is burned anyway run in revm's own loop.
 
 use revm::Database;
 use revm::context::result::EVMError;

@@ -1,9 +1,9 @@
 //! The public network's subroutine opcodes, from Fuxi on.
 //!
-//! They are those of an early draft of EIP-2315: a subroutine begins at an ordinary JUMPDEST, and
-//! the jump goes to the instruction after it, so that the JUMPDEST is not charged. BEGINSUB is an
-//! opcode, but always fails. These instructions fail after they were charged, as an invalid jump
-//! does. Source: docs/base-chain.md, 4.
+//! The opcodes are those of an early draft of EIP-2315: a subroutine begins at an ordinary
+//! JUMPDEST, and the jump goes to the instruction after it, so that the JUMPDEST is not charged.
+//! BEGINSUB is an opcode, but always fails. These instructions fail after they were charged, as an
+//! invalid jump does. Source: docs/base-chain.md, 4.
 
 use revm::Database;
 use revm::interpreter::interpreter_types::{InputsTr, Jumps, StackTr};

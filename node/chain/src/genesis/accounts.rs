@@ -6,12 +6,12 @@
 use std::convert::Infallible;
 
 use primitives::{Address, B256, EMPTY_ROOT, U256, keccak256};
-use store::{AccountChange, AccountRecord, AccountVersion, StoreError, TableId, Tables};
+use store::{AccountRecord, AccountVersion, AccountWrite, StoreError, TableId, Tables};
 
 use crate::spec::{Genesis, GenesisAccount};
 use crate::trie::{StateTrie, encode_account, sorted_root};
 
-/// How many accounts or slots are added to the trie before its nodes are written.
+/// The number of accounts or slots that are added to the trie before its nodes are written.
 const TRIE_PART_KEYS: usize = 20_000;
 
 /// The state root of the accounts of block 0.
@@ -39,7 +39,7 @@ pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis, state_root: B256
     for account in genesis.alloc.values().filter(|account| !account.code.is_empty()) {
         tables.put_code(&keccak256(&account.code), &account.code)?;
     }
-    let changes = genesis.alloc.iter().map(|(address, account)| AccountChange {
+    let changes = genesis.alloc.iter().map(|(address, account)| AccountWrite {
         address: *address,
         version: AccountVersion {
             account: Some(record(account, storage_root(account))),
@@ -63,7 +63,7 @@ fn write_trie(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreE
         }
         trie.set_accounts(&*tables, &records)?;
         root = trie.root();
-        trie.commit(tables)?;
+        trie.write_to(tables)?;
     }
     Ok(root)
 }
@@ -83,7 +83,7 @@ fn write_storage(
         trie.hash_storages();
         root = trie.storage_root(owner).unwrap_or(root);
         if part.len() == TRIE_PART_KEYS {
-            trie.commit(tables)?;
+            trie.write_to(tables)?;
         }
     }
     Ok(root)

@@ -1,7 +1,7 @@
 //! The accounts of block 0 of Ethereum Classic, from the data file that is compiled in.
 //!
-//! Where the file comes from, and its form: `node/chain/data/README.md`. This module knows the form
-//! of the file; whether the accounts are right, their state root tells.
+//! The origin of the file, and its form: `node/chain/data/README.md`. This module knows the form of
+//! the file; the state root tells whether the accounts are right.
 
 use std::collections::BTreeMap;
 

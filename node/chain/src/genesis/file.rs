@@ -1,8 +1,8 @@
 //! Makes a [`ChainSpec`] from a genesis file, which is JSON in the form of geth or of core-geth.
 //!
-//! What the file says about rules is read by `file_rules`. Numbers are hex with or without leading
-//! zeros, decimal strings, or JSON numbers; addresses may begin with 0x. Unknown keys are ignored
-//! and returned, so that the caller can warn.
+//! The rules in the file are read by `file_rules`. Numbers are hex with or without leading zeros,
+//! decimal strings, or JSON numbers; addresses may begin with 0x. Unknown keys are ignored and
+//! returned, so that the caller can warn.
 //!
 //! This module, `config` and [`record`](crate::genesis::record) are the only ones of this package
 //! that know JSON. They are here because the store keeps the text of the genesis file, and a node
@@ -23,7 +23,7 @@ use crate::spec::{
     NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
 
-/// What a genesis file says.
+/// The content of a genesis file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenesisFile {
     /// The spec.

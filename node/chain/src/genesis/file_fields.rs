@@ -1,13 +1,13 @@
 //! The values of a genesis file: JSON objects whose keys are read one by one.
 //!
-//! This module knows forms of values, but not what the keys mean.
+//! This module knows forms of values, but not the meaning of keys.
 
 use primitives::{Bytes, U256, hex};
 use serde_json::{Map, Value};
 
 use crate::spec::RuleBundleError;
 
-/// Why a genesis file cannot be used.
+/// The reason why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenesisFileError {
     /// The text is not a JSON object.
@@ -17,7 +17,7 @@ pub enum GenesisFileError {
         line: usize,
         /// The column of the fault, counted from 1.
         column: usize,
-        /// What is wrong there.
+        /// The fault.
         reason: String,
     },
     /// A value is not of the form that its key needs.

@@ -6,7 +6,7 @@
 //! | a key of single rules ([`RULE_KEYS`]) | Ethereum, in core-geth's form | never |
 //! | neither | Ethereum, in geth's form | never |
 //!
-//! This module knows keys and blocks, but not what the rules mean.
+//! This module knows keys and blocks, but not the meaning of rules.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(super) const RULE_KEYS: [(&str, Rule); 45] = [
     ("eip140FBlock", Rule::Eip140),
     ("eip198FBlock", Rule::Eip198),
     ("eip211FBlock", Rule::Eip211),
-    // These two have the numbers of the drafts.
+    // Two keys have the numbers of the drafts.
     ("eip212FBlock", Rule::Eip197),
     ("eip213FBlock", Rule::Eip196),
     ("eip214FBlock", Rule::Eip214),
@@ -105,7 +105,7 @@ const UNSUPPORTED_FORKS: [&str; 10] = [
 /// The length of a reward era where the file does not say it.
 const ERA_BLOCKS_DEFAULT: u64 = 5_000_000;
 
-/// What a genesis file says about rules.
+/// The rules in a genesis file.
 pub(super) struct FileRules {
     pub(super) family: ChainFamily,
     pub(super) table: RuleTable,

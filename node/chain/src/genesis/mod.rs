@@ -25,7 +25,7 @@ pub fn classic_with_accounts() -> ChainSpec {
     spec
 }
 
-/// Why a store cannot be used for a chain.
+/// The reason why a store cannot be used for a chain.
 #[derive(Debug, thiserror::Error)]
 pub enum GenesisError {
     /// The store holds another chain.
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(ensure_genesis(&store, &stored_spec).unwrap(), first.hash);
         assert!(stored.is_of_file(FILE.as_bytes()));
         assert!(!stored.is_of_file(FILE.replace('9', "8").as_bytes()));
-        // It does not start another store.
+        // The stored spec does not start another store.
         let error = ensure_genesis(&Store::in_memory().unwrap(), &stored_spec).unwrap_err();
         assert!(
             matches!(error, GenesisError::StateRoot { got: EMPTY_ROOT, .. }),

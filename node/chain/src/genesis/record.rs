@@ -1,9 +1,9 @@
 //! The record of a data directory's network.
 //!
-//! It is written with block 0. So a restart uses the same rules without the genesis file. The
-//! stored text of the file has the state root in the place of the accounts, so that a start does
-//! not read them. This module knows specs and the text of genesis files; it knows neither files nor
-//! options.
+//! The record is written with block 0. So a restart uses the same rules without the genesis file.
+//! The stored text of the file has the state root in the place of the accounts, so that a start
+//! does not read them. This module knows specs and the text of genesis files; it knows neither
+//! files nor options.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::genesis::file::{GenesisFile, GenesisFileError};
 use crate::spec::{ChainFamily, ChainIdChange, ChainSpec, ForkBlock, Rule};
 
-/// What a data directory was initialised with. It is stored as JSON.
+/// The spec or the genesis file that a data directory was initialised with. It is stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum SpecRecord {
@@ -48,7 +48,7 @@ pub enum SpecRecord {
     },
 }
 
-/// Why a record cannot be used.
+/// The reason why a record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The stored bytes are not a record.

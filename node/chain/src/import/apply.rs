@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use primitives::{B256, Bloom, Header, Transaction};
+use primitives::{B256, Bloom, Header};
 use store::{Snapshot, Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
@@ -18,7 +18,7 @@ use crate::trie::ordered_root;
 /// With fewer receipts a thread costs more than their root.
 const RECEIPTS_FOR_A_THREAD: usize = 32;
 
-/// How long the execution of a block took.
+/// The times of the execution of a block.
 #[derive(Clone, Copy)]
 pub(super) struct ExecutionTimes {
     /// Transactions and rewards.
@@ -87,27 +87,15 @@ fn execute_block(
     let mut state = BlockState::over(source, parent.number, state);
     state.set_shared_nodes(committed);
     let mut executor = Executor::new(spec, &block.record.header, &mut state);
-    executor.begin()?;
-    let refused = |index, transaction: &Transaction, error| ImportError::Transaction {
-        index,
-        hash: transaction.hash(),
-        error,
-    };
-    if spec.system_contract {
-        let system = executor.expected_system_transaction()?;
-        executor
-            .system_transaction()
-            .map_err(|error| refused(0, &system, error))?;
-    }
-    let transactions = block.body.transactions.iter().zip(&block.body.senders);
-    let signed = transactions
-        .enumerate()
-        .filter(|(_, (transaction, _))| !transaction.is_system());
-    for (index, (transaction, sender)) in signed {
-        executor
-            .transaction(transaction, *sender)
-            .map_err(|error| refused(index, transaction, error))?;
-    }
+    executor.body(
+        &block.body.transactions,
+        &block.body.senders,
+        |index, transaction, error| ImportError::Transaction {
+            index,
+            hash: transaction.hash(),
+            error,
+        },
+    )?;
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();
     drop(executing);

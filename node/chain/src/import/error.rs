@@ -1,8 +1,8 @@
-//! Why a block is refused, and whether that holds for good.
+//! Errors of an import, and whether they hold for good.
 
 use std::sync::Arc;
 
-use primitives::{B256, U256};
+use primitives::{B256, PanicMessage, U256};
 use store::StoreError;
 
 use super::BlockId;
@@ -12,7 +12,7 @@ use crate::rules::body::BodyError;
 use crate::rules::seal::SealCheckError;
 use crate::state::{StateError, StateNotKept};
 
-/// Why a block is refused.
+/// The reason why a block is refused.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -101,7 +101,7 @@ pub enum ImportError {
     KnownInvalid { reason: Arc<str> },
     /// The import panicked. Nothing of the block was stored.
     #[error("a panic, which is a fault of this program: {0}")]
-    Panicked(String),
+    Panicked(PanicMessage),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -141,7 +141,7 @@ impl ImportError {
         }
     }
 
-    /// This error as that of the earlier block `id` of a branch.
+    /// The same error, about the earlier block `id` of a branch.
     pub(super) fn in_branch(self, id: &BlockId) -> Self {
         Self::Branch {
             number: id.number,
@@ -174,8 +174,8 @@ impl ImportError {
     /// Whether the block or the named header itself is invalid, so that it will be refused whenever
     /// it comes.
     ///
-    /// This is not so for a failure of the store or of a light cache, for a block from the future,
-    /// and for an earlier block of the branch.
+    /// Not so for a failure of the store or of a light cache, for a block from the future, and for
+    /// an earlier block of the branch.
     pub fn is_invalid_block(&self) -> bool {
         match self {
             Self::Header(error) => !matches!(error, HeaderError::Future { .. }),

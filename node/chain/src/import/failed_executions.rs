@@ -44,7 +44,7 @@ impl FailedExecutionCache {
         }
     }
 
-    /// Why a block is invalid; `None` if it is not known to be invalid.
+    /// The reason why a block is invalid; `None` if it is not known to be invalid.
     pub(crate) fn reason(&self, hash: &B256) -> Option<Arc<str>> {
         self.entries.lock().reasons.get(hash).cloned()
     }

@@ -76,7 +76,7 @@ impl Importer {
                 self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
                 Ok(Imported::Side)
             }
-            // What was removed beside the block stays removed.
+            // The rows that were removed beside the block stay removed.
             Some(refused) => {
                 batch.commit()?;
                 tracing::debug!(%hash, error = %refused, "a side block is not kept");
@@ -85,7 +85,7 @@ impl Importer {
         };
         write().inspect_err(|refused: &ImportError| {
             if refused.store_error().is_some() {
-                // What was removed may still be there.
+                // The removed rows may still be there.
                 self.side_bytes.forget();
             }
         })
@@ -175,8 +175,8 @@ impl Importer {
         Ok(refused)
     }
 
-    /// What every transaction does that has moved the head, from block `from`: the best header
-    /// chain follows, and now and then old branches are removed.
+    /// Ends every transaction that has moved the head, from block `from`: the best header chain
+    /// follows, and now and then old branches are removed.
     pub(super) fn head_moved(&self, tables: &mut Tables<'_>, from: u64) -> Result<(), StoreError> {
         best_header_follows(tables)?;
         let to = tables.head()?.map_or(0, |(number, _)| number);

@@ -53,7 +53,7 @@ impl ForkTree {
         self.nodes.get(hash)
     }
 
-    /// How many side blocks (`has_body`) or bare headers there are.
+    /// The number of side blocks (`has_body`) or bare headers.
     pub(super) fn count(&self, has_body: bool) -> usize {
         self.nodes
             .values()
@@ -110,9 +110,10 @@ impl ForkTree {
         path
     }
 
-    /// What to remove so that `excess` side blocks (`has_body`) or bare headers are gone: ends of
-    /// branches, those with the least `weight` first, and what builds on them. Nothing of `keep` is
-    /// among them, and only what `may_go`. Each counts as its `size`: 1, or its bytes.
+    /// The blocks to remove so that `excess` side blocks (`has_body`) or bare headers are gone:
+    /// ends of branches, those with the least `weight` first, and the blocks that build on them.
+    /// Nothing of `keep` is among them, and only blocks that `may_go`. Each counts as its `size`:
+    /// 1, or its bytes.
     pub(super) fn weakest(
         &self,
         has_body: bool,

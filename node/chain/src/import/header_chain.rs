@@ -28,10 +28,10 @@ use crate::rules::check_clock;
 #[derive(Clone, Debug)]
 pub struct CheckedHeaders(Vec<(B256, Header)>);
 
-/// What became of imported headers.
+/// The result of an import of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportedHeaders {
-    /// How many of them are new.
+    /// The number of new ones.
     pub added: usize,
     /// The best header afterwards.
     pub best: BlockId,
@@ -202,8 +202,8 @@ impl Importer {
 
     /// Refuses a branch of headers that leaves the canonical chain too far below the head.
     ///
-    /// Where the best header chain leaves it is known. So of a long chain that comes in parts, each
-    /// part is walked once.
+    /// The block at which the best header chain leaves it is known. So of a long chain that comes
+    /// in parts, each part is walked once.
     fn check_header_depth(&self, tables: &Tables<'_>, tip: &BlockId) -> Result<(), ImportError> {
         let Some(max) = self.limits.reorg_depth_max else {
             return Ok(());
@@ -222,7 +222,7 @@ impl Importer {
                 break first.saturating_sub(1);
             }
             if at.number <= lowest {
-                // It leaves the chain here or further below.
+                // The branch leaves the chain here or further below.
                 break at.number.saturating_sub(1);
             }
             let header = tables.known_header(&at.hash)?;

@@ -27,14 +27,14 @@ pub(super) const OLD_BRANCHES_INTERVAL: u64 = 256;
 /// The most blocks and headers of old branches that one transaction removes.
 pub(super) const OLD_BRANCHES_PART: usize = 1024;
 
-/// What is kept beside the canonical chain, and how deep a reorganization may be.
+/// The limits of the blocks beside the canonical chain, and of the depth of a reorganization.
 #[derive(Clone, Debug)]
 pub struct ForkLimits {
     /// The most side blocks. See [`SIDE_BLOCKS_MAX`].
     pub side_blocks_max: usize,
     /// The most bytes of their rows. See [`SIDE_BYTES_MAX`].
     pub side_bytes_max: u64,
-    /// How far below the head a side block may be. See [`SIDE_BLOCK_AGE_MAX`].
+    /// The greatest distance of a side block below the head. See [`SIDE_BLOCK_AGE_MAX`].
     pub side_block_age_max: u64,
     /// The most headers without bodies. See [`BARE_HEADERS_MAX`].
     pub bare_headers_max: usize,

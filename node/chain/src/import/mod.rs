@@ -87,7 +87,7 @@ pub struct BlockId {
     pub hash: B256,
 }
 
-/// What became of an imported block.
+/// The result of the import of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     /// The block was in the store already. Nothing changed.
@@ -126,7 +126,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// How seals are checked.
+    /// The mode in which seals are checked.
     pub(crate) const fn seals(&self) -> &SealCheck {
         &self.seals
     }

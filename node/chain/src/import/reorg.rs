@@ -105,7 +105,7 @@ impl Reorganization {
     }
 }
 
-/// How a part of a reorganization ended.
+/// The end of a part of a reorganization.
 enum PartEnd {
     /// The target is the head of the transaction.
     AtTarget,

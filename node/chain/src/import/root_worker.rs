@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use primitives::{B256, EMPTY_ROOT};
-use store::{AccountChange, Snapshot, StoreError};
+use store::{AccountWrite, Snapshot, StoreError};
 
 use crate::parallel::has_processors;
 use crate::trie::{ShareableNodes, StateTrie};
@@ -23,9 +23,9 @@ pub(super) const BLOCKS_WITHOUT_ROOT_MAX: usize = 4;
 pub(super) struct ComputedRoot {
     /// The state root after the block.
     pub(super) root: Result<B256, StoreError>,
-    /// What the block changed, with the storage roots after it.
-    pub(super) changes: Vec<AccountChange>,
-    /// How long it took.
+    /// The changes of the block, with the storage roots after it.
+    pub(super) changes: Vec<AccountWrite>,
+    /// The time that it took.
     pub(super) took: Duration,
     /// Memory that the tries take, in bytes, roughly.
     pub(super) trie_bytes: usize,
@@ -34,7 +34,7 @@ pub(super) struct ComputedRoot {
 /// A thread that computes roots. Dropping it waits for the blocks that it was given.
 pub(super) struct RootWorker {
     /// `None` when no more blocks are to come.
-    changes: Option<Sender<Vec<AccountChange>>>,
+    changes: Option<Sender<Vec<AccountWrite>>>,
     roots: Receiver<ComputedRoot>,
     thread: Option<JoinHandle<StateTrie>>,
 }
@@ -80,7 +80,7 @@ impl RootWorker {
     }
 
     /// Gives the thread the changes of the next block. Waits if it has too many.
-    pub(super) fn send(&self, changes: Vec<AccountChange>) {
+    pub(super) fn send(&self, changes: Vec<AccountWrite>) {
         if let Some(sender) = &self.changes {
             // Fails only if the thread has panicked, which `wait` finds out.
             let _ = sender.send(changes);
@@ -132,7 +132,7 @@ impl Drop for RootWorker {
 fn work(
     nodes: &Arc<Snapshot>,
     trie: &mut StateTrie,
-    to_do: &Receiver<Vec<AccountChange>>,
+    to_do: &Receiver<Vec<AccountWrite>>,
     done: &Sender<ComputedRoot>,
 ) {
     let nodes = ShareableNodes {

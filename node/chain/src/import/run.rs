@@ -23,7 +23,7 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 /// have only read counts, too. After a commit the state takes at most two thirds of this.
 const RUN_BYTES_MAX: usize = 384 << 20;
 
-/// What a run of blocks cost.
+/// The cost of a run of blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunCost {
     /// Time for executing transactions.
@@ -37,7 +37,7 @@ pub struct RunCost {
     pub rows: Duration,
     /// Time for writing trie nodes and waiting rows, and for the commit.
     pub commit: Duration,
-    /// What the tries did.
+    /// The counts of the tries.
     pub trie: TrieStats,
     /// Memory of the state and of the rows that waited, in bytes, when the run ended.
     pub memory_bytes: usize,
@@ -46,18 +46,18 @@ pub struct RunCost {
 /// The blocks that a run takes, in order.
 type NextPrepared<'a> = dyn FnMut() -> Option<Arc<PreparedBlock>> + 'a;
 
-/// How one attempt at a run ended.
+/// The end of one attempt at a run.
 enum RunAttempt {
-    /// This many blocks are committed.
+    /// The number of blocks that are committed, and their cost.
     Committed { blocks: usize, cost: RunCost },
     /// A block failed after its execution had begun, so nothing was committed. The run must be
     /// done again with these blocks, which are the valid ones before it.
     Poisoned { valid: Vec<Arc<PreparedBlock>> },
 }
 
-/// What became of a block that was given to a run.
+/// The result for a block that was given to a run.
 enum RunStep {
-    /// It is the head of the transaction.
+    /// The block is the head of the transaction.
     Extended,
     /// The run ends before it.
     Ended,

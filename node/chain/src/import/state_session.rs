@@ -4,13 +4,12 @@
 //! In a run of blocks, state roots are computed beside the execution of the next blocks.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use primitives::{B256, Header};
-use store::{AncientFile, Snapshot, Source, StoreError, TableId, Tables};
+use store::{AncientFile, RowVisitor, Snapshot, Source, StoreError, TableId, Tables};
 
 use super::BlockId;
 use super::root_worker::{BLOCKS_WITHOUT_ROOT_MAX, ComputedRoot, RootWorker};
@@ -27,9 +26,9 @@ pub(super) struct CachedHeadState {
 
 /// The state after the head that the importer made last. Clones share it.
 ///
-/// It is a cache of committed rows. If the state is taken out and not put back, later reads are
-/// slower, and nothing else changes. A state is used only for children of its block, so an
-/// outdated state does no harm.
+/// The state is a cache of committed rows. If it is taken out and not put back, later reads are
+/// slower, and nothing else changes. A state is used only for children of its block, so an outdated
+/// state does no harm.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeadStateCache(Arc<Mutex<Option<CachedHeadState>>>);
 
@@ -74,7 +73,7 @@ pub(super) struct StateSession<'s> {
     worker: Option<RootWorker>,
     /// The blocks that the thread has, oldest first, with the roots of their headers.
     without_root: VecDeque<(BlockId, B256)>,
-    /// How many blocks ended with the root of their header.
+    /// The number of blocks that ended with the root of their header.
     right_roots: usize,
     /// Memory of the thread's tries, in bytes, roughly.
     lent_bytes: usize,
@@ -90,7 +89,7 @@ pub(super) struct RootTimes {
     pub(super) waited: Duration,
 }
 
-/// What a session has in memory.
+/// The part of the state that a session has in memory.
 enum SessionMemory {
     /// Nothing: the first block reads what it needs.
     Empty,
@@ -105,7 +104,7 @@ enum SessionMemory {
 /// The changes of a block that ends.
 #[derive(Debug)]
 pub(super) enum BlockUpdate {
-    /// They have the root of the block's header.
+    /// The changes have the root of the block's header.
     WithRoot(Box<StateUpdate>),
     /// Their root is computed and compared later.
     WithoutRoot(Box<UpdateWithoutRoot>),
@@ -137,7 +136,7 @@ impl<'s> StateSession<'s> {
         }
     }
 
-    /// Where a block that is executed now reads what is not in memory.
+    /// The source of the values that are not in memory, for a block that is executed now.
     pub(super) fn source<'a, 't>(&self, tables: &'a Tables<'t>) -> SessionSource<'a, 't>
     where
         's: 'a,
@@ -284,7 +283,7 @@ impl<'s> StateSession<'s> {
         self.committed.map(|committed| &**committed)
     }
 
-    /// How many blocks of the session come before the one whose root was wrong; `None` if there is
+    /// The number of blocks of the session before the one whose root was wrong; `None` if there is
     /// none.
     pub(super) const fn blocks_before_wrong_root(&self) -> Option<usize> {
         match self.memory {
@@ -320,8 +319,8 @@ impl<'s> StateSession<'s> {
     }
 }
 
-/// Where the blocks of a session read what is not in memory: blocks from the open tables, state
-/// from the snapshot if there is one.
+/// The source of the values that a session does not have in memory: blocks from the open tables,
+/// state from the snapshot if there is one.
 pub(super) struct SessionSource<'a, 't> {
     tables: &'a Tables<'t>,
     committed: Option<&'a Snapshot>,
@@ -335,40 +334,30 @@ impl SessionSource<'_, '_> {
 }
 
 impl Source for SessionSource<'_, '_> {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
         match self.snapshot_for(table) {
-            Some(snapshot) => snapshot.with(table, key, read),
-            None => self.tables.with(table, key, read),
+            Some(snapshot) => snapshot.visit(table, key, read),
+            None => self.tables.visit(table, key, read),
         }
     }
 
-    fn with_last<R>(
+    fn visit_last(
         &self,
         table: TableId,
         low: &[u8],
         high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
         match self.snapshot_for(table) {
-            Some(snapshot) => snapshot.with_last(table, low, high, read),
-            None => self.tables.with_last(table, low, high, read),
+            Some(snapshot) => snapshot.visit_last(table, low, high, read),
+            None => self.tables.visit_last(table, low, high, read),
         }
     }
 
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
         match self.snapshot_for(table) {
-            Some(snapshot) => snapshot.scan(table, low, visit),
-            None => self.tables.scan(table, low, visit),
+            Some(snapshot) => snapshot.visit_from(table, low, visit),
+            None => self.tables.visit_from(table, low, visit),
         }
     }
 

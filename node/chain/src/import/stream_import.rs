@@ -35,10 +35,10 @@ const CHUNKS_MAX: usize = 8;
 const RUN_TIME_MAX: Duration = Duration::from_secs(2);
 /// A run is committed if the stream has given no block for this long.
 const IDLE_MAX: Duration = Duration::from_millis(200);
-/// How often the stop flag is looked at while the stream gives no block.
+/// The time between two looks at the stop flag while the stream gives no block.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why an import ended before the end of its stream.
+/// The reason why an import ended before the end of its stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamImportError {
     /// The stream cannot be read any further.
@@ -51,9 +51,9 @@ pub enum StreamImportError {
         number: u64,
         /// The block's hash.
         hash: B256,
-        /// Where the block begins in the stream.
+        /// The offset of the block in the stream.
         offset: u64,
-        /// What is wrong with the body.
+        /// The fault of the body.
         error: DecodeError,
     },
     /// The stream is of another chain.
@@ -71,7 +71,7 @@ pub enum StreamImportError {
         number: u64,
         /// The block's hash.
         hash: B256,
-        /// Why it is refused.
+        /// The reason why it is refused.
         error: Box<ImportError>,
     },
     /// The store failed.
@@ -88,7 +88,7 @@ pub enum StreamImportError {
     Reader,
 }
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamImportProgress {
     /// Bytes of the stream whose blocks are in the store.
@@ -171,14 +171,14 @@ pub fn import_stream(
 struct Chunk {
     /// The blocks that the store does not have.
     blocks: Vec<PreparedBlock>,
-    /// How many blocks were left out because the store has them.
+    /// The number of blocks that were left out because the store has them.
     known: u64,
-    /// Where the chunk ends in the stream.
+    /// The end of the chunk in the stream.
     end: u64,
     after: AfterChunk,
 }
 
-/// What comes after a chunk.
+/// The event after a chunk.
 enum AfterChunk {
     NextChunk,
     EndOfStream,
@@ -190,11 +190,11 @@ struct BlockQueue {
     chunks: Receiver<Chunk>,
     /// The blocks that are left of the last chunk.
     blocks: VecDeque<Arc<PreparedBlock>>,
-    /// How many blocks the store had, in the chunks since this was last reset.
+    /// The number of blocks that the store had, in the chunks since this was last reset.
     known: u64,
-    /// Where the last chunk ends in the stream.
+    /// The end of the last chunk in the stream.
     end: u64,
-    /// What comes after the last chunk.
+    /// The event after the last chunk.
     after: AfterChunk,
 }
 
@@ -408,7 +408,7 @@ struct RawChunk {
     /// The blocks that the store does not have, each with the number of its parent if that is
     /// known.
     blocks: Vec<(RawBlock, Option<u64>)>,
-    /// How many blocks were left out because the store has them.
+    /// The number of blocks that were left out because the store has them.
     known: u64,
     after: AfterChunk,
 }

@@ -13,8 +13,8 @@ use store::{LogIndexReads, LogKey, StoreError, TableId};
 
 use super::{BloomTest, LogError};
 use crate::import::BlockId;
+use crate::query_limit::QueryLimit;
 use crate::view::View;
-use crate::work::WorkLimit;
 
 /// The limit of the search is checked once in so many reads of the store.
 const READS_PER_CHECK: usize = 64;
@@ -55,7 +55,7 @@ impl CandidateBlocks {
     }
 
     /// The next block, within `work`.
-    pub(super) fn next(&mut self, view: &View, work: &WorkLimit) -> Result<Option<BlockId>, LogError> {
+    pub(super) fn next(&mut self, view: &View, work: &QueryLimit) -> Result<Option<BlockId>, LogError> {
         let Some(from) = self.next.take() else {
             return Ok(None);
         };
@@ -84,7 +84,7 @@ fn first_common(
     source: &impl LogIndexReads,
     from: u64,
     last: u64,
-    work: &WorkLimit,
+    work: &QueryLimit,
 ) -> Result<Option<u64>, LogError> {
     // `unions_with_block` counts the unions, in a row, that have `block`.
     let (mut block, mut unions_with_block) = (from, 0);
@@ -110,7 +110,7 @@ fn first_passing(
     view: &View,
     from: u64,
     last: u64,
-    work: &WorkLimit,
+    work: &QueryLimit,
 ) -> Result<Option<BlockId>, LogError> {
     for (reads, number) in (from..=last).enumerate() {
         if reads.is_multiple_of(READS_PER_CHECK) {

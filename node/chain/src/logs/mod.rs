@@ -23,7 +23,7 @@ use primitives::{B256, Log};
 use store::StoreError;
 
 use crate::import::BlockId;
-use crate::work::WorkStop;
+use crate::query_limit::QueryStop;
 
 /// The default limit of logs that a query returns.
 pub const RESULTS_MAX: u64 = 10_000;
@@ -78,7 +78,7 @@ impl LogLimits {
     };
 }
 
-/// Why a query fails, at its start or after some results.
+/// The reason why a query fails, at its start or after some results.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// More logs match than the limit allows.
@@ -103,7 +103,7 @@ pub enum LogError {
     },
     /// The time is over, or nobody waits for the logs any more.
     #[error(transparent)]
-    Stopped(#[from] WorkStop),
+    Stopped(#[from] QueryStop),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

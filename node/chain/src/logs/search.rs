@@ -11,11 +11,11 @@ use store::{LogReads, StoreError, TableId};
 use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
+use crate::query_limit::QueryLimit;
 use crate::rules::order::ExecutionOrder;
 use crate::view::View;
-use crate::work::WorkLimit;
 
-/// How a search finds the blocks to read.
+/// The way in which a search finds the blocks to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPlan {
     /// With the log index. The cost follows the number of matches.
@@ -80,7 +80,7 @@ impl View {
             query,
             limits,
             candidates,
-            work: WorkLimit::new(Duration::MAX),
+            work: QueryLimit::new(Duration::MAX),
             found: Vec::new().into_iter(),
             results: 0,
             blocks_read: 0,
@@ -179,7 +179,7 @@ pub struct LogSearch<'a> {
     query: &'a LogQuery,
     limits: LogLimits,
     candidates: CandidateBlocks,
-    work: WorkLimit,
+    work: QueryLimit,
     /// The remaining matches of the current block.
     found: std::vec::IntoIter<FoundLog>,
     /// Number of logs returned so far.
@@ -191,7 +191,7 @@ pub struct LogSearch<'a> {
 impl LogSearch<'_> {
     /// The same search, within `work`. A search has no other time limit.
     #[must_use]
-    pub fn limited_by(mut self, work: WorkLimit) -> Self {
+    pub fn limited_by(mut self, work: QueryLimit) -> Self {
         self.work = work;
         self
     }

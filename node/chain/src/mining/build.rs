@@ -16,10 +16,10 @@ use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
 use crate::trie::NodeSource;
 
-/// What a miner chooses for its blocks.
+/// The choices of a miner for its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildSettings {
-    /// Who gets rewards and fees.
+    /// The account that gets rewards and fees.
     pub beneficiary: Address,
     /// The header's extra data, at most 32 bytes.
     pub extra_data: Bytes,
@@ -34,7 +34,7 @@ pub struct UnsealedBlock {
     pub block: Block,
     /// The sender of each transaction.
     pub senders: Vec<Address>,
-    /// What the execution of the block gave.
+    /// The results of the block's execution.
     pub executed: Executed,
     /// Total difficulty of the chain with this block.
     pub total_difficulty: U256,

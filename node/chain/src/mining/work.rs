@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use ethash::{Solution, WorkPackage};
 use parking_lot::{Condvar, Mutex};
 use primitives::{B256, Block, U256};
@@ -24,22 +25,25 @@ pub use crate::mining::reports::{HASHRATE_REPORT_LIFETIME, HASHRATE_REPORTERS_MA
 use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::spec::ChainSpec;
 
-/// How long work stays valid after it was replaced.
+/// The time for which work stays valid after it was replaced.
 pub const WORK_LIFETIME: Duration = Duration::from_secs(84);
 /// For how long work is made after a request for work, if no mining was started here.
 pub const DEMAND_LIFETIME: Duration = Duration::from_secs(60);
 /// The most pieces of work that are remembered. The oldest are forgotten first.
-pub const ISSUED_WORK_MAX: usize = 1024;
+pub(crate) const ISSUED_WORK_MAX: usize = 1024;
 /// The most bytes of blocks that are remembered, without the newest one. The oldest are forgotten
 /// first.
-pub const ISSUED_BLOCK_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ISSUED_BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// The most changes of the work that wait for a miner. Only the newest one matters.
+pub const WORK_CHANGES_MAX: usize = 64;
 
 /// A piece of work: a block without its seal, and what a miner needs to know of it.
 #[derive(Clone, Debug)]
 pub struct SealingWork {
     /// The block to be sealed. Its mix hash and its nonce are zero.
     pub block: Block,
-    /// What the miner gets.
+    /// The part that the miner gets.
     pub package: WorkPackage,
 }
 
@@ -85,7 +89,7 @@ impl SealingWork {
     }
 }
 
-/// Why a solution is not accepted.
+/// The reason why a solution is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SolutionError {
     /// The work was never handed out, or its lifetime is over.
@@ -105,7 +109,7 @@ struct IssuedWork {
     work: Arc<SealingWork>,
     /// See [`SealingWork::block_bytes`].
     block_bytes: usize,
-    /// When it was the current work last.
+    /// The last time at which it was the current work.
     current_at: Instant,
     solved: WorkSolved,
 }
@@ -131,16 +135,24 @@ impl WorkSolved {
     }
 }
 
-/// What changes while miners come and go.
+/// The sending end of a miner's channel.
+#[derive(Debug)]
+struct WorkSubscriber {
+    sender: Sender<Option<WorkPackage>>,
+    /// The channel was full when the work changed last.
+    is_behind: bool,
+}
+
+/// The state that changes while miners come and go.
 #[derive(Debug, Default)]
 struct WorkState {
     current: Option<Arc<SealingWork>>,
     /// Work that was handed out, by header hash.
     issued: HashMap<B256, IssuedWork>,
-    subscribers: Vec<crossbeam_channel::Sender<Option<WorkPackage>>>,
+    subscribers: Vec<WorkSubscriber>,
     /// Whether mining was started here.
     mining: bool,
-    /// When work was requested last.
+    /// The time of the last request for work.
     requested_at: Option<Instant>,
     /// Counts the events that the maker of work must look at. It waits for the count to change, so
     /// it misses no event that happens while it is busy.
@@ -169,7 +181,7 @@ impl WorkManager {
         }
     }
 
-    /// How seals are checked here.
+    /// The mode in which seals are checked here.
     pub(crate) const fn seals(&self) -> &SealCheck {
         &self.seals
     }
@@ -191,9 +203,11 @@ impl WorkManager {
     }
 
     /// Waits until there is a signal after the first `seen` ones, but no longer than `timeout`.
-    /// Then `seen` is the number of signals so far.
+    /// Then `seen` is the number of signals so far. Subscribers that are behind get the current
+    /// work first, if their channels have space again.
     pub(crate) fn wait_demand(&self, seen: &mut u64, timeout: Duration) {
         let mut state = self.state.lock();
+        state.notify(|subscriber| subscriber.is_behind);
         self.demand
             .wait_while_for(&mut state, |state| state.signals == *seen, timeout);
         *seen = state.signals;
@@ -219,12 +233,16 @@ impl WorkManager {
     }
 
     /// A channel that carries the current work and then every change of it. `None` means that
-    /// miners should stop until there is other work.
-    pub fn subscribe(&self) -> crossbeam_channel::Receiver<Option<WorkPackage>> {
-        let (sender, receiver) = crossbeam_channel::unbounded();
+    /// miners should stop until there is other work. A miner that leaves [`WORK_CHANGES_MAX`]
+    /// changes unread misses the next ones, and gets the current work once it has read.
+    pub fn subscribe(&self) -> Receiver<Option<WorkPackage>> {
+        let (sender, receiver) = bounded(WORK_CHANGES_MAX);
         let mut state = self.state.lock();
-        let _ = sender.send(state.current_package());
-        state.subscribers.push(sender);
+        let _ = sender.try_send(state.current_package());
+        state.subscribers.push(WorkSubscriber {
+            sender,
+            is_behind: false,
+        });
         receiver
     }
 
@@ -247,7 +265,7 @@ impl WorkManager {
         };
         state.current = work;
         if !same {
-            state.notify();
+            state.notify(|_| true);
         }
         true
     }
@@ -276,7 +294,7 @@ impl WorkManager {
             .is_some_and(|work| work.package.header_hash == hash)
         {
             state.current = None;
-            state.notify();
+            state.notify(|_| true);
         }
         Ok(sealed)
     }
@@ -365,11 +383,17 @@ impl WorkState {
         self.issued.values().map(|issued| issued.block_bytes).sum()
     }
 
-    /// Sends the current work to all subscribers.
-    fn notify(&mut self) {
+    /// Sends the current work to the subscribers that `wants` names.
+    fn notify(&mut self, wants: fn(&WorkSubscriber) -> bool) {
         let package = self.current_package();
-        self.subscribers
-            .retain(|subscriber| subscriber.send(package.clone()).is_ok());
+        self.subscribers.retain_mut(|subscriber| {
+            if !wants(subscriber) {
+                return true;
+            }
+            let sent = subscriber.sender.try_send(package.clone());
+            subscriber.is_behind = matches!(sent, Err(TrySendError::Full(_)));
+            sent.is_ok() || subscriber.is_behind
+        });
     }
 }
 
@@ -419,6 +443,27 @@ mod tests {
         assert!(manager.open_work(&solution).is_ok());
         manager.publish(Some(works[1].clone()));
         assert_eq!(manager.state.lock().issued.len(), 1);
+    }
+
+    #[test]
+    fn a_miner_that_is_behind_gets_the_current_work_once_it_has_read() {
+        let spec = Arc::new(ChainSpec::dev());
+        let manager = WorkManager::new(spec.clone(), SealCheck::Off);
+        let miner = manager.subscribe();
+        let works: Vec<_> = (0..=WORK_CHANGES_MAX as u8)
+            .map(|mark| work(&spec, mark))
+            .collect();
+        for work in &works {
+            manager.publish(Some(work.clone()));
+        }
+        assert_eq!(miner.try_iter().count(), WORK_CHANGES_MAX);
+        let mut seen = 0;
+        manager.wait_demand(&mut seen, Duration::ZERO);
+        let newest = works.last().map(|work| work.package.header_hash);
+        let got = miner.try_recv().expect("the current work");
+        assert_eq!(got.map(|package| package.header_hash), newest);
+        manager.wait_demand(&mut seen, Duration::ZERO);
+        assert!(miner.is_empty());
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct SenderState {
     pub balance: U256,
 }
 
-/// What the pool's indices have recorded about an account.
+/// The facts about an account that the pool's indices have recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexedAccount {
     pub(super) pending: usize,
@@ -47,7 +47,7 @@ pub(super) struct PoolAccount {
     state: SenderState,
     /// The transactions by nonce. No nonce is below the account's own.
     transactions: BTreeMap<u64, Arc<PoolEntry>>,
-    /// How many transactions are pending: the first ones.
+    /// The number of pending transactions: the first ones.
     pending: usize,
     /// The cost of all pending transactions together, never more than the balance.
     pending_cost: U256,
@@ -62,7 +62,7 @@ pub(super) struct PoolAccount {
     pub(super) indexed: IndexedAccount,
 }
 
-/// What a new state has changed about an account's transactions.
+/// The changes of an account's transactions by a new state.
 #[derive(Debug, Default)]
 pub(super) struct AccountUpdate {
     /// Transactions that were removed.
@@ -123,7 +123,7 @@ impl PoolAccount {
 
     /// The nonce after those of the pending transactions.
     pub(super) const fn pending_end(&self) -> u64 {
-        // This does not saturate: no transaction in the pool has the highest nonce there is.
+        // The sum does not saturate: no transaction in the pool has the highest nonce there is.
         self.state.tx_nonce.saturating_add(self.pending as u64)
     }
 

@@ -22,9 +22,9 @@ pub const GLOBAL_SLOTS_DEFAULT: usize = 40_960;
 pub const ACCOUNT_QUEUE_DEFAULT: usize = 64;
 /// Most queued transactions of all accounts.
 pub const GLOBAL_QUEUE_DEFAULT: usize = 1024;
-/// How long an account's queued transactions wait if none of its transactions becomes pending.
+/// The time that an account's queued transactions wait if none of its transactions becomes pending.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(3 * 3600);
-/// How often the journal is rewritten.
+/// The time between two rewrites of the journal.
 pub const REJOURNAL_DEFAULT: Duration = Duration::from_secs(3600);
 /// Name of the journal in the data directory.
 pub const JOURNAL_NAME: &str = "transactions.rlp";
@@ -71,14 +71,15 @@ pub struct PoolConfig {
     pub account_queue: usize,
     /// Most queued transactions of all accounts.
     pub global_queue: usize,
-    /// How long an account's queued transactions wait if none of its transactions becomes pending.
+    /// The time that an account's queued transactions wait if none of its transactions becomes
+    /// pending.
     pub lifetime: Duration,
     /// The local accounts, which have no price floor and a journal. With `None`, no account is
     /// local.
     pub locals: Option<LocalAccounts>,
     /// Path of the journal. With `None`, local transactions are lost when the process ends.
     pub journal: Option<PathBuf>,
-    /// How often the journal is rewritten.
+    /// The time between two rewrites of the journal.
     pub rejournal: Duration,
     /// Largest transaction, in bytes of its stored form.
     pub transaction_bytes_max: usize,
@@ -110,7 +111,7 @@ impl PoolConfig {
 
     /// The most slots that the transactions of one local account fill: a quarter of the pool, but
     /// never less than the pending transactions that each account is guaranteed.
-    pub fn local_account_slots_max(&self) -> usize {
+    pub(crate) fn local_account_slots_max(&self) -> usize {
         (self.slots_max() / LOCAL_ACCOUNT_SHARE).max(self.account_slots)
     }
 }

@@ -19,7 +19,7 @@ pub struct PooledTransaction {
     pub transaction: Arc<Transaction>,
     /// Its hash.
     pub hash: B256,
-    /// Who sent it.
+    /// The sender.
     pub sender: Address,
     /// The number of its arrival. At equal gas prices the earlier one is mined first.
     pub order: u64,

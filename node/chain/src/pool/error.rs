@@ -1,9 +1,9 @@
-//! Why the pool refuses a transaction. The texts begin with those of the public network's node, so
-//! that clients recognize them.
+//! Errors of the pool. The texts begin with those of the public network's node, so that clients
+//! recognize them.
 
 use primitives::{B256, TxForm, U256};
 
-/// Why the pool refuses a transaction.
+/// The reason why the pool refuses a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(

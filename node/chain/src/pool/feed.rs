@@ -17,7 +17,7 @@ pub struct PendingHashes {
     pub hashes: Vec<B256>,
     /// The cursor for the next read.
     pub cursor: u64,
-    /// How many hashes between the old cursor and the first hash are not kept any more.
+    /// The number of hashes between the old cursor and the first hash that are not kept any more.
     pub missed: u64,
 }
 
@@ -46,7 +46,7 @@ impl PendingFeed {
         let kept = self.hashes.len() as u64;
         let wanted = self.cursor.saturating_sub(cursor);
         let available = wanted.min(kept);
-        // It is at most the length of a queue, so it fits into usize.
+        // At most the length of a queue, so the number fits into usize.
         let from = (kept - available) as usize;
         let hashes: Vec<_> = self.hashes.range(from..).take(max).copied().collect();
         PendingHashes {

@@ -95,7 +95,7 @@ impl TxJournal {
 
     /// Whether the journal should be rewritten before its regular time, because it has grown too
     /// long or a write has failed.
-    pub fn wants_rotation(&self) -> bool {
+    pub(crate) fn wants_rotation(&self) -> bool {
         let state = self.state.lock();
         state.failed || state.bytes > 2 * state.rotated_bytes + GROWTH_BYTES_MAX
     }
@@ -193,14 +193,14 @@ impl TxJournalReader {
         }))
     }
 
-    /// How many records so far are not transactions of this chain.
+    /// The number of records so far that are not transactions of this chain.
     pub const fn unreadable(&self) -> usize {
         self.unreadable
     }
 
-    /// How many bytes at the end of the file are not a complete record. To be called after the last
-    /// transaction was read.
-    pub const fn lost_bytes(&self) -> u64 {
+    /// The number of bytes at the end of the file that are not a complete record. To be called
+    /// after the last transaction was read.
+    pub(crate) const fn lost_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.complete_bytes)
     }
 }

@@ -57,7 +57,7 @@ use entry::PoolEntry;
 use index::PoolIndex;
 use journal::TxJournal;
 
-/// What the rules for transactions in the next block depend on.
+/// The facts that the rules for transactions in the next block depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct NextBlock {
     /// The number of the next block.
@@ -71,7 +71,7 @@ pub struct NextBlock {
 pub struct RevertedTransaction {
     /// The transaction.
     pub transaction: Transaction,
-    /// Who sent it.
+    /// The sender.
     pub sender: Address,
     /// The sender's state at the new head.
     pub sender_state: SenderState,
@@ -197,8 +197,8 @@ impl TxPool {
         admission::check_form(&self.spec, self.next_number(), transaction)
     }
 
-    /// Those of `addresses` that have transactions in the pool.
-    pub fn senders_among(&self, addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
+    /// The accounts among `addresses` that have transactions in the pool.
+    pub(crate) fn senders_among(&self, addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
         let inner = self.inner.lock();
         let is_sender = |address: &Address| inner.index.accounts.contains_key(address);
         addresses.into_iter().filter(is_sender).collect()

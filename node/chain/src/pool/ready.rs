@@ -56,7 +56,7 @@ impl ReadyTransactions {
 
     /// Notes that the best transaction, which `sender` sent, cannot be in the block. Then none of
     /// the sender's later transactions can be, so they are left out too.
-    pub fn skip_sender(&mut self, sender: Address) {
+    pub(crate) fn skip_sender(&mut self, sender: Address) {
         self.next.pop();
         self.accounts.remove(&sender);
     }

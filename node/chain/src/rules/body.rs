@@ -14,7 +14,7 @@ use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
 use crate::spec::{ChainSpec, Rule};
 use crate::trie::ordered_root;
 
-/// Why a body is rejected.
+/// The reason why a body is rejected.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -55,7 +55,7 @@ pub enum BodyError {
     Store(#[from] StoreError),
 }
 
-/// Why a transaction has no valid sender on this chain.
+/// The reason why a transaction has no valid sender on this chain.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -182,7 +182,7 @@ pub fn check_encoded_roots<T: AsRef<[u8]>>(
 ///
 /// # Errors
 /// [`BodyError`] for the first broken rule.
-pub fn check_body(
+pub(crate) fn check_body(
     spec: &ChainSpec,
     seals: &SealCheck,
     view: &impl BlockReads,

@@ -70,7 +70,8 @@ pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
     }
 }
 
-/// How many blocks the difficulty bomb of Ethereum's family has counted at block `number`.
+/// The number of blocks that the difficulty bomb of Ethereum's family has counted at block
+/// `number`.
 fn bomb_ticks(spec: &ChainSpec, rules: BlockRules, number: u64) -> u64 {
     if rules.has(Rule::Ecip1041) {
         return 0;

@@ -29,12 +29,12 @@ const GAS_LIMIT_DIVISOR: u64 = 1024;
 pub const COIN: u64 = 1_000_000_000_000_000_000;
 /// The extra data of the DAO fork's first blocks.
 const DAO_EXTRA: &[u8] = b"dao-hard-fork";
-/// This many blocks of the DAO fork have that extra data.
+/// The number of blocks of the DAO fork that have its extra data.
 const DAO_EXTRA_BLOCKS: u64 = 10;
 /// Number of blocks of one reward era.
 const ERA_BLOCKS: u64 = 12_500_000;
 
-/// Why a header is rejected.
+/// The reason why a header is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -77,7 +77,7 @@ pub enum HeaderError {
 }
 
 /// The smallest and the largest gas limit of a child of a block with gas limit `parent`.
-pub fn gas_limit_bounds(parent: u64) -> (u64, u64) {
+pub(crate) fn gas_limit_bounds(parent: u64) -> (u64, u64) {
     let step = (parent / GAS_LIMIT_DIVISOR).saturating_sub(1);
     (
         parent.saturating_sub(step).max(GAS_LIMIT_MIN),
@@ -87,7 +87,7 @@ pub fn gas_limit_bounds(parent: u64) -> (u64, u64) {
 
 /// The gas limit that a miner sets in a child: the allowed value that is nearest to `target`, or to
 /// the spec's lowest target if that is higher.
-pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
+pub(crate) fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
     let target = target.max(spec.gas_target_min);
     let (low, high) = gas_limit_bounds(parent);
     // `clamp` would panic if `low > high`, which is so if block 0 has a gas limit far below the

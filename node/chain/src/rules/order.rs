@@ -60,7 +60,7 @@ impl ExecutionOrder {
 
     /// The index of a transaction's receipt; `None` if the transaction was left out.
     pub fn receipt_of(&self, transaction: usize) -> Option<usize> {
-        // This is the place in a block that was built as usual.
+        // The place in a block that was built as usual.
         if self.transaction_of(transaction) == Some(transaction) {
             return Some(transaction);
         }

@@ -1,4 +1,4 @@
-//! What a block pays: the rewards of its miner and of its uncles' miners, and the fees.
+//! The payments of a block: the rewards of its miner and of its uncles' miners, and the fees.
 
 use primitives::{Address, Header, Receipt, Transaction, U256};
 
@@ -9,9 +9,9 @@ use crate::spec::ChainSpec;
 /// The rewards of a block, without fees, in sha.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPayment {
-    /// What its miner gets, with the rewards for including uncles.
+    /// The reward of its miner, with the rewards for including uncles.
     pub miner: U256,
-    /// Who gets how much for each uncle, in the order of the uncles.
+    /// The miner and the reward of each uncle, in the order of the uncles.
     pub uncles: Vec<(Address, U256)>,
 }
 
@@ -32,7 +32,7 @@ impl BlockPayment {
         Self { miner, uncles }
     }
 
-    /// What the miners of the uncles get together.
+    /// The sum of the rewards of the uncles' miners.
     pub fn of_uncles(&self) -> U256 {
         self.uncles
             .iter()
@@ -40,7 +40,7 @@ impl BlockPayment {
     }
 }
 
-/// What the transactions of block `number` paid its miner for their gas, in sha.
+/// The sum that the transactions of block `number` paid its miner for their gas, in sha.
 pub fn block_fees(spec: &ChainSpec, number: u64, transactions: &[Transaction], receipts: &[Receipt]) -> U256 {
     let order = ExecutionOrder::of(spec, number, transactions);
     let (mut before, mut sum) = (0, U256::ZERO);

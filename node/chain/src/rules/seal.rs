@@ -7,7 +7,7 @@ use primitives::{B256, Header};
 
 use crate::spec::ChainSpec;
 
-/// How seals are checked. All other rules are always checked.
+/// The mode in which seals are checked. All other rules are always checked.
 #[derive(Clone, Debug)]
 pub enum SealCheck {
     /// By Ethash, with these light caches.
@@ -19,7 +19,7 @@ pub enum SealCheck {
     Given(fn(&Header) -> bool),
 }
 
-/// Why a seal is rejected, or could not be checked.
+/// The reason why a seal is rejected, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum SealCheckError {
     /// The seal is wrong.
@@ -41,7 +41,7 @@ pub enum SealCheckError {
 impl SealCheck {
     /// Starts to build the next epoch's light cache in the background, if block `number` is near
     /// the end of its epoch.
-    pub fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
+    pub(crate) fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
         let Self::Ethash(caches) = self else { return };
         let soon = spec.schedule.epoch(number.saturating_add(NEXT_EPOCH_LEAD_BLOCKS));
         if soon != spec.schedule.epoch(number) {

@@ -1,6 +1,6 @@
-//! What an application chain (MicroChain) is, and its spec.
+//! The facts that make an application chain (MicroChain), and its spec.
 //!
-//! What its rules mean for a block is in [`crate::application`].
+//! The meaning of its rules for a block is in [`crate::application`].
 
 use primitives::{Address, Bytes, Transaction, U256};
 
@@ -12,7 +12,7 @@ pub const TRANSACTION_GAS: u64 = 54_000_000;
 pub const BLOCK_GAS_FILL: u64 = 54_000_000;
 /// The gas limit of each block.
 pub const BLOCK_GAS_LIMIT: u64 = BLOCK_GAS_FILL + TRANSACTION_GAS;
-/// What an application chain is.
+/// The facts that make an application chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplicationRules {
     /// The address of the chain: that of its contract on the base chain.

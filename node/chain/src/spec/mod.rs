@@ -26,7 +26,7 @@ pub const GAS_LIMIT_MIN: u64 = 5000;
 
 /// The gas limit of block 0 of the built-in networks. Blocks that are made for them steer to no
 /// lower limit.
-pub const GAS_LIMIT_FLOOR: u64 = 9_000_000;
+pub(crate) const GAS_LIMIT_FLOOR: u64 = 9_000_000;
 
 /// The contract of the public network that says which contracts may send notices. The public node
 /// asks it on the chains with the ids [`NOTICE_LIST_CHAINS`].
@@ -79,7 +79,7 @@ pub struct Genesis {
     pub state_root: Option<B256>,
 }
 
-/// How the next block's difficulty is computed.
+/// The formula for the next block's difficulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifficultyRule {
     /// Every block has this difficulty.
@@ -128,13 +128,14 @@ pub struct ChainSpec {
     pub dao: Option<DaoFork>,
     /// The name and first block of the first fork that this program does not support.
     pub unsupported: Option<(String, u64)>,
-    /// How many blocks the difficulty bomb pauses (ECIP-1010), with [`Rule::Ecip1010`].
+    /// The number of blocks for which the difficulty bomb pauses (ECIP-1010), with
+    /// [`Rule::Ecip1010`].
     pub bomb_pause_blocks: u64,
     /// The length of a reward era (ECIP-1017), with [`Rule::Ecip1017`].
     pub era_blocks: u64,
     /// Blocks that must have these hashes, by number.
     pub required_hashes: BTreeMap<u64, B256>,
-    /// How the difficulty is computed.
+    /// The formula for the difficulty.
     pub difficulty: DifficultyRule,
     /// The gas of failed calls goes back to the caller. This is a fault of the public network's
     /// first node that is consensus in its whole family. See `evm/refund.rs`.
@@ -183,7 +184,7 @@ impl ChainSpec {
     }
 
     /// The name of a fork that is active at block `number` and that this program does not support.
-    pub fn unsupported_fork(&self, number: u64) -> Option<&str> {
+    pub(crate) fn unsupported_fork(&self, number: u64) -> Option<&str> {
         let unsupported = self.unsupported.as_ref();
         unsupported
             .filter(|(_, first)| number >= *first)
@@ -191,7 +192,7 @@ impl ChainSpec {
     }
 
     /// Whether block `number` makes the irregular state change of the DAO fork.
-    pub fn is_dao_fork(&self, number: u64) -> bool {
+    pub(crate) fn is_dao_fork(&self, number: u64) -> bool {
         self.dao.is_some_and(|dao| dao.support && dao.block == number)
     }
 
@@ -216,7 +217,7 @@ impl ChainSpec {
         }
     }
 
-    /// How receipts are encoded under the receipts root.
+    /// The encoding of receipts under the receipts root.
     pub const fn receipt_form(&self) -> ReceiptForm {
         match self.family {
             ChainFamily::Moac => ReceiptForm::Five,

@@ -328,7 +328,7 @@ impl BlockRules {
     }
 
     /// Whether the chain is of the public network's family.
-    pub const fn is_moac(self) -> bool {
+    pub(crate) const fn is_moac(self) -> bool {
         matches!(self.family, ChainFamily::Moac)
     }
 }

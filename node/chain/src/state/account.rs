@@ -34,8 +34,8 @@ pub(super) struct CachedAccount {
     pub(super) before: AccountVersion,
     /// The storage root when the state root was last computed.
     pub(super) storage_root: B256,
-    /// How many earlier blocks changed slots of this incarnation and have no state root yet. Until
-    /// it is 0, both storage roots here are out of date.
+    /// The number of earlier blocks that changed slots of this incarnation and have no state root
+    /// yet. Until it is 0, both storage roots here are out of date.
     pub(super) blocks_without_root: u32,
     /// The block has emptied the storage that the parent block left.
     pub(super) wiped: bool,

@@ -8,8 +8,8 @@
 
 mod account;
 mod code;
-pub mod flat;
 mod overrides;
+pub mod scan;
 mod update;
 
 pub use overrides::{AccountOverride, StorageOverride};
@@ -25,13 +25,13 @@ use revm::database_interface::DBErrorMarker;
 use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
-use store::{AccountChange, AccountRecord, BlockReads, Snapshot, StateReads, StoreError};
+use store::{AccountRecord, AccountWrite, BlockReads, Snapshot, StateReads, StoreError};
 
 use crate::spec::GenesisAccount;
 use crate::trie::{NodeSource, ShareableNodes, StorageOwner};
 use account::{CachedAccount, CachedSlot};
 
-/// Why the tries are there when a root is computed.
+/// The reason why the tries are there when a root is computed.
 const TRIE_IS_HERE: &str = "tries are lent only for blocks that end without a root";
 
 /// A store failure that passes through the EVM.
@@ -53,7 +53,7 @@ pub struct StateNotKept {
     pub expected: u64,
 }
 
-/// What this chain's EVM asks of the state in addition to revm's [`Database`].
+/// The questions that this chain's EVM asks of the state in addition to revm's [`Database`].
 pub(crate) trait StorageProbe: Database<Error = StateError> {
     /// Whether any storage slot of the account is not zero.
     ///
@@ -101,7 +101,7 @@ impl Overlay {
     }
 }
 
-/// How much a state had to read from its source because memory did not have it.
+/// The number of reads from the source because memory did not have the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceReads {
     /// Accounts, slots, codes and block hashes that were read.
@@ -168,7 +168,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         }
     }
 
-    /// Where values are read that are not in memory.
+    /// The source of the values that are not in memory.
     pub(crate) const fn source(&self) -> &'a S {
         self.source
     }
@@ -179,7 +179,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         self.shared_nodes = snapshot;
     }
 
-    /// How much was read from the source so far.
+    /// The number of reads from the source so far.
     pub(crate) const fn source_reads(&self) -> SourceReads {
         self.reads
     }
@@ -190,12 +190,12 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 
     /// Sets whether touched empty accounts are removed (EIP-161). The default is `true`.
-    pub const fn set_remove_empty(&mut self, remove: bool) {
+    pub(crate) const fn set_remove_empty(&mut self, remove: bool) {
         self.remove_empty = remove;
     }
 
     /// The changes alone, without the source.
-    pub fn into_overlay(self) -> Overlay {
+    pub(crate) fn into_overlay(self) -> Overlay {
         Overlay {
             accounts: self.head.accounts,
             changed: [self.rooted, self.unrooted].concat(),
@@ -204,7 +204,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 
     /// The state after block `parent` with the changes in `overlay`, which were made on it before.
-    pub fn with_overlay(source: &'a S, parent: u64, parent_root: B256, overlay: Overlay) -> Self {
+    pub(crate) fn with_overlay(source: &'a S, parent: u64, parent_root: B256, overlay: Overlay) -> Self {
         let mut state = Self::new(source, parent, parent_root);
         state.head.accounts = overlay.accounts;
         state.new_code = overlay.code;
@@ -264,8 +264,8 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             return;
         };
         if cached.wiped || cached.before.account.is_none() {
-            // This incarnation began in this block, so no store has rows of it.
-            // So a trie that is lent has none either: in this block it is not asked for a root.
+            // The incarnation began in this block, so no store has rows of it. So a trie that is
+            // lent has none either: in this block it is not asked for a root.
             if let Some(trie) = &mut self.head.trie {
                 trie.forget_storage((address, cached.incarnation()));
             }
@@ -296,7 +296,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn bump_nonce(&mut self, address: Address) -> Result<(), StateError> {
+    pub(crate) fn bump_nonce(&mut self, address: Address) -> Result<(), StateError> {
         let cached = self.changing(address)?;
         cached.now.get_or_insert_with(AccountInfo::default).nonce += 1;
         Ok(())
@@ -306,7 +306,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn take_balance(&mut self, address: Address) -> Result<(), StateError> {
+    pub(crate) fn take_balance(&mut self, address: Address) -> Result<(), StateError> {
         if let Some(info) = &mut self.changing(address)?.now {
             info.balance = U256::ZERO;
         }
@@ -317,7 +317,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn add_balance(&mut self, address: Address, amount: U256) -> Result<(), StateError> {
+    pub(crate) fn add_balance(&mut self, address: Address, amount: U256) -> Result<(), StateError> {
         let remove_empty = self.remove_empty;
         let cached = self.changing(address)?;
         let info = cached.now.get_or_insert_with(AccountInfo::default);
@@ -332,7 +332,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn set_slot(&mut self, address: Address, slot: U256, value: U256) -> Result<(), StateError> {
+    pub(crate) fn set_slot(&mut self, address: Address, slot: U256, value: U256) -> Result<(), StateError> {
         let before = self.storage(address, slot)?;
         if before != value {
             let added = self.changing(address)?.write(slot, before, value);
@@ -384,7 +384,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             trie.set_slots(&nodes, undo.owner, undo.root, undo.slots)?;
         }
         let root = trie.apply(&nodes, &mut changes)?;
-        for AccountChange { address, version, .. } in &changes {
+        for AccountWrite { address, version, .. } in &changes {
             if let (Some(cached), Some(account)) = (accounts.get_mut(address), version.account) {
                 cached.storage_root = account.storage_root;
             }
@@ -394,7 +394,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
 
     /// Takes the changes since the state root was last computed, in the order of the addresses,
     /// with the storage roots of then.
-    fn take_changes(&mut self) -> Vec<AccountChange> {
+    fn take_changes(&mut self) -> Vec<AccountWrite> {
         let mut addresses = std::mem::take(&mut self.unrooted);
         addresses.sort_unstable();
         let mut changes = Vec::with_capacity(addresses.len());
@@ -405,7 +405,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             let slots = cached.take_unrooted();
             let version = cached.version();
             if cached.rooted || !slots.is_empty() || version != cached.before {
-                changes.push(AccountChange {
+                changes.push(AccountWrite {
                     address,
                     version,
                     slots,
@@ -515,8 +515,8 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                 self.empty_storage(address, had_storage);
             }
             let Some(cached) = self.mark(address) else {
-                // This does not happen: the EVM reads an account before it changes the account,
-                // and reading puts the account into the cache.
+                // Never happens: the EVM reads an account before it changes the account, and
+                // reading puts the account into the cache.
                 continue;
             };
             let mut added = 0;
@@ -555,7 +555,7 @@ impl<S: StateReads + BlockReads + NodeSource> StorageProbe for &mut BlockState<'
         }
         // The root is not known yet. All slots that changed are cached.
         let owner = (address, cached.before.incarnation);
-        let found = flat::slots::<Option<StoreError>>(source, owner, parent, |slot, _| {
+        let found = scan::slots::<Option<StoreError>>(source, owner, parent, |slot, _| {
             cached.slots.get(&slot).map(|_| ()).ok_or(None)
         });
         match found {

@@ -30,9 +30,9 @@ pub enum StorageOverride {
     /// The storage stays as it is.
     #[default]
     Keep,
-    /// These slots get these values. All others stay as they are.
+    /// The given slots get these values. All others stay as they are.
     Change(Vec<(U256, U256)>),
-    /// These slots get these values. All others are zero.
+    /// The given slots get these values. All others are zero.
     Replace(Vec<(U256, U256)>),
 }
 
@@ -41,7 +41,11 @@ impl<S: StateReads + BlockReads + NodeSource> BlockState<'_, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn override_account(&mut self, address: Address, change: &AccountOverride) -> Result<(), StateError> {
+    pub(crate) fn override_account(
+        &mut self,
+        address: Address,
+        change: &AccountOverride,
+    ) -> Result<(), StateError> {
         let cached = self.changing(address)?;
         let had_storage = cached
             .before

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
-use store::{AccountChange, AccountVersion, StateReads, StoreError, TableId, Tables};
+use store::{AccountVersion, AccountWrite, StateReads, StoreError, TableId, Tables};
 
 use super::TRIE_IS_HERE;
 use super::account::CachedAccount;
 use super::code::CodeCache;
-use super::flat;
+use super::scan;
 use crate::trie::{StateTrie, StorageOwner, TrieStats, storage_prefix};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
@@ -55,7 +55,7 @@ impl HeadState {
     /// [`StoreError`] when the store fails.
     pub fn save(&mut self, tables: &mut Tables<'_>) -> Result<TrieStats, StoreError> {
         let trie = self.trie.as_mut().expect(TRIE_IS_HERE);
-        trie.commit(tables)?;
+        trie.write_to(tables)?;
         if self.cached_entries > CACHED_ENTRIES_MAX {
             self.accounts.clear();
             self.cached_entries = 0;
@@ -76,8 +76,8 @@ impl HeadState {
     }
 
     /// Takes the storage roots that were computed of an earlier block's changes.
-    pub(crate) fn take_storage_roots(&mut self, changes: &[AccountChange]) {
-        for AccountChange { address, version, .. } in changes.iter().filter(|change| !change.slots.is_empty())
+    pub(crate) fn take_storage_roots(&mut self, changes: &[AccountWrite]) {
+        for AccountWrite { address, version, .. } in changes.iter().filter(|change| !change.slots.is_empty())
         {
             if let Some(cached) = self.accounts.get_mut(address) {
                 cached.take_storage_root(version);
@@ -106,7 +106,7 @@ impl HeadState {
 pub struct StateUpdate {
     /// The state root after the block.
     pub root: B256,
-    changed: Vec<AccountChange>,
+    changed: Vec<AccountWrite>,
     new_code: B256Map<Bytecode>,
     head: HeadState,
 }
@@ -128,7 +128,7 @@ impl StateUpdate {
             let before = cached.before;
             let slots = cached.end_block();
             if cached.before != before {
-                changed.push(AccountChange {
+                changed.push(AccountWrite {
                     address: *address,
                     version: cached.before,
                     slots,
@@ -149,7 +149,11 @@ impl StateUpdate {
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn write_without_trie(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
+    pub(crate) fn write_without_trie(
+        self,
+        tables: &mut Tables<'_>,
+        number: u64,
+    ) -> Result<HeadState, StoreError> {
         tables.put_state(number, &self.changed)?;
         put_codes(tables, &self.new_code)?;
         Ok(self.head)
@@ -170,7 +174,7 @@ impl StateUpdate {
 /// The state changes of a whole block, without state root and storage roots.
 #[derive(Debug)]
 pub(crate) struct UpdateWithoutRoot {
-    changes: Vec<AccountChange>,
+    changes: Vec<AccountWrite>,
     new_code: B256Map<Bytecode>,
     head: HeadState,
 }
@@ -181,7 +185,7 @@ impl UpdateWithoutRoot {
     pub(super) fn new(
         mut head: HeadState,
         touched: &[Address],
-        changes: Vec<AccountChange>,
+        changes: Vec<AccountWrite>,
         new_code: B256Map<Bytecode>,
     ) -> Self {
         for address in touched {
@@ -208,7 +212,7 @@ impl UpdateWithoutRoot {
     pub(crate) fn write_code(
         self,
         tables: &mut Tables<'_>,
-    ) -> Result<(HeadState, Vec<AccountChange>), StoreError> {
+    ) -> Result<(HeadState, Vec<AccountWrite>), StoreError> {
         put_codes(tables, &self.new_code)?;
         Ok((self.head, self.changes))
     }
@@ -266,7 +270,7 @@ pub(crate) fn revert_block(
             format!("state root without the block: got {got}, expected {parent_root}"),
         ));
     }
-    trie.commit(tables)?;
+    trie.write_to(tables)?;
     tables.revert_state(number, &changes)
 }
 
@@ -296,7 +300,7 @@ fn revive_storage(
         return Ok(());
     }
     let mut slots = Vec::new();
-    flat::slots::<StoreError>(&*tables, owner, number, |slot, value| {
+    scan::slots::<StoreError>(&*tables, owner, number, |slot, value| {
         slots.push((slot, value));
         Ok(())
     })?;

@@ -5,7 +5,7 @@
 
 use super::TraceError;
 use crate::evm::deadline::Deadline;
-use crate::work::WorkLimit;
+use crate::query_limit::QueryLimit;
 
 /// Memory is reserved in pieces of so many bytes.
 const MEMORY_PIECE: usize = 1 << 20;
@@ -29,7 +29,7 @@ enum TraceSizeLimit {
 }
 
 impl TraceBounds {
-    pub(super) const fn new(limit: WorkLimit, bytes_max: usize) -> Self {
+    pub(super) const fn new(limit: QueryLimit, bytes_max: usize) -> Self {
         Self {
             deadline: Deadline::new(limit),
             bytes_left: bytes_max,
@@ -79,11 +79,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::work::{WorkMemory, WorkStop};
+    use crate::query_limit::{QueryMemory, QueryStop};
 
     struct TestRoom(AtomicUsize);
 
-    impl WorkMemory for TestRoom {
+    impl QueryMemory for TestRoom {
         fn reserve(&self, len: usize) -> bool {
             self.0
                 .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(len))
@@ -101,14 +101,14 @@ mod tests {
         let bounds = TraceBounds::new(Duration::ZERO.into(), 10);
         assert!(matches!(
             bounds.check(),
-            Err(TraceError::Stopped(WorkStop::Timeout(Duration::ZERO)))
+            Err(TraceError::Stopped(QueryStop::Timeout(Duration::ZERO)))
         ));
     }
 
     #[test]
     fn memory_is_reserved_before_it_is_used() {
         let room = Arc::new(TestRoom(AtomicUsize::new(2 * MEMORY_PIECE)));
-        let limit = WorkLimit::new(Duration::from_secs(60)).within(room.clone());
+        let limit = QueryLimit::new(Duration::from_secs(60)).within(room.clone());
         let mut bounds = TraceBounds::new(limit, usize::MAX);
         assert!(bounds.reserve(0, 1) && bounds.reserve(0, MEMORY_PIECE - 1));
         assert_eq!(room.0.load(Relaxed), MEMORY_PIECE);

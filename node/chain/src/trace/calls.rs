@@ -17,7 +17,7 @@ use super::bounds::TraceBounds;
 use crate::call::halt_text;
 use crate::evm::precompiles::ChainPrecompiles;
 
-/// What to record of calls.
+/// The parts of calls that are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
     /// Only the transaction's own call, without inner calls.
@@ -110,7 +110,7 @@ impl Drop for InnerCalls {
 pub struct CallLog {
     /// The log.
     pub log: Log,
-    /// How many inner calls the call had made before.
+    /// The number of inner calls that the call had made before.
     pub position: usize,
 }
 
@@ -238,7 +238,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
         let (kind, from, to) = match inputs.scheme {
             CallScheme::Call => ("CALL", inputs.caller, inputs.target_address),
             CallScheme::StaticCall => ("STATICCALL", inputs.caller, inputs.target_address),
-            // These run the code of another account in the account `target_address`.
+            // Both kinds run the code of another account in the account `target_address`.
             CallScheme::CallCode => ("CALLCODE", inputs.target_address, inputs.bytecode_address),
             CallScheme::DelegateCall => ("DELEGATECALL", inputs.target_address, inputs.bytecode_address),
         };

@@ -14,7 +14,7 @@ pub struct FlatCall<'a> {
     /// The index of the call among its caller's, after those of the calls above it. Empty for the
     /// transaction's own call.
     pub address: Vec<usize>,
-    /// How many calls it made.
+    /// The number of calls that it made.
     pub subtraces: usize,
 }
 

@@ -36,10 +36,10 @@ use crate::call::{CallRequest, EvmCallError, StateAt};
 use crate::evm::builtin_contracts;
 use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
+use crate::query_limit::{QueryLimit, QueryStop};
 use crate::spec::Rule;
 use crate::state::{BlockState, StateError, StateNotKept};
 use crate::view::{StoredBlock, View};
-use crate::work::{WorkLimit, WorkStop};
 use bounds::TraceBounds;
 use recorder::{Recorder, RunFacts};
 use replay::BlockReplay;
@@ -47,9 +47,9 @@ use replay::BlockReplay;
 /// The default time limit of a trace.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The usual size limit of all traces of one request, in bytes of their text.
-pub const TRACE_BYTES_MAX: usize = 48 << 20;
+pub(crate) const TRACE_BYTES_MAX: usize = 48 << 20;
 
-/// What to record.
+/// The kind of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
     /// Every step of the interpreter.
@@ -66,7 +66,7 @@ pub enum Tracer {
         /// Whether to list what was changed.
         changes: bool,
     },
-    /// How often each function was called.
+    /// The number of calls of each function.
     Selectors,
     /// Nothing: the transaction is only run.
     Nothing,
@@ -89,20 +89,20 @@ impl Tracer {
     }
 }
 
-/// What to record, and the limits of the whole request.
+/// The kind of a trace, and the limits of the whole request.
 #[derive(Clone, Debug)]
 pub struct TraceRequest {
-    /// What to record.
+    /// The kind of the trace.
     pub tracer: Tracer,
     /// Time and memory of the request.
-    pub limit: WorkLimit,
+    pub limit: QueryLimit,
     /// The size limit of all traces together, in bytes of their text. It is approximate.
     pub bytes_max: usize,
 }
 
 impl TraceRequest {
     /// A request with the usual size limit.
-    pub fn new(tracer: Tracer, limit: impl Into<WorkLimit>) -> Self {
+    pub fn new(tracer: Tracer, limit: impl Into<QueryLimit>) -> Self {
         Self {
             tracer,
             limit: limit.into(),
@@ -122,7 +122,7 @@ pub enum Trace {
     Prestate(PrestateTrace),
     /// Its calls, and what it changed.
     Replay(ReplayTrace),
-    /// How often it called each function.
+    /// The number of calls of each function.
     Selectors(SelectorCounts),
     /// Nothing was recorded.
     Nothing,
@@ -133,11 +133,11 @@ pub enum Trace {
 pub struct ReplayTrace {
     /// The transaction's own call. Its kind is empty if the transaction was not executed.
     pub calls: CallFrame,
-    /// What was changed, if this was asked for.
+    /// The changes of the state, if they were asked for.
     pub changes: Option<StateDiff>,
 }
 
-/// Why a trace cannot be made.
+/// The reason why a trace cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are the values that the error texts name")]
 pub enum TraceError {
@@ -154,7 +154,7 @@ pub enum TraceError {
     NoTransaction { got: usize, count: usize },
     /// The time limit was exceeded, or nobody waits for the trace any more.
     #[error("{}", stop_text(.0))]
-    Stopped(#[from] WorkStop),
+    Stopped(#[from] QueryStop),
     /// Too little memory is left for the values of the trace.
     #[error("the trace needs more memory than is left: trace less, or try again later")]
     NoMemory,
@@ -266,7 +266,7 @@ impl View {
         &self,
         at: StateAt<'_>,
         calls: &[(CallRequest, Tracer)],
-        (limit, bytes_max): (WorkLimit, usize),
+        (limit, bytes_max): (QueryLimit, usize),
     ) -> Result<Vec<Trace>, TraceError> {
         let Some((first, _)) = calls.first() else {
             return Ok(Vec::new());
@@ -307,10 +307,10 @@ impl View {
     }
 }
 
-fn stop_text(stop: &WorkStop) -> String {
+fn stop_text(stop: &QueryStop) -> String {
     match stop {
-        WorkStop::Timeout(timeout) => format!("the trace was not ready after {timeout:?}"),
-        WorkStop::Cancelled => stop.to_string(),
+        QueryStop::Timeout(timeout) => format!("the trace was not ready after {timeout:?}"),
+        QueryStop::Cancelled => stop.to_string(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a transaction has read or changed, before it ran and, if asked for, afterwards.
+//! The values that a transaction has read or changed, before it ran and, if asked for, afterwards.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const SLOT_BYTES: usize = 140;
 pub enum PrestateTrace {
     /// All accounts that it read or changed, as they were before it.
     Before(BTreeMap<Address, AccountValues>),
-    /// What it changed.
+    /// The changed values.
     Changes {
         /// The changed accounts that existed, as they were before, with their changed slots.
         before: BTreeMap<Address, AccountValues>,

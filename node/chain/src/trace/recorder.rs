@@ -21,7 +21,7 @@ use crate::evm::handler::EvmOutcome;
 use crate::evm::precompiles::ChainPrecompiles;
 use crate::state::{BlockState, StateError};
 
-/// What is known of a run from outside.
+/// The facts about a run that the recorder cannot see.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunFacts {
     /// The gas limit of the transaction.
@@ -62,8 +62,8 @@ impl<'b> Recorder<'b> {
         }
     }
 
-    /// What was recorded, without what only the outcome of the run tells; and the bounds, if a
-    /// trace is to be made of the outcome.
+    /// The recorded trace, without the parts that only the outcome of the run tells; and the
+    /// bounds, if a trace is to be made of the outcome.
     fn finish(self) -> (Trace, Option<&'b mut TraceBounds>) {
         match self {
             Self::Steps(tracer) => {

@@ -1,6 +1,6 @@
 //! Runs a stored block again, transaction by transaction, on the state of its parent.
 //!
-//! It makes no receipts and no roots, since the store has them.
+//! The replay makes no receipts and no roots, since the store has them.
 
 use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
@@ -108,7 +108,7 @@ impl<'v> BlockReplay<'v> {
         let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut recorder);
         let outcome = outcome.map_err(|error| self.run_error(Some(index), error))?;
         let trace = recorder.trace(tracer, facts, &outcome, &mut self.state)?;
-        self.commit(Some(index), outcome)?;
+        self.keep(Some(index), outcome)?;
         bounds.check()?;
         Ok(trace)
     }
@@ -131,7 +131,7 @@ impl<'v> BlockReplay<'v> {
                 .and_then(|env| transact(&mut evm, spec, env).map_err(transaction_error))
         };
         let outcome = outcome.map_err(|error| self.run_error(index, error))?;
-        self.commit(index, outcome)
+        self.keep(index, outcome)
     }
 
     /// Transaction `index` and its sender.
@@ -151,7 +151,7 @@ impl<'v> BlockReplay<'v> {
         }
     }
 
-    fn commit(&mut self, index: Option<usize>, outcome: EvmOutcome) -> Result<(), TraceError> {
+    fn keep(&mut self, index: Option<usize>, outcome: EvmOutcome) -> Result<(), TraceError> {
         self.state.commit(outcome.changes);
         if index.is_none_or(|index| self.transaction(index).0.is_system()) {
             self.state.bump_nonce(SYSTEM_SENDER)?;

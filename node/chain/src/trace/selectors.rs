@@ -18,8 +18,8 @@ const COUNT_BYTES: usize = 40;
 /// Bytes of a selector.
 const SELECTOR_LEN: usize = 4;
 
-/// How often each function was called: the first four bytes of the input, and the length of what
-/// follows them.
+/// The number of calls of each function: the first four bytes of the input, and the length of the
+/// rest.
 pub type SelectorCounts = BTreeMap<([u8; SELECTOR_LEN], usize), u64>;
 
 /// The inspector that counts calls.

@@ -1,4 +1,4 @@
-//! What a transaction changed, value by value.
+//! The changes of a transaction, value by value.
 //!
 //! An account that exists only before or only after the transaction has all its values in the list.
 //! Of an account that exists before and after, each value is the same or has changed.
@@ -22,10 +22,10 @@ const SLOT_BYTES: usize = 240;
 /// The accounts that a transaction changed.
 pub type StateDiff = BTreeMap<Address, AccountDiff>;
 
-/// How a transaction changed a value.
+/// The change of a value by a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueDiff<T> {
-    /// It did not.
+    /// No change.
     Same,
     /// The account did not exist before.
     Added(T),
@@ -69,7 +69,7 @@ impl<T: PartialEq> ValueDiff<T> {
     }
 }
 
-/// What a transaction changed of an account.
+/// The changes of an account by a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountDiff {
     /// The balance, in sha.

@@ -19,7 +19,7 @@ const WORD_BYTES: usize = 67;
 /// Bytes of a slot with its value in a map.
 const SLOT_MEMORY: usize = 100;
 
-/// What to record of each step.
+/// The parts of each step that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOptions {
     /// Record the stack.
@@ -87,7 +87,7 @@ pub(super) struct StepTracer<'b> {
     open: Option<StorageAccess>,
 }
 
-/// How a step uses storage.
+/// The use of storage by a step.
 enum StorageAccess {
     None,
     /// Reads this slot.

@@ -11,9 +11,9 @@ use store::StateReads;
 use super::TraceError;
 use super::bounds::TraceBounds;
 use super::replay::BlockReplay;
-use crate::state::flat;
+use crate::query_limit::QueryLimit;
+use crate::state::scan;
 use crate::view::{StoredBlock, View};
-use crate::work::WorkLimit;
 
 /// The most slots in one [`StorageRange`].
 pub const STORAGE_RANGE_MAX: usize = 8192;
@@ -73,7 +73,7 @@ impl View {
         address: &Address,
         from: B256,
         limit: usize,
-        work: impl Into<WorkLimit>,
+        work: impl Into<QueryLimit>,
     ) -> Result<StorageRange, TraceError> {
         let count = block.body.transactions.len();
         if index > count {
@@ -94,7 +94,7 @@ impl View {
             let version = self.snapshot().account_at(address, parent)?;
             if version.account.is_some() {
                 let owner = (*address, version.incarnation);
-                flat::slots(self.snapshot(), owner, parent, |slot, value| {
+                scan::slots(self.snapshot(), owner, parent, |slot, value| {
                     bounds.check()?;
                     if overlay.slot(address, &slot).is_none() {
                         lowest.insert(slot, value);

@@ -3,11 +3,10 @@
 //! Source: Ethereum Yellow Paper, appendix D. Nodes are loaded from their source when the path
 //! reaches them. Changed nodes get their new hashes later, in `references`.
 
-use primitives::keccak256;
-use store::{StoreError, TableId};
+use store::StoreError;
 
-use super::NodeSource;
 use super::node::{Branch, NodeKind, NodeLink, NodeReference, TrieNode};
+use super::{NodeSource, stored_node};
 
 /// The change of one key.
 pub(super) struct KeyUpdate<'a, S> {
@@ -34,17 +33,9 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
     pub(super) fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
         if let NodeLink::Stored(hash) = link {
             let row = self.row(path);
-            let corrupt = |reason: String| StoreError::corrupt(TableId::PathToTrieNode, &row, reason);
-            let rlp = self
-                .source
-                .node(&row)?
-                .ok_or_else(|| corrupt(format!("no node: expected hash {hash}")))?;
-            let got = keccak256(&rlp);
-            if got != *hash {
-                return Err(corrupt(format!("node hash: got {got}, expected {hash}")));
-            }
-            let node = TrieNode::decode(&rlp, NodeReference::Hash(*hash)).map_err(corrupt)?;
-            *link = NodeLink::Loaded(node);
+            let rlp = stored_node(self.source, &row, *hash)?;
+            let node = TrieNode::decode(&rlp, NodeReference::Hash(*hash));
+            *link = NodeLink::Loaded(node.map_err(|error| error.in_row(&row))?);
             self.loaded += 1;
             self.read += 1;
         }

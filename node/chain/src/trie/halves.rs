@@ -13,13 +13,13 @@ use crate::parallel::in_two_threads;
 
 /// With fewer keys one thread does all.
 const KEYS_MIN: usize = 128;
-/// How many children of a branch the lower half has.
+/// The number of children of a branch in the lower half.
 const LOWER_CHILDREN: usize = 8;
 
 /// A key, and its new value. An empty value removes the key.
 pub(super) type Entry = ([u8; 32], Vec<u8>);
 
-/// What a thread did.
+/// The counts of a thread.
 #[derive(Default)]
 struct HalfOutcome {
     obsolete: Vec<Vec<u8>>,
@@ -167,8 +167,8 @@ mod tests {
                 for (key, value) in &entries {
                     plain.insert(&snapshot, key, value).unwrap();
                 }
-                let (root, rows) = halved.commit();
-                let (plain_root, plain_rows) = plain.commit();
+                let (root, rows) = halved.take_rows();
+                let (plain_root, plain_rows) = plain.take_rows();
                 assert_eq!(root, plain_root, "block {number}, fan {fan}");
                 // The order of the changes decides which rows are removed that were never there.
                 halved_rows.apply(rows.clone());

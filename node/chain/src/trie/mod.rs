@@ -2,10 +2,10 @@
 //! changed keys and not the size of the state.
 //!
 //! The store has the nodes of the head's state, each under its path. A node is loaded when a key's
-//! path reaches it, and compared with the hash that its parent has for it. [`Trie::commit`] returns
-//! the rows to write and to remove. Loaded nodes stay in memory until there are too many, so a
-//! trie that follows the head reads each node once. This module knows bytes; [`StateTrie`] knows
-//! what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
+//! path reaches it, and compared with the hash that its parent has for it. [`Trie::take_rows`]
+//! returns the rows to write and to remove. Loaded nodes stay in memory until there are too many,
+//! so a trie that follows the head reads each node once. This module knows bytes; [`StateTrie`]
+//! knows what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
 
 mod change;
 mod halves;
@@ -26,9 +26,9 @@ use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::{Snapshot, StateReads, StoreError};
 
 use change::KeyUpdate;
-use node::{NodeLink, NodeReference, nibbles};
+use node::{NodeLink, NodeReference, TrieNodeError, nibbles};
 
-/// Where a trie reads its nodes.
+/// The source of a trie's nodes.
 pub trait NodeSource {
     /// The RLP of the node stored under `path`, which includes the trie's prefix.
     ///
@@ -40,6 +40,18 @@ pub trait NodeSource {
     fn shared(&self) -> Option<&Snapshot> {
         None
     }
+}
+
+/// Reads the node in `row` and compares its hash.
+fn stored_node(source: &impl NodeSource, row: &[u8], expected: B256) -> Result<Vec<u8>, StoreError> {
+    let rlp = source
+        .node(row)?
+        .ok_or_else(|| TrieNodeError::Missing { expected }.in_row(row))?;
+    let got = keccak256(&rlp);
+    if got != expected {
+        return Err(TrieNodeError::Hash { got, expected }.in_row(row));
+    }
+    Ok(rlp)
 }
 
 impl<S: StateReads> NodeSource for S {
@@ -195,15 +207,15 @@ impl Trie {
         }
     }
 
-    /// Returns the root hash and the rows to write since the last commit. The trie stays usable.
-    pub fn commit(&mut self) -> (B256, NodeRows) {
+    /// Returns the root hash and the rows to write since the last call. The trie stays usable.
+    pub fn take_rows(&mut self) -> (B256, NodeRows) {
         let root = self.root();
         let mut rows = NodeRows::new();
         self.save(&mut rows);
         (root, rows)
     }
 
-    /// Appends the rows to write since the last commit, sorted by path. The references must have
+    /// Appends the rows to write since the last call, sorted by path. The references must have
     /// been computed before.
     fn save(&mut self, rows: &mut NodeRows) {
         let start = rows.len();
@@ -302,7 +314,7 @@ pub(super) mod tests {
             for key in &keys {
                 trie.insert(&NoNodes, key, &[7; 40]).expect("in memory");
             }
-            let (root, rows) = trie.commit();
+            let (root, rows) = trie.take_rows();
             assert!(
                 rows.iter().any(|(path, _)| path.len() == 1 + 63),
                 "a branch at each nibble"
@@ -385,14 +397,14 @@ pub(super) mod tests {
                         }
                     }
                 }
-                let (new_root, changes) = trie.commit();
+                let (new_root, changes) = trie.take_rows();
                 rows.apply(changes);
                 root = new_root;
                 let mut fresh = Trie::new(vec![0xff], EMPTY_ROOT);
                 for (key, value) in &entries {
                     fresh.insert(&NoNodes, key, value).unwrap();
                 }
-                let (fresh_root, fresh_rows) = fresh.commit();
+                let (fresh_root, fresh_rows) = fresh.take_rows();
                 prop_assert_eq!(root, fresh_root);
                 let mut expected = StoredNodes::default();
                 expected.apply(fresh_rows);
@@ -418,7 +430,7 @@ pub(super) mod tests {
         for key in 0u8..40 {
             trie.insert(&NoNodes, &[key, 1], &[7; 40]).unwrap();
         }
-        let (root, changes) = trie.commit();
+        let (root, changes) = trie.take_rows();
         rows.apply(changes);
         let path = rows.0.keys().find(|path| path.len() == 2).unwrap().clone();
         let key = [path[0] << 4 | path[1], 1];

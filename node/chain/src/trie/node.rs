@@ -7,6 +7,37 @@ use std::cell::OnceCell;
 
 use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
+use store::{StoreError, TableId};
+
+/// The reason why a stored trie node cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrieNodeError {
+    #[error("no node: expected hash {expected}")]
+    Missing { expected: B256 },
+    #[error("node hash: got {got}, expected {expected}")]
+    Hash { got: B256, expected: B256 },
+    #[error(transparent)]
+    Rlp(#[from] alloy_rlp::Error),
+    #[error("trailing bytes: got {got}, expected 0")]
+    Trailing { got: usize },
+    #[error("node items: got {got} or more, expected 2 or 17")]
+    Items { got: usize },
+    #[error("item: got a list, expected a string")]
+    List,
+    #[error("child reference: got {got} bytes, expected 0 or 32")]
+    Reference { got: usize },
+    #[error("hex prefix: got no bytes, expected one or more")]
+    EmptyHexPrefix,
+    #[error("hex prefix: got {got:#04x}, expected 0x00, 0x1_, 0x20 or 0x3_")]
+    HexPrefix { got: u8 },
+}
+
+impl TrieNodeError {
+    /// The error for the row of a trie node.
+    pub(super) fn in_row(self, row: &[u8]) -> StoreError {
+        StoreError::corrupt(TableId::PathToTrieNode, row, self)
+    }
+}
 
 /// A key or a part of a key, one nibble per byte.
 pub(super) type Nibbles = Vec<u8>;
@@ -16,7 +47,7 @@ pub(super) fn nibbles(key: &[u8]) -> Nibbles {
     key.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).collect()
 }
 
-/// How a parent refers to a node: by hash, or by the node's RLP if that is shorter than 32 bytes.
+/// The reference of a parent to a node: its hash, or its RLP if that is shorter than 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeReference {
     Hash(B256),
@@ -129,25 +160,24 @@ impl TrieNode {
     /// Decodes a node from the store. `reference` is the reference that its parent has.
     ///
     /// # Errors
-    /// A text that says what is wrong with the RLP.
-    pub(super) fn decode(rlp: &[u8], reference: NodeReference) -> Result<Self, String> {
-        let error = |error: alloy_rlp::Error| error.to_string();
+    /// [`TrieNodeError`] if the RLP is not that of a node.
+    pub(super) fn decode(rlp: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
         let mut rest = rlp;
-        let mut payload = Header::decode_bytes(&mut rest, true).map_err(error)?;
+        let mut payload = Header::decode_bytes(&mut rest, true)?;
         if !rest.is_empty() {
-            return Err(format!("trailing bytes: got {}, expected 0", rest.len()));
+            return Err(TrieNodeError::Trailing { got: rest.len() });
         }
         let mut items = [NodeItem::default(); 17];
         let mut count = 0;
         while !payload.is_empty() {
             let Some(item) = items.get_mut(count) else {
-                return Err("node items: got more than 17, expected 2 or 17".to_owned());
+                return Err(TrieNodeError::Items { got: count + 1 });
             };
             let before = payload;
-            let header = Header::decode(&mut payload).map_err(error)?;
+            let header = Header::decode(&mut payload)?;
             let (content, after) = payload
                 .split_at_checked(header.payload_length)
-                .ok_or("an item is longer than the node")?;
+                .ok_or(alloy_rlp::Error::InputTooShort)?;
             payload = after;
             *item = NodeItem {
                 list: header.list,
@@ -174,7 +204,7 @@ impl TrieNode {
                 branch.value = (!value.is_empty()).then(|| value.to_vec());
                 Self::branch(branch)
             }
-            other => return Err(format!("node items: got {}, expected 2 or 17", other.len())),
+            other => return Err(TrieNodeError::Items { got: other.len() }),
         };
         node.reference = OnceCell::from(reference);
         node.unsaved = false;
@@ -193,15 +223,15 @@ struct NodeItem<'a> {
 }
 
 impl<'a> NodeItem<'a> {
-    fn string(&self) -> Result<&'a [u8], String> {
+    const fn string(&self) -> Result<&'a [u8], TrieNodeError> {
         if self.list {
-            Err("item: got a list, expected a string".to_owned())
+            Err(TrieNodeError::List)
         } else {
             Ok(self.content)
         }
     }
 
-    fn link(&self) -> Result<NodeLink, String> {
+    fn link(&self) -> Result<NodeLink, TrieNodeError> {
         if self.list {
             let node = TrieNode::decode(self.whole, NodeReference::Inline(self.whole.to_vec()))?;
             return Ok(NodeLink::Loaded(node));
@@ -209,7 +239,7 @@ impl<'a> NodeItem<'a> {
         match self.content.len() {
             0 => Ok(NodeLink::Empty),
             32 => Ok(NodeLink::Stored(B256::from_slice(self.content))),
-            length => Err(format!("child reference: got {length} bytes, expected 0 or 32")),
+            got => Err(TrieNodeError::Reference { got }),
         }
     }
 }
@@ -279,12 +309,10 @@ pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
 }
 
 /// Decodes a key in hex-prefix encoding. Returns its nibbles and whether it belongs to a leaf.
-fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
-    let (first, rest) = bytes.split_first().ok_or("empty hex prefix")?;
+fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), TrieNodeError> {
+    let (first, rest) = bytes.split_first().ok_or(TrieNodeError::EmptyHexPrefix)?;
     if first & 0xc0 != 0 || (first & 0x10 == 0 && first & 0xf != 0) {
-        return Err(format!(
-            "hex prefix: got {first:#04x}, expected 0x00, 0x1_, 0x20 or 0x3_"
-        ));
+        return Err(TrieNodeError::HexPrefix { got: *first });
     }
     let odd = (first & 0x10 != 0).then_some(first & 0xf);
     let key = odd

@@ -4,11 +4,11 @@
 //! A node shorter than 32 bytes is part of its parent and has no place of its own in the proof.
 //! Source: Ethereum Yellow Paper, appendix D; EIP-1186.
 
-use primitives::{B256, EMPTY_ROOT, keccak256};
-use store::{StoreError, TableId};
+use primitives::{B256, EMPTY_ROOT};
+use store::StoreError;
 
-use super::NodeSource;
 use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, nibbles};
+use super::{NodeSource, stored_node};
 
 /// The RLP of each node on the path of `key`, the root first. Empty for an empty trie.
 ///
@@ -55,23 +55,8 @@ pub(crate) fn trie_proof(
     }
 }
 
-fn stored_node(source: &impl NodeSource, row: &[u8], expected: B256) -> Result<Vec<u8>, StoreError> {
-    let rlp = source
-        .node(row)?
-        .ok_or_else(|| corrupt(row, format!("no node: expected hash {expected}")))?;
-    let got = keccak256(&rlp);
-    if got != expected {
-        return Err(corrupt(row, format!("node hash: got {got}, expected {expected}")));
-    }
-    Ok(rlp)
-}
-
 fn decode(rlp: &[u8], row: &[u8], hash: B256) -> Result<TrieNode, StoreError> {
-    TrieNode::decode(rlp, NodeReference::Hash(hash)).map_err(|reason| corrupt(row, reason))
-}
-
-fn corrupt(row: &[u8], reason: String) -> StoreError {
-    StoreError::corrupt(TableId::PathToTrieNode, row, reason)
+    TrieNode::decode(rlp, NodeReference::Hash(hash)).map_err(|error| error.in_row(row))
 }
 
 #[cfg(test)]
@@ -98,7 +83,7 @@ mod tests {
         for key in 0_u8..40 {
             trie.insert(&NoNodes, &[key; 32], &[7; 40]).expect("in memory");
         }
-        let (root, changes) = trie.commit();
+        let (root, changes) = trie.take_rows();
         rows.apply(changes);
         assert!(
             trie_proof(&rows, &[9], root, &[3; 32])
@@ -129,7 +114,7 @@ mod tests {
             for (key, value) in &entries {
                 trie.insert(&NoNodes, key, value).expect("in memory");
             }
-            let (root, changes) = trie.commit();
+            let (root, changes) = trie.take_rows();
             rows.apply(changes);
             let mut keys: Vec<[u8; 32]> = entries.keys().copied().collect();
             let present = keys.len();

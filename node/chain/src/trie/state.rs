@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use alloy_rlp::Encodable;
 use ethash::keccak256_many;
 use primitives::{Address, B256, EMPTY_ROOT, U256};
-use store::{AccountChange, AccountRecord, StoreError, Tables};
+use store::{AccountRecord, AccountWrite, StoreError, Tables};
 
 use super::{NodeRows, NodeSource, Trie, TrieStats, references};
 
@@ -148,10 +148,10 @@ impl StateTrie {
     pub(crate) fn apply(
         &mut self,
         source: &impl NodeSource,
-        changes: &mut [AccountChange],
+        changes: &mut [AccountWrite],
     ) -> Result<B256, StoreError> {
         for change in changes.iter().filter(|change| !change.slots.is_empty()) {
-            let AccountChange {
+            let AccountWrite {
                 address,
                 version,
                 slots,
@@ -165,7 +165,7 @@ impl StateTrie {
             )?;
         }
         self.hash_storages();
-        for AccountChange { address, version, .. } in changes.iter_mut() {
+        for AccountWrite { address, version, .. } in changes.iter_mut() {
             let root = self.storage_root((*address, version.incarnation));
             if let (Some(account), Some(root)) = (&mut version.account, root) {
                 account.storage_root = root;
@@ -186,12 +186,12 @@ impl StateTrie {
         self.accounts.computed_root()
     }
 
-    /// Writes the nodes that changed since the last commit. Loaded nodes stay in memory for the
+    /// Writes the nodes that changed since the last call. Loaded nodes stay in memory for the
     /// next blocks, unless there are too many.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn commit(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
+    pub fn write_to(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
         self.root();
         let mut rows = NodeRows::new();
         self.accounts.save(&mut rows);

@@ -8,7 +8,7 @@ use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::StoreError;
 
 use super::NodeSource;
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode};
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError};
 
 /// The longest path to a node, in nibbles.
 const DEPTH_MAX: usize = 64;
@@ -63,19 +63,19 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
     /// Verifies the node in the row at the current position, and all nodes below it.
     fn verify_stored(&mut self, expected: B256) -> Result<(), StoreError> {
         let Some(rlp) = self.source.node(&self.row)? else {
-            self.report(format!("no node: expected hash {expected}"));
+            self.report(TrieNodeError::Missing { expected }.to_string());
             return Ok(());
         };
         self.counts.nodes += 1;
         let got = keccak256(&rlp);
         if got != expected {
-            self.report(format!("node hash: got {got}, expected {expected}"));
+            self.report(TrieNodeError::Hash { got, expected }.to_string());
             return Ok(());
         }
         match TrieNode::decode(&rlp, NodeReference::Hash(expected)) {
             Ok(node) => self.verify_children(&node),
-            Err(reason) => {
-                self.report(reason);
+            Err(error) => {
+                self.report(error.to_string());
                 Ok(())
             }
         }
@@ -128,7 +128,7 @@ mod tests {
             let key = keccak256(key.to_be_bytes());
             trie.insert(&NoNodes, key.as_slice(), &[7; 40]).unwrap();
         }
-        let (root, rows) = trie.commit();
+        let (root, rows) = trie.take_rows();
         let mut stored = StoredNodes::default();
         stored.apply(rows);
         (root, stored)

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
+use chain::query_limit::{CancelFlag, QueryLimit, QueryStop};
 use chain::spec::Rule;
-use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{ChainSpec, View};
 use primitives::Address;
 
@@ -112,7 +112,7 @@ fn calls_and_estimates_time_out() {
     let gas = Some(1 << 50);
     let aborted = |error: EvmCallError| {
         assert!(
-            matches!(error, EvmCallError::Stopped(WorkStop::Timeout(got)) if got == timeout),
+            matches!(error, EvmCallError::Stopped(QueryStop::Timeout(got)) if got == timeout),
             "{error}"
         );
         assert_eq!(error.to_string(), "execution aborted (timeout = 50ms)");
@@ -136,7 +136,7 @@ fn calls_and_estimates_time_out() {
     assert!(
         matches!(
             error,
-            Err(EvmCallError::Stopped(WorkStop::Timeout(Duration::ZERO)))
+            Err(EvmCallError::Stopped(QueryStop::Timeout(Duration::ZERO)))
         ),
         "{error:?}"
     );
@@ -150,7 +150,7 @@ fn endless_calls_stop_when_nobody_waits() {
         ..request
     };
     let abandoned = CancelFlag::default();
-    let work = WorkLimit::new(Duration::MAX).cancelled_by(&abandoned);
+    let work = QueryLimit::new(Duration::MAX).cancelled_by(&abandoned);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| view.call(GENESIS, &request, work.clone()));
         let estimate = scope.spawn(|| view.estimate_gas(GENESIS, &request, work.clone()));
@@ -159,12 +159,12 @@ fn endless_calls_stop_when_nobody_waits() {
         abandoned.cancel();
         let call = call.join().expect("no panic");
         assert!(
-            matches!(call, Err(EvmCallError::Stopped(WorkStop::Cancelled))),
+            matches!(call, Err(EvmCallError::Stopped(QueryStop::Cancelled))),
             "{call:?}"
         );
         let estimate = estimate.join().expect("no panic");
         assert!(
-            matches!(estimate, Err(EvmCallError::Stopped(WorkStop::Cancelled))),
+            matches!(estimate, Err(EvmCallError::Stopped(QueryStop::Cancelled))),
             "{estimate:?}"
         );
     });

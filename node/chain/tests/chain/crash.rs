@@ -24,7 +24,7 @@ use crate::common::{Maker, Plan, account, rows, sign, unsigned};
 /// that process do nothing.
 const DIRECTORY: &str = "CHAIN_TEST_CRASH_DIRECTORY";
 
-/// How many blocks the first process makes.
+/// The number of blocks that the first process makes.
 const BLOCKS: u64 = 400;
 
 fn open(directory: &Path) -> Store {

@@ -246,7 +246,7 @@ fn after_a_kill_in_the_middle_the_next_process_goes_on() {
             std::fs::copy(directory.path().join(name), to.join(name)).expect("copied");
         }
     };
-    // How long it takes if it is not killed.
+    // The time without a kill.
     let complete = tempfile::tempdir().expect("a directory");
     copy(complete.path());
     let (mut process, mut output) = reorganize(complete.path());

@@ -382,7 +382,7 @@ fn answers(scene: &Scene, store: &Store) -> Option<Vec<Option<String>>> {
         if let Ok(Some(block)) = &block {
             all.push(text(view.receipts(&block.id())));
         } else {
-            // This keeps the number of answers the same as on a good store.
+            // Keeps the number of answers the same as on a good store.
             all.push(None);
         }
         all.push(text(block));

@@ -1,4 +1,4 @@
-//! What is kept beside the canonical chain is bounded, and what goes first is of little work. Deep
+//! Blocks beside the canonical chain are bounded, and those with little work go first. Deep
 //! reorganizations are done in parts, and have a limit.
 
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use chain::import::{BlockId, Imported};
 use chain::logs::{FoundLog, LogError, LogLimits, LogPlan, LogQuery};
+use chain::query_limit::{CancelFlag, QueryLimit, QueryStop};
 use chain::spec::GenesisAccount;
-use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Log, Transaction};
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ impl Call {
 
 #[derive(Clone, Debug)]
 struct RandomBlock {
-    /// How many blocks before the newest one the parent was made.
+    /// The number of blocks between the parent and the newest one.
     parent: usize,
     mark: u8,
     calls: Vec<Call>,
@@ -353,10 +353,13 @@ fn a_search_stops_when_it_is_late_or_nobody_waits() {
     let abandoned = CancelFlag::default();
     abandoned.cancel();
     let stops = [
-        (WorkLimit::new(Duration::ZERO), WorkStop::Timeout(Duration::ZERO)),
         (
-            WorkLimit::new(Duration::MAX).cancelled_by(&abandoned),
-            WorkStop::Cancelled,
+            QueryLimit::new(Duration::ZERO),
+            QueryStop::Timeout(Duration::ZERO),
+        ),
+        (
+            QueryLimit::new(Duration::MAX).cancelled_by(&abandoned),
+            QueryStop::Cancelled,
         ),
     ];
     for plan in [LogPlan::Index, LogPlan::Blooms] {

@@ -226,7 +226,7 @@ fn a_list_decides_who_may_send_notices() {
         0,
         unlisted,
     );
-    // It sees the caller of 0x0d as its own caller, and in the input.
+    // The contract sees the caller of 0x0d as its own caller, and in the input.
     let caller = primitives::hex::encode(PROGRAM);
     let asks = format!("73{caller} 33 14 73{caller} 60601c6004351c 14 16 6000 52 6020 6000 f3");
     let asks = asks.replace("60601c6004351c", "6004 35 6060 1c");

@@ -60,7 +60,7 @@ fn node(maker: &Maker) -> Node {
     node
 }
 
-/// How many blocks are in the file.
+/// The number of blocks in the file.
 fn ancient(node: &Node) -> u64 {
     node.store
         .snapshot()

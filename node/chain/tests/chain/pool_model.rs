@@ -35,7 +35,7 @@ const fn who(account: u8) -> Address {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     account: u8,
-    /// How far its nonce is above the account's own.
+    /// The distance of its nonce above the account's own.
     ahead: u64,
     price: u64,
     value: u64,

@@ -204,7 +204,7 @@ fn bls_contracts_run_for_all_calls_but_the_plain_one() {
     for low in [59, 69] {
         assert_eq!(call(low, "fa", &INFINITIES), (0, U256::MAX, 0), "{low}");
     }
-    // They exist from their fork on, and their code size is 0.
+    // The contracts exist from their fork on, and their code size is 0.
     assert_eq!(precompile(6, 60, &INFINITIES), (0, U256::ZERO));
     assert_eq!(precompile(7, 66, &[0; 384]), (115_000 + 23_000, U256::from(1)));
     let size = Run::new("603c 3b 6000 55", "00").run();

@@ -358,11 +358,11 @@ fn a_creation_leaves_its_sharding_flag_in_the_contract() {
             // The creation fails, and the account is paid by the next transaction.
             create(2, 2, &fails),
             pay(0, created(2)),
-            // This account is paid one transaction too late.
+            // An account that is paid one transaction too late.
             create(3, 2, &fails),
             pay(1, MINER),
             pay(2, created(3)),
-            // This one exists before.
+            // An account that exists before.
             pay(3, created(4)),
             create(4, 1, &fails),
             // A call leaves nothing.

@@ -30,7 +30,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What `heads.json` says about a case.
+/// The facts of a case in `heads.json`.
 struct ExpectedHead {
     number: u64,
     hash: B256,

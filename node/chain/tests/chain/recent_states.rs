@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use chain::View;
 use chain::call::{EvmCallError, StateAt};
 use chain::import::{ImportError, Imported, OldBlocks, StateRetention};
-use chain::state::flat;
+use chain::state::scan;
 use primitives::{Address, B256, U256};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -16,7 +16,7 @@ use crate::common::{Maker, Node, Plan, account, rows};
 use crate::random_forks::{Act, RandomBlock, random_block, spec, transactions};
 use crate::scenes::{check_faults, import_as_stream_into, view};
 
-/// How many states are kept in these tests.
+/// The number of states that are kept in these tests.
 const RECENT: u64 = 6;
 
 /// Accounts with their slots.
@@ -24,9 +24,9 @@ type State = BTreeMap<Address, (String, BTreeMap<U256, U256>)>;
 
 fn state_at(snapshot: &Snapshot, number: u64) -> State {
     let mut state = State::new();
-    flat::accounts::<StoreError>(snapshot, number, |found| {
+    scan::accounts::<StoreError>(snapshot, number, |found| {
         let mut slots = BTreeMap::new();
-        flat::slots::<StoreError>(
+        scan::slots::<StoreError>(
             snapshot,
             (found.address, found.incarnation),
             number,

@@ -81,7 +81,7 @@ impl Contract {
     }
 }
 
-/// What a transaction does.
+/// The effect of a transaction.
 #[derive(Clone, Debug)]
 enum Action {
     Create,

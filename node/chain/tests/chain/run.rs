@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) watched: Vec<Address>,
 }
 
-/// What the transaction did.
+/// The result of the transaction.
 pub(crate) struct Ran {
     pub(crate) gas_used: u64,
     pub(crate) success: bool,

@@ -12,7 +12,7 @@ use store::Store;
 use crate::common::hex;
 use crate::run::{CALLEE, EXISTING, contract, rich};
 
-/// What a system transaction did.
+/// The result of a system transaction.
 struct SystemRun {
     success: bool,
     slots: [U256; 3],

@@ -7,13 +7,13 @@ use std::time::Duration;
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::mining::build::build;
 use chain::pool::PoolConfig;
+use chain::query_limit::{CancelFlag, QueryLimit, QueryStop};
 use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
     CallFrame, CallOptions, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
 };
 use chain::view::StoredBlock;
-use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use primitives::{Address, B256, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, U256};
 use store::Store;
@@ -280,17 +280,17 @@ fn requests_that_cannot_be_traced_are_errors() {
     };
     assert!(matches!(
         view.trace_block(&head, &no_time),
-        Err(TraceError::Stopped(WorkStop::Timeout(Duration::ZERO)))
+        Err(TraceError::Stopped(QueryStop::Timeout(Duration::ZERO)))
     ));
     let abandoned = CancelFlag::default();
     abandoned.cancel();
     let abandoned = TraceRequest {
-        limit: WorkLimit::new(TIMEOUT_DEFAULT).cancelled_by(&abandoned),
+        limit: QueryLimit::new(TIMEOUT_DEFAULT).cancelled_by(&abandoned),
         ..calls
     };
     assert!(matches!(
         view.trace_block(&head, &abandoned),
-        Err(TraceError::Stopped(WorkStop::Cancelled))
+        Err(TraceError::Stopped(QueryStop::Cancelled))
     ));
     let mut stranger = head;
     stranger.record.header.parent_hash = B256::repeat_byte(1);

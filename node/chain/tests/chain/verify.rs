@@ -122,7 +122,7 @@ fn every_altered_or_missing_row_is_a_fault() {
     let rows = stored_rows(&store);
     for table in TableId::ALL {
         let rows = &rows[table.name()];
-        // What is to be removed is removed at once here.
+        // Rows that are to be removed are removed at once here.
         let is_empty = table == TableId::DeadStorage;
         assert_eq!(rows.is_empty(), is_empty, "{}", table.name());
         for (key, value) in rows {

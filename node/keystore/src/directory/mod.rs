@@ -24,14 +24,14 @@ use crate::v3::{self, FILE_BYTES_MAX, KeyFile, KeyFileError};
 /// Prefix of the temporary names of files that are being written. Such files are ignored.
 const UNFINISHED_PREFIX: &str = ".unfinished-";
 
-/// Why a folder of key files, or a file in it, cannot be used.
+/// The reason why a folder of key files, or a file in it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyDirectoryError {
     /// The operating system refuses.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `read`, `write` or `make`.
+        /// The failed action: `read`, `write` or `make`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum KeyDirectoryError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: KeyFileError,
     },
     /// The folder already has a key of this account.
@@ -104,7 +104,7 @@ pub fn url(path: &Path) -> String {
 pub struct SkippedFile {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

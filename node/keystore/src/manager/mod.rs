@@ -16,7 +16,7 @@ use primitives::{Address, SecretKey};
 use crate::directory::{KeyDirectory, KeyDirectoryError, SkippedFile, StoredAccount};
 use crate::v3::KeyFileError;
 
-/// Why an account cannot sign, or a password does not unlock it.
+/// The reason why an account cannot sign, or a password does not unlock it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
     /// The node has no such account.
@@ -30,7 +30,7 @@ pub enum AccountError {
     WrongPassword,
 }
 
-/// Why an account cannot be unlocked, created, imported or updated.
+/// The reason why an account cannot be unlocked, created, imported or updated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlockError {
@@ -107,7 +107,7 @@ struct AccountEntries {
 /// The key of an unlocked account. It is wiped when its last user drops it.
 struct UnlockedKey {
     key: Arc<SecretKey>,
-    /// When the account is locked again; `None` for never.
+    /// The time at which the account is locked again; `None` for never.
     until: Option<Instant>,
 }
 
@@ -165,7 +165,7 @@ impl AccountManager {
     }
 
     /// A manager that uses `clock` to lock accounts again when their time is over.
-    pub fn with_clock(directory: Option<KeyDirectory>, clock: MonotonicClock) -> Self {
+    pub(crate) fn with_clock(directory: Option<KeyDirectory>, clock: MonotonicClock) -> Self {
         Self(Arc::new(AccountManagerInner {
             directory,
             clock,

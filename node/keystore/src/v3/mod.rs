@@ -32,7 +32,7 @@ const SECRET_BYTES: usize = 32;
 const IV_BYTES: usize = 16;
 const MAC_BYTES: usize = 32;
 
-/// Why a text is not a key file, or why no key can be decrypted from it.
+/// The reason why a text is not a key file, or no key can be decrypted from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
-use chain::work::WorkLimit;
+use chain::query_limit::QueryLimit;
 use primitives::{Address, Bytes, Transaction, TxForm, UnsignedTransaction, keccak256};
 
 use super::{EngineError, MemberEngine};
@@ -152,7 +152,7 @@ impl MemberEngine {
             ..Default::default()
         };
         let at = StateAt::Pending(&draft);
-        let outcome = view.call(at, &request, WorkLimit::new(TIMEOUT_DEFAULT));
+        let outcome = view.call(at, &request, QueryLimit::new(TIMEOUT_DEFAULT));
         Ok(match outcome.map_err(crate::error::ReadError::from)? {
             CallOutcome::Success { output, .. } => ResultReader::new(&output)
                 .addresses()

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use chain::View;
 use primitives::{Address, ReceiptOutcome, U256};
 
+use super::proposal::ProposalFault;
 use super::{EngineError, MemberEngine};
 use crate::contract::{ContractState, Deposit};
 use crate::dapp_base::{CreditVote, DappBaseCalls};
@@ -21,7 +22,7 @@ impl MemberEngine {
         view: &View,
         contract: &ContractState,
         (start, end): (u64, u64),
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<ProposalFault>, EngineError> {
         let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
         let from = self.deposits_from();
         let to = calls.enter_position(end)?;
@@ -29,10 +30,8 @@ impl MemberEngine {
             return Ok(None);
         }
         let Some(bought) = deposits_between(contract, from, to) else {
-            let read = contract.deposits.from + contract.deposits.entries.len() as u64;
-            return Ok(Some(format!(
-                "credited deposits: got positions {from} to {to}, expected at most {read} of the chain base"
-            )));
+            let max = contract.deposits.from + contract.deposits.entries.len() as u64;
+            return Ok(Some(ProposalFault::UnreadDeposits { from, to, max }));
         };
         let mut position = from;
         for number in start..=end {
@@ -47,21 +46,24 @@ impl MemberEngine {
             let range = position.checked_sub(from).zip(after.checked_sub(from));
             let expected = range.and_then(|(first, last)| bought.get(first as usize..last as usize));
             let Some(expected) = expected else {
-                return Ok(Some(format!(
-                    "credited deposits: got positions {position} to {after} in block {number}, expected at most {to}"
-                )));
+                return Ok(Some(ProposalFault::DepositsBeyond {
+                    from: position,
+                    to: after,
+                    number,
+                    max: to,
+                }));
             };
             if !are_all(&votes, expected)
-                && let Some(reason) = wrong_record(&calls, expected, number)?
+                && let Some(fault) = wrong_record(&calls, expected, number)?
             {
-                return Ok(Some(reason));
+                return Ok(Some(fault));
             }
             position = after;
         }
-        Ok((position != to).then(|| {
-            format!(
-                "credited deposits: got position {to} after block {end}, expected {position} by its votes"
-            )
+        Ok((position != to).then_some(ProposalFault::DepositsWithoutVotes {
+            got: to,
+            end,
+            expected: position,
         }))
     }
 
@@ -111,7 +113,7 @@ fn wrong_record(
     calls: &DappBaseCalls<'_>,
     expected: &[Deposit],
     number: u64,
-) -> Result<Option<String>, EngineError> {
+) -> Result<Option<ProposalFault>, EngineError> {
     let mut by_user: BTreeMap<Address, Vec<U256>> = BTreeMap::new();
     for deposit in expected {
         by_user.entry(deposit.user).or_default().push(deposit.tokens);
@@ -121,9 +123,12 @@ fn wrong_record(
         let credited = calls.credited(&user, number)?;
         let got = credited.get(before..).unwrap_or_default();
         if !got.iter().map(|one| one.tokens).eq(expected.iter().copied()) {
-            return Ok(Some(format!(
-                "deposits of {user} in block {number}: got {got:?}, expected {expected:?}"
-            )));
+            return Ok(Some(ProposalFault::Deposits {
+                user,
+                number,
+                got: got.to_vec(),
+                expected,
+            }));
         }
     }
     Ok(None)

@@ -18,13 +18,13 @@ pub(super) struct KnownFlush {
     pub(super) hash: B256,
     /// The last block.
     pub(super) end: u64,
-    /// Its hash; `None` if this SCS does not have the block.
+    /// The hash of the last block; `None` if this SCS does not have the block.
     pub(super) block: Option<B256>,
-    /// How many deposits are credited after it.
+    /// The number of deposits that are credited after that block.
     pub(super) enter_position: u64,
 }
 
-/// What a proposal commits to: `newHash`.
+/// The hash that a proposal commits to: `newHash`.
 pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> B256 {
     let version = 1u64;
     keccak256(encode_fields_to_vec(&[
@@ -74,7 +74,7 @@ impl MemberEngine {
         if is_new {
             let (hash, end, found) = (flush.hash, flush.end, block.is_some());
             tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush");
-            // Who was reported in a flush has had its punishment.
+            // A member that was reported in a flush has had its punishment.
             self.remember(|memory| {
                 let before = memory.accused.len();
                 memory.accused.retain(|member| !reported.contains(member));
@@ -156,7 +156,7 @@ impl MemberEngine {
             redeem: true,
         };
         match self.memory.vote_of(open.starting_block) {
-            // It was stored; the transaction may have been lost.
+            // The vote was stored; the transaction may have been lost.
             Some(vote) if vote.hash == open.hash => {
                 self.call(call);
                 return Ok(());
@@ -179,10 +179,10 @@ impl MemberEngine {
                 self.call(call);
                 self.choose_best()
             }
-            Err(reason) => {
+            Err(fault) => {
                 tracing::warn!(
                     chain = %self.setup.address, hash = %open.hash, proposer = %open.proposed_by,
-                    reason, "no vote for a proposal"
+                    %fault, "no vote for a proposal"
                 );
                 Ok(())
             }

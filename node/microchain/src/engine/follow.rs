@@ -38,7 +38,8 @@ struct HeldBlock {
     hash: B256,
     from: Option<Address>,
     bytes: usize,
-    /// When it may be taken, in unix milliseconds; 0 if it does not wait for the clock.
+    /// The time at which it may be taken, in unix milliseconds; 0 if it does not wait for the
+    /// clock.
     time_ms: u64,
 }
 
@@ -67,7 +68,7 @@ impl WaitingBlocks {
         std::mem::take(&mut self.blocks)
     }
 
-    /// When the first block that is ahead of the clock is due.
+    /// The time at which the first block that is ahead of the clock is due.
     pub(super) fn next_time_ms(&self) -> Option<u64> {
         let times = self.blocks.iter().map(|one| one.time_ms);
         times.filter(|time| *time > 0).min()
@@ -78,12 +79,12 @@ impl WaitingBlocks {
 #[derive(Debug, Default)]
 pub(super) struct SlotHeaders(BTreeMap<u64, Vec<Header>>);
 
-/// What a header is to its slot.
+/// The relation of a header to its slot.
 enum SlotEntry {
     First,
     /// The member has signed another one.
     Second(Box<Header>),
-    /// It has signed more than two.
+    /// The member has signed more than two.
     More,
 }
 
@@ -108,7 +109,7 @@ impl SlotHeaders {
     }
 }
 
-/// How good a chain is; the greater one wins.
+/// The rank of a chain; the greater one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChainRank {
     has_flush: bool,
@@ -323,7 +324,7 @@ impl MemberEngine {
         }
     }
 
-    /// What every change of the head brings.
+    /// Does all that must follow a change of the head.
     fn head_moved(&mut self, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), EngineError> {
         let view = self.ledger.view()?;
         let mut senders = Vec::new();

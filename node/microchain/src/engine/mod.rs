@@ -1,4 +1,4 @@
-//! What a member of a MicroChain does: the engine of one MicroChain.
+//! The work of a member of a MicroChain: the engine of one MicroChain.
 //!
 //! | question | module |
 //! |---|---|
@@ -25,15 +25,14 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chain::evm::execute::TransactionError;
 use chain::import::BlockId;
-use chain::rules::body::sender;
+use chain::rules::body::{SenderError, sender};
 use parking_lot::Mutex;
 use primitives::{Address, Transaction};
 use store::{Store, StoreError, StoreOptions};
 
 use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
-pub use crate::error::EngineError;
+pub(crate) use crate::error::EngineError;
 use crate::event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
 use crate::ledger::{BlockRefusal, Ledger};
 use crate::memory::MemberMemory;
@@ -65,7 +64,7 @@ pub struct MemberEngine {
     contract: Option<ContractState>,
     /// The last flush of the chain base.
     flush: Option<KnownFlush>,
-    /// What this SCS has proposed in its present turn.
+    /// The proposal of this SCS in its present turn.
     own_proposal: Option<OwnProposal>,
     /// Since which base block an action of the open proposal is due, and which.
     due: Option<(BaseCall, u64)>,
@@ -101,7 +100,7 @@ impl MemberEngine {
     ///
     /// # Errors
     /// [`EngineError`] if the store fails or has another chain.
-    pub fn on_store(
+    pub(crate) fn on_store(
         setup: MicroChainSetup,
         key: primitives::SecretKey,
         store: Store,
@@ -178,8 +177,8 @@ impl MemberEngine {
         Ok(added)
     }
 
-    /// When [`Event::Tick`] is to be given next, in unix milliseconds: at the next slot, or when a
-    /// block that came early is due.
+    /// The time at which [`Event::Tick`] is to be given next, in unix milliseconds: at the next
+    /// slot, or when a block that came early is due.
     pub fn next_tick(&self, now_ms: u64) -> u64 {
         let period = 1000 * self.setup.period_secs;
         let slot = (now_ms / period + 1) * period;
@@ -198,7 +197,7 @@ impl MemberEngine {
         self.id
     }
 
-    /// What the MicroChain is.
+    /// The setup of the MicroChain.
     pub const fn setup(&self) -> &MicroChainSetup {
         &self.setup
     }
@@ -209,7 +208,8 @@ impl MemberEngine {
     }
 
     /// Members that broke the rules, as far as this SCS has seen it.
-    pub fn accused(&self) -> &[Address] {
+    #[cfg(test)]
+    pub(crate) fn accused(&self) -> &[Address] {
         &self.memory.accused
     }
 
@@ -270,7 +270,7 @@ impl MemberEngine {
             PeerContent::State { state, signature } => self.take_state(&state, &signature),
             PeerContent::Transactions(all) => {
                 for transaction in all {
-                    // What is refused here is refused by others, too.
+                    // A message that is refused here is refused by others, too.
                     let _ = self.add_transaction(transaction)?;
                 }
                 Ok(())
@@ -292,7 +292,7 @@ impl MemberEngine {
         self.work_on_flush()
     }
 
-    /// What is due because time has passed.
+    /// Does the work that is due because time has passed.
     fn pass_time(&mut self) -> Result<(), EngineError> {
         let slot = self.slot();
         if slot > self.last_slot {
@@ -333,26 +333,24 @@ impl MemberEngine {
         &self,
         transaction: Transaction,
     ) -> Result<Result<(), TransactionRefusal>, EngineError> {
-        let refused = |error: TransactionError| Ok(Err(TransactionRefusal::Transaction(error.to_string())));
         if transaction.to != Some(self.setup.address) {
-            return refused(TransactionError::Other(format!(
-                "receiver: got {:?}, expected {}",
-                transaction.to, self.setup.address
-            )));
+            return Ok(Err(TransactionRefusal::Receiver {
+                got: transaction.to,
+                expected: self.setup.address,
+            }));
         }
         if chain::application::PlainAction::of(&transaction).is_none() {
-            return refused(TransactionError::Other(format!(
-                "sharding flag: got {} with {} bytes of data, expected 1 to 3 with the data that it needs",
-                transaction.sharding_flag,
-                transaction.input.len()
-            )));
+            return Ok(Err(TransactionRefusal::Sharding {
+                flag: transaction.sharding_flag,
+                data: transaction.input.len(),
+            }));
         }
         if self.pool.lock().contains(&transaction.hash()) {
             return Ok(Err(PoolRefusal::Known.into()));
         }
         let sender = match sender(self.ledger.spec(), 1, &transaction) {
             Ok(sender) => sender,
-            Err(error) => return refused(TransactionError::Other(error.to_string())),
+            Err(error) => return Ok(Err(error.into())),
         };
         let view = self.ledger.view()?;
         let account = view.account(&sender, view.head_number())?.unwrap_or_default();
@@ -374,15 +372,32 @@ impl MemberEngine {
 /// Bytes of the write-ahead log of one MicroChain's store: its checkpoints are small.
 const LOG_BYTES: usize = 4 << 20;
 
-/// Why a transaction is not taken into the pool.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// The reason why a transaction is not taken into the pool.
+#[derive(Debug, thiserror::Error)]
 pub enum TransactionRefusal {
     /// The pool refuses it.
     #[error(transparent)]
     Pool(#[from] PoolRefusal),
-    /// It can be in no block.
-    #[error("{0}")]
-    Transaction(String),
+    /// The transaction is not for this MicroChain.
+    #[error("receiver: got {got:?}, expected {expected}")]
+    Receiver {
+        /// The receiver of the transaction.
+        got: Option<Address>,
+        /// The MicroChain.
+        expected: Address,
+    },
+    /// The sharding flag and the data do not fit each other.
+    #[error(
+        "sharding flag: got {flag} with {data} bytes of data, expected 1 to 3 with the data that it needs"
+    )]
+    Sharding {
+        flag: u64,
+        /// The bytes of data.
+        data: usize,
+    },
+    /// The transaction has no valid signature.
+    #[error(transparent)]
+    Sender(#[from] SenderError),
 }
 
 /// The store's error ends the handling of an event; another refusal is told by `log`.

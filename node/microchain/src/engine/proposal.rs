@@ -1,8 +1,10 @@
 //! Proposals for a flush: making one, uploading its redemptions, and checking one of another member
 //! (docs/microchain-design.md, 4).
 
+use std::fmt;
+
 use chain::View;
-use primitives::{B256, U256};
+use primitives::{Address, B256, U256};
 
 use super::flush::{commitment, named_members};
 use super::{EngineError, MemberEngine};
@@ -24,7 +26,7 @@ const UPLOAD_GAS: u64 = 54_000;
 /// Gas of the calls of a flush without its payouts, about.
 const FLUSH_GAS: u64 = 3_000_000;
 
-/// What this SCS has proposed.
+/// The proposal of this SCS.
 #[derive(Debug)]
 pub(super) struct OwnProposal {
     starting_block: u64,
@@ -32,7 +34,41 @@ pub(super) struct OwnProposal {
     call: BaseCall,
 }
 
-/// What a member would propose, or expects of a proposal.
+/// The reason why a member does not vote for a proposal.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProposalFault {
+    /// A field is not what the own chain or the contract calls for.
+    #[error("{what}: got {got}, expected {expected}")]
+    Field {
+        what: &'static str,
+        got: String,
+        expected: String,
+    },
+    /// Deposits were credited that this member has not read from the chain base.
+    #[error("credited deposits: got positions {from} to {to}, expected at most {max} of the chain base")]
+    UnreadDeposits { from: u64, to: u64, max: u64 },
+    /// A block credits deposits beyond the last position of the flush.
+    #[error("credited deposits: got positions {from} to {to} in block {number}, expected at most {max}")]
+    DepositsBeyond {
+        from: u64,
+        to: u64,
+        number: u64,
+        max: u64,
+    },
+    /// Deposits were credited without votes.
+    #[error("credited deposits: got position {got} after block {end}, expected {expected} by its votes")]
+    DepositsWithoutVotes { got: u64, end: u64, expected: u64 },
+    /// A user was credited other deposits than those of the chain base.
+    #[error("deposits of {user} in block {number}: got {got:?}, expected {expected:?}")]
+    Deposits {
+        user: Address,
+        number: u64,
+        got: Vec<ExchangeRecord>,
+        expected: Vec<U256>,
+    },
+}
+
+/// The content of a proposal that a member would make, or that it expects.
 struct FlushContent {
     start: u64,
     end: u64,
@@ -80,7 +116,7 @@ impl MemberEngine {
         // than half of all members then.
         let has_votes = self.hears_most_of(contract.members.len() + contract.ready.len());
         if !has_votes || proposal_blocks(contract, redemptions.len() as u64) > left {
-            // They come with the next flush.
+            // The redemptions come with the next flush.
             redemptions.clear();
         }
         if proposal_blocks(contract, redemptions.len() as u64) > left {
@@ -175,7 +211,7 @@ impl MemberEngine {
         Ok(all)
     }
 
-    /// What a flush covers now; `None` if there is no block for it.
+    /// The content of a flush now; `None` if there is no block for it.
     fn content_of(&self, view: &View, contract: &ContractState) -> Result<Option<FlushContent>, EngineError> {
         let members = contract.members.len() as u64;
         let start = first_block(contract);
@@ -238,16 +274,20 @@ impl MemberEngine {
         places
     }
 
-    /// Compares a proposal with the own chain. Returns the hash of its last block, or what is
-    /// wrong.
+    /// Compares a proposal with the own chain. Returns the hash of its last block, or the first
+    /// difference.
     pub(super) fn check_proposal(
         &self,
         view: &View,
         contract: &ContractState,
         open: &Proposal,
-    ) -> Result<Result<B256, String>, EngineError> {
-        let wrong = |what: &str, got: &dyn std::fmt::Debug, expected: &dyn std::fmt::Debug| {
-            Ok(Err(format!("{what}: got {got:?}, expected {expected:?}")))
+    ) -> Result<Result<B256, ProposalFault>, EngineError> {
+        let wrong = |what, got: &dyn fmt::Debug, expected: &dyn fmt::Debug| {
+            Ok(Err(ProposalFault::Field {
+                what,
+                got: format!("{got:?}"),
+                expected: format!("{expected:?}"),
+            }))
         };
         if open.members != contract.members {
             return wrong("members", &open.members, &contract.members);
@@ -297,8 +337,8 @@ impl MemberEngine {
         if hash != open.hash {
             return wrong("hash of the proposal", &open.hash, &hash);
         }
-        if let Some(reason) = self.wrong_deposit(view, contract, (open.start, open.end))? {
-            return Ok(Err(reason));
+        if let Some(fault) = self.wrong_deposit(view, contract, (open.start, open.end))? {
+            return Ok(Err(fault));
         }
         Ok(Ok(content.block))
     }

@@ -24,7 +24,7 @@ const RECEIVERS_MAX: usize = 256;
 /// A backup reports that it is up to date after so many slots near the head.
 const NEAR_SLOTS: u64 = 3;
 
-/// What is known of the other members, and which request is open.
+/// The states of the other members, and the request that is open.
 #[derive(Debug, Default)]
 pub(super) struct CatchUpState {
     heard: HashMap<Address, MemberState>,
@@ -32,7 +32,7 @@ pub(super) struct CatchUpState {
     request: Option<(Address, u64)>,
     /// The last block of the answer before, if it is not canonical.
     tip: Option<B256>,
-    /// When each SCS got its last answer.
+    /// The time at which each SCS got its last answer.
     answered: HashMap<Address, u64>,
     /// A second, and the answers in it.
     answers: (u64, u32),

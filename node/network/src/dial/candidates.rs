@@ -10,9 +10,9 @@ use crate::contact::NodeContact;
 use crate::entropy::Entropy;
 
 /// Nodes that discovery has found and that wait to be dialled.
-pub const CANDIDATES_MAX: usize = 512;
-/// Those of one neighbourhood.
-pub const CANDIDATE_NEIGHBOURS_MAX: usize = 4;
+pub(crate) const CANDIDATES_MAX: usize = 512;
+/// Candidates of one neighbourhood.
+pub(crate) const CANDIDATE_NEIGHBOURS_MAX: usize = 4;
 /// Neighbourhoods whose last turn is remembered.
 const TURNS_MAX: usize = 4096;
 

@@ -13,18 +13,18 @@ use crate::address::{self, AddressRanges, Neighbourhood};
 
 /// Handshakes of connections from outside at a time.
 pub const INBOUND_HANDSHAKES_MAX: usize = 50;
-/// Those of one neighbourhood.
-pub const HANDSHAKE_NEIGHBOURS_MAX: usize = 10;
+/// Handshakes of one neighbourhood.
+pub(crate) const HANDSHAKE_NEIGHBOURS_MAX: usize = 10;
 /// If there may be fewer handshakes, a neighbourhood has one of so many.
 const HANDSHAKE_NEIGHBOURS_RATIO: usize = 5;
 /// A host outside of the local network may come once in this time.
-pub const INBOUND_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const INBOUND_INTERVAL: Duration = Duration::from_secs(30);
 /// Hosts of one neighbourhood that may come in this time.
-pub const INBOUND_NEIGHBOURS_MAX: usize = 16;
+pub(crate) const INBOUND_NEIGHBOURS_MAX: usize = 16;
 /// Hosts that are remembered because they came lately. The one that came first is forgotten.
-pub const INBOUND_HOSTS_MAX: usize = 4096;
+pub(crate) const INBOUND_HOSTS_MAX: usize = 4096;
 
-/// Why a connection from outside is refused.
+/// The reason why a connection from outside is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InboundRefusal {
     /// Too many connections wait for the node after their handshakes.
@@ -33,7 +33,7 @@ pub enum InboundRefusal {
     /// The host came a moment ago.
     #[error("the host came less than 30 s ago")]
     TooSoon,
-    /// Its neighbours came a moment ago.
+    /// Neighbours of the host came a moment ago.
     #[error("{INBOUND_NEIGHBOURS_MAX} hosts of the neighbourhood came less than 30 s ago")]
     TooManyNeighbours,
     /// The address is outside of the allowed ranges.
@@ -44,7 +44,7 @@ pub enum InboundRefusal {
 /// A connection that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundAdmission {
-    /// Its number. Numbers rise.
+    /// The number of the connection. Numbers rise.
     pub number: u64,
     /// The number of the half-open connection that makes way for it and must be closed.
     pub closed: Option<u64>,
@@ -86,7 +86,7 @@ impl InboundGuard {
         }
     }
 
-    /// How many of the handshakes may be of one neighbourhood.
+    /// The number of handshakes that may be of one neighbourhood.
     fn neighbours_max(&self) -> usize {
         HANDSHAKE_NEIGHBOURS_MAX
             .min(self.handshakes_max / HANDSHAKE_NEIGHBOURS_RATIO)
@@ -158,7 +158,7 @@ impl InboundGuard {
     }
 
     /// Notes that the handshake of a connection is good: it does not make way any more.
-    pub fn settled(&mut self, number: u64) {
+    pub(crate) fn settled(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.is_half_open = false;
         }
@@ -169,7 +169,7 @@ impl InboundGuard {
         self.connections.remove(&number);
     }
 
-    /// How many connections have a place.
+    /// The number of connections that have a place.
     pub fn handshakes(&self) -> usize {
         self.connections.len()
     }
@@ -257,7 +257,7 @@ mod tests {
         let admission = guard.admit([50, 0, 1, 1].into(), seconds(30));
         assert_eq!(admission.map(|admission| admission.closed), Ok(Some(2)));
         assert_eq!(guard.handshakes(), INBOUND_HANDSHAKES_MAX);
-        // Those whose handshake is good do not make way.
+        // Connections whose handshake is good do not make way.
         for number in 0..1000 {
             guard.settled(number);
         }

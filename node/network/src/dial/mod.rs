@@ -1,4 +1,4 @@
-//! Whom to dial, and whom to let in.
+//! Chooses whom to dial and whom to let in.
 //!
 //! [`Dialer`] names the nodes to dial next; [`InboundGuard`] judges connections that come in. Both
 //! take the time as a parameter and know no sockets. Nodes of one neighbourhood get a share of
@@ -22,36 +22,33 @@ use crate::address::{AddressRanges, Neighbourhood};
 use crate::contact::NodeContact;
 use crate::entropy::Entropy;
 
-pub use candidates::{CANDIDATE_NEIGHBOURS_MAX, CANDIDATES_MAX};
-pub use inbound::{
-    HANDSHAKE_NEIGHBOURS_MAX, INBOUND_HANDSHAKES_MAX, INBOUND_HOSTS_MAX, INBOUND_INTERVAL,
-    INBOUND_NEIGHBOURS_MAX, InboundAdmission, InboundGuard, InboundRefusal,
-};
+pub use inbound::InboundRefusal;
+pub use inbound::{INBOUND_HANDSHAKES_MAX, InboundGuard};
 pub use target::DialTarget;
 
 /// Dials at a time.
-pub const DIALS_MAX: usize = 16;
+pub(crate) const DIALS_MAX: usize = 16;
 /// Longest time for a TCP connection to a node.
-pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// A node is not dialled again sooner.
-pub const REDIAL_INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const REDIAL_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time between two dials of a static node.
-pub const STATIC_BACKOFF_MAX: Duration = Duration::from_secs(300);
+pub(crate) const STATIC_BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// Static nodes.
-pub const STATIC_NODES_MAX: usize = 1024;
+pub(crate) const STATIC_NODES_MAX: usize = 1024;
 /// Nodes that are remembered because they were dialled lately.
 const RECENT_MAX: usize = 4096;
-/// Of so many places one is for nodes that this one has dialled.
-pub const DIAL_RATIO: usize = 3;
-/// Of so many places of a kind one neighbourhood gets one.
-pub const NEIGHBOURS_RATIO: usize = 4;
+/// One of this many places is for a node that this one has dialled.
+pub(crate) const DIAL_RATIO: usize = 3;
+/// One of this many places of a kind is for each neighbourhood.
+pub(crate) const NEIGHBOURS_RATIO: usize = 4;
 /// Nodes of one neighbourhood that may always be peers at a time after they have dialled this one.
 const INBOUND_NEIGHBOURS_MIN: usize = 2;
 
-/// How many peers there may be, and which.
+/// The number of peers that there may be, and their addresses.
 #[derive(Clone, Debug, Default)]
-pub struct DialSettings {
-    /// This node.
+pub(crate) struct DialSettings {
+    /// The id of this node.
     pub id: B512,
     /// The most peers. Static and trusted ones do not count.
     pub peers_max: usize,
@@ -63,10 +60,10 @@ pub struct DialSettings {
 
 /// A node to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DialTask {
-    /// Where it is.
+pub(crate) struct DialTask {
+    /// The address of the node.
     pub target: DialTarget,
-    /// It is a static node: it counts for no limit.
+    /// The node is static: it counts for no limit.
     pub is_static: bool,
     /// Dials of a static node that failed in a row before this one.
     pub failures: u32,
@@ -82,15 +79,15 @@ struct StaticNode {
 /// The place of a peer.
 #[derive(Clone, Copy, Debug)]
 enum PeerPlace {
-    /// One of those for nodes that this one has dialled.
+    /// A place for a node that this one has dialled.
     Dialled(NodeContact),
-    /// One of those for nodes that have dialled this one.
+    /// A place for a node that has dialled this one.
     CameIn(IpAddr),
-    /// None: the node is a static or a trusted one.
+    /// No place is taken: the node is static or trusted.
     Exempt,
 }
 
-/// Why a node is not dialled.
+/// The reason why a node is not dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Obstacle {
     Own,
@@ -104,7 +101,7 @@ enum Obstacle {
 
 /// Decides whom to dial.
 #[derive(Debug)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     settings: DialSettings,
     /// In a fixed order, so that a run can be repeated.
     static_nodes: BTreeMap<B512, StaticNode>,
@@ -118,7 +115,7 @@ pub struct Dialer {
 
 impl Dialer {
     /// A dialer without nodes.
-    pub fn new(settings: DialSettings, entropy: Entropy) -> Self {
+    pub(crate) fn new(settings: DialSettings, entropy: Entropy) -> Self {
         Self {
             settings,
             static_nodes: BTreeMap::new(),
@@ -131,12 +128,12 @@ impl Dialer {
     }
 
     /// The id of this node.
-    pub const fn own_id(&self) -> B512 {
+    pub(crate) const fn own_id(&self) -> B512 {
         self.settings.id
     }
 
-    /// How many peers may be nodes that were dialled: a third, and at least one.
-    pub const fn dialled_max(&self) -> usize {
+    /// The number of peers that may be nodes that were dialled: a third, and at least one.
+    pub(crate) const fn dialled_max(&self) -> usize {
         let third = self.settings.peers_max / DIAL_RATIO;
         if third == 0 && self.settings.peers_max > 0 {
             1
@@ -145,24 +142,24 @@ impl Dialer {
         }
     }
 
-    /// How many dials there may be at a time.
+    /// The number of dials that there may be at a time.
     fn dials_max(&self) -> usize {
         self.settings.dials_max.min(DIALS_MAX)
     }
 
-    /// How many of the nodes that were dialled may be of one neighbourhood.
-    pub fn dialled_neighbours_max(&self) -> usize {
+    /// The number of dialled nodes that may be of one neighbourhood.
+    pub(crate) fn dialled_neighbours_max(&self) -> usize {
         (self.dialled_max() / NEIGHBOURS_RATIO).max(1)
     }
 
-    /// How many of the nodes that have dialled this one may be of one neighbourhood.
-    pub fn inbound_neighbours_max(&self) -> usize {
+    /// The number of nodes of one neighbourhood that may have dialled this node.
+    pub(crate) fn inbound_neighbours_max(&self) -> usize {
         let places = self.settings.peers_max - self.dialled_max();
         (places / NEIGHBOURS_RATIO).max(INBOUND_NEIGHBOURS_MIN)
     }
 
     /// Keeps a node that should always be a peer. `false` if there are too many.
-    pub fn add_static(&mut self, target: impl Into<DialTarget>, now: Duration) -> bool {
+    pub(crate) fn add_static(&mut self, target: impl Into<DialTarget>, now: Duration) -> bool {
         let target = target.into();
         let id = target.contact.id;
         if !self.static_nodes.contains_key(&id) && self.static_nodes.len() >= STATIC_NODES_MAX {
@@ -178,25 +175,25 @@ impl Dialer {
     }
 
     /// Forgets a static node. Returns whether there was one.
-    pub fn remove_static(&mut self, id: &B512) -> bool {
+    pub(crate) fn remove_static(&mut self, id: &B512) -> bool {
         self.static_nodes.remove(id).is_some()
     }
 
     /// Whether the node is a static one.
-    pub fn is_static(&self, id: &B512) -> bool {
+    pub(crate) fn is_static(&self, id: &B512) -> bool {
         self.static_nodes.contains_key(id)
     }
 
     /// Takes nodes that discovery has found. Each neighbourhood has a few places in the list. If
     /// there is no place, a node replaces another one at random.
-    pub fn add_candidates(&mut self, nodes: impl IntoIterator<Item = NodeContact>) {
+    pub(crate) fn add_candidates(&mut self, nodes: impl IntoIterator<Item = NodeContact>) {
         for node in nodes {
             self.candidates.add(node, &mut self.entropy);
         }
     }
 
     /// Whether more nodes from discovery are needed.
-    pub fn wants_candidates(&self) -> bool {
+    pub(crate) fn wants_candidates(&self) -> bool {
         self.candidates.is_empty() && self.free_places() > 0
     }
 
@@ -215,14 +212,14 @@ impl Dialer {
         taken.chain(dialling.map(|task| &task.target.contact))
     }
 
-    /// Where a node is that has or may get one of the places for dialled nodes.
-    pub fn dialled(&self, id: &B512) -> Option<NodeContact> {
+    /// Returns the contact of a node that has or may get one of the places for dialled nodes.
+    pub(crate) fn dialled(&self, id: &B512) -> Option<NodeContact> {
         self.dialled_contacts().find(|contact| contact.id == *id).copied()
     }
 
     /// Whether a node at `ip` that has dialled this one may be a peer, as far as its neighbours are
     /// concerned.
-    pub fn may_come_in(&self, ip: IpAddr) -> bool {
+    pub(crate) fn may_come_in(&self, ip: IpAddr) -> bool {
         let came_in = self.connected.values().filter_map(|place| match place {
             PeerPlace::CameIn(ip) => Some(*ip),
             PeerPlace::Dialled(_) | PeerPlace::Exempt => None,
@@ -231,7 +228,7 @@ impl Dialer {
     }
 
     /// Whether the ranges of the settings contain `ip`.
-    pub fn is_in_range(&self, ip: IpAddr) -> bool {
+    pub(crate) fn is_in_range(&self, ip: IpAddr) -> bool {
         let ranges = self.settings.ranges.as_ref();
         ranges.is_none_or(|ranges| ranges.contains(ip))
     }
@@ -265,7 +262,7 @@ impl Dialer {
     }
 
     /// The nodes to dial now. They count as being dialled until [`Self::ended`] is called.
-    pub fn next(&mut self, now: Duration) -> Vec<DialTask> {
+    pub(crate) fn next(&mut self, now: Duration) -> Vec<DialTask> {
         let mut tasks = Vec::new();
         let due: Vec<_> = self
             .static_nodes
@@ -310,20 +307,8 @@ impl Dialer {
         task
     }
 
-    /// When [`Self::next`] may name a static node. `None` if there is nothing to wait for.
-    pub fn deadline(&self) -> Option<Duration> {
-        let waiting = self.static_nodes.iter();
-        let waiting =
-            waiting.filter(|(id, _)| !self.connected.contains_key(*id) && !self.dialling.contains_key(*id));
-        let time = |(id, node): (&B512, &StaticNode)| {
-            let recent = self.recent.get(id).copied().unwrap_or_default();
-            node.next.max(recent)
-        };
-        waiting.map(time).min()
-    }
-
     /// Notes how a dial ended. A static node that fails waits longer each time.
-    pub fn ended(&mut self, id: &B512, is_connected: bool, now: Duration) {
+    pub(crate) fn ended(&mut self, id: &B512, is_connected: bool, now: Duration) {
         let Some(task) = self.dialling.remove(id) else {
             return;
         };
@@ -346,22 +331,17 @@ impl Dialer {
     }
 
     /// Notes a peer that has dialled this node. `ip` is `None` if it is a static or a trusted node.
-    pub fn came_in(&mut self, id: B512, ip: Option<IpAddr>) {
+    pub(crate) fn came_in(&mut self, id: B512, ip: Option<IpAddr>) {
         let place = ip.map_or(PeerPlace::Exempt, PeerPlace::CameIn);
         self.connected.entry(id).or_insert(place);
     }
 
     /// Notes that a peer is gone.
-    pub fn left(&mut self, id: &B512, now: Duration) {
+    pub(crate) fn left(&mut self, id: &B512, now: Duration) {
         self.connected.remove(id);
         if let Some(node) = self.static_nodes.get_mut(id) {
             node.next = now;
         }
-    }
-
-    /// How many peers there are.
-    pub fn peers(&self) -> usize {
-        self.connected.len()
     }
 }
 

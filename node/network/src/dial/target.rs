@@ -1,4 +1,4 @@
-//! Where a node is that the user has named.
+//! The address of a node that the user has named.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

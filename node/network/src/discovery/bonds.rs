@@ -1,5 +1,5 @@
-//! What is known of each node that packets came from: whether it has proven its address, and what
-//! kind of node it is.
+//! The knowledge of each node that packets came from: whether it has proven its address, and of
+//! what kind it is.
 //!
 //! A node has proven its address (it has a "bond") if it answered a PING there within a day. Only
 //! such nodes get answers that are larger than their questions. Source: docs/p2p.md, 4.
@@ -13,23 +13,22 @@ use primitives::B512;
 use super::table::ContactKind;
 use crate::address::Neighbourhood;
 
-/// How long a proof of an address counts.
-pub const BOND_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// A proof of an address counts for this long.
+pub(crate) const BOND_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Nodes that are remembered.
-pub const BONDS_MAX: usize = 4096;
-/// Those of one neighbourhood.
-pub const BOND_NEIGHBOURS_MAX: usize = 64;
+pub(crate) const BONDS_MAX: usize = 4096;
+/// Bonds of one neighbourhood.
+pub(crate) const BOND_NEIGHBOURS_MAX: usize = 64;
 
-/// What is known of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BondState {
     ip: IpAddr,
-    /// When it last answered a PING: it has proven its address.
+    /// The time of its last answer to a PING: it has proven its address.
     pong_received: Option<Duration>,
-    /// When it was last sent a PONG: this node has proven its own address to it.
+    /// The time at which it was last sent a PONG: this node has proven its own address to it.
     pong_sent: Option<Duration>,
     pub(super) kind: ContactKind,
-    /// How many requests in a row it has not answered.
+    /// The number of requests in a row that it has not answered.
     pub(super) failures: u32,
     /// The number of its node record that it has sent; 0 if it has sent none.
     pub(super) record_sequence: u64,

@@ -1,5 +1,5 @@
-//! How much is done in a second for those who send packets: so much in all, so much for each
-//! neighbourhood, and so much for each host. So a flood from one network leaves room for others.
+//! Bounds of the work in a second for nodes that send packets: in all, for each neighbourhood and
+//! for each host. So a flood from one network leaves room for others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::address::{self, Neighbourhood};
 
-/// Of so much in all, the addresses of the local network get one part together. Outside, somebody
+/// The addresses of the local network get one of this many parts together. Outside, somebody
 /// may forge them.
 const LOCAL_RATIO: u32 = 2;
 
-/// How much is allowed in a second.
+/// The amount that is allowed in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SecondLimits {
+pub(crate) struct SecondLimits {
     /// In all.
     pub total: u32,
     /// For a neighbourhood.
@@ -23,8 +23,8 @@ pub struct SecondLimits {
     pub host: u32,
 }
 
-/// What has been taken of [`SecondLimits`] in the current second. The number of entries is at most
-/// [`SecondLimits::total`].
+/// The part of [`SecondLimits`] that was taken in the current second. The number of entries is at
+/// most [`SecondLimits::total`].
 #[derive(Debug)]
 pub(super) struct SecondBudget {
     limits: SecondLimits,

@@ -1,7 +1,7 @@
 //! A search for the nodes closest to a target: which nodes to ask next, and when it is done.
 //!
-//! It knows no packets and no bonds: it names nodes, and is told how asking them went. At most
-//! three are asked at a time. Source: docs/p2p.md, 4.
+//! The search knows no packets and no bonds: it names nodes, and is told how asking them went. At
+//! most three are asked at a time. Source: docs/p2p.md, 4.
 
 use primitives::{B256, B512, keccak256};
 
@@ -10,11 +10,11 @@ use crate::address::Neighbourhood;
 use crate::contact::NodeContact;
 
 /// Nodes that a search asks at a time.
-pub const LOOKUP_WIDTH: usize = 3;
+pub(crate) const LOOKUP_WIDTH: usize = 3;
 /// Nodes that a search remembers.
-pub const LOOKUP_NODES_MAX: usize = 256;
-/// Those of one neighbourhood. Nodes that all lie close to the target may be of one attacker.
-pub const LOOKUP_NEIGHBOURS_MAX: usize = 4;
+pub(crate) const LOOKUP_NODES_MAX: usize = 256;
+/// Nodes of one neighbourhood. Nodes that all lie close to the target may be of one attacker.
+pub(crate) const LOOKUP_NEIGHBOURS_MAX: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CandidateState {
@@ -31,7 +31,6 @@ struct Candidate {
     state: CandidateState,
 }
 
-/// One search.
 #[derive(Debug)]
 pub(super) struct NodeLookup {
     pub(super) target: B512,
@@ -151,8 +150,8 @@ mod tests {
         }
     }
 
-    /// What the node `asked` answers: of eight nodes that it knows at each distance, the 16 closest
-    /// to the target.
+    /// The answer of the node `asked`: of eight nodes that it knows at each distance, the 16
+    /// closest to the target.
     fn answer(all: &[NodeContact], asked: &NodeContact, target: &B512) -> Vec<NodeContact> {
         let mut known = std::collections::BTreeMap::<u32, Vec<NodeContact>>::new();
         for node in all.iter().filter(|node| node.id != asked.id) {

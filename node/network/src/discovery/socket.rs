@@ -1,7 +1,7 @@
 //! Runs [`Discovery`] on a UDP socket.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use alloy_eip2124::ForkId;
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::packet::{PACKET_BYTES_MAX, PacketEndpoint};
-use super::service::{ANSWER_TIMEOUT, Discovery, DiscoveryAction};
+use super::service::{ANSWER_TIMEOUT, Discovery, DiscoveryAction, DiscoveryEvent};
 use super::table::{BUCKET_NODES_MAX, ContactKind};
 use crate::address;
 use crate::contact::NodeContact;
@@ -19,45 +19,15 @@ use crate::enr::NodeRecord;
 use crate::moment::SystemClock;
 
 /// Events that wait for the reader. Later ones are dropped: discovery must not wait.
-pub const DISCOVERY_EVENTS_MAX: usize = 1024;
+pub(crate) const DISCOVERY_EVENTS_MAX: usize = 1024;
 /// Requests that wait for discovery.
 const REQUESTS_MAX: usize = 64;
 /// Questions for records whose askers wait. Later ones have no answer.
 const RECORD_QUESTIONS_MAX: usize = 64;
-/// How long an asker waits for a record: for the answer, and for this node's own tasks.
+/// An asker waits for a record for this long: for the answer, and for this node's own tasks.
 const RECORD_WAIT: Duration = ANSWER_TIMEOUT.saturating_mul(2);
 /// Wait after a socket error, so that a lasting one does not use the processor.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
-
-/// What discovery found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiscoveryEvent {
-    /// A node has proven its address.
-    Verified(NodeContact),
-    /// A node has answered again after it was in the table for a while.
-    Lasting(NodeContact),
-    /// A search is done.
-    LookupDone {
-        /// Its number.
-        lookup: u64,
-        /// The closest nodes that answered.
-        nodes: Vec<NodeContact>,
-    },
-    /// A node has sent its record. The address in it may be anybody's.
-    Record {
-        /// The record.
-        record: Box<NodeRecord>,
-        /// The address that the node has proven.
-        from: IpAddr,
-    },
-    /// A node has sent what it keeps under a key.
-    Values {
-        /// The key.
-        key: B512,
-        /// The enodes.
-        nodes: Vec<Enode>,
-    },
-}
 
 enum SocketRequest {
     Lookup(B512),
@@ -71,46 +41,67 @@ enum SocketRequest {
     FindValuesAt(B512, Vec<NodeContact>),
 }
 
-/// Asks a running discovery for what concerns keys and values. Clones are cheap. When discovery has
-/// ended, answers are empty.
+/// Asks a running discovery. Clones are cheap. When discovery has ended, answers are empty.
 #[derive(Clone, Debug)]
-pub struct DiscoveryValues(mpsc::Sender<SocketRequest>);
+pub struct DiscoveryHandle(mpsc::Sender<SocketRequest>);
 
-impl DiscoveryValues {
+impl DiscoveryHandle {
+    /// The record that `node` sends. `None` if it has not said that it has one, or does not send it
+    /// in time.
+    pub(crate) async fn record_of(&self, node: NodeContact) -> Option<NodeRecord> {
+        let asked = self.ask(|reply| SocketRequest::Record(node, reply));
+        timeout(RECORD_WAIT, asked).await.ok().flatten()
+    }
+
     /// The brothers in the table that are closest to `key`, at most [`BUCKET_NODES_MAX`].
-    pub async fn brothers(&self, key: B512) -> Vec<NodeContact> {
-        let (reply, answer) = oneshot::channel();
-        self.request(SocketRequest::Brothers(key, reply)).await;
-        answer.await.unwrap_or_default()
+    pub(crate) async fn brothers(&self, key: B512) -> Vec<NodeContact> {
+        let brothers = self.ask(|reply| SocketRequest::Brothers(key, reply)).await;
+        brothers.unwrap_or_default()
     }
 
     /// The enodes that this node keeps under `key` for others.
-    pub async fn kept(&self, key: B512) -> Vec<Enode> {
-        let (reply, answer) = oneshot::channel();
-        self.request(SocketRequest::Kept(key, reply)).await;
-        answer.await.unwrap_or_default()
+    pub(crate) async fn kept(&self, key: B512) -> Vec<Enode> {
+        let kept = self.ask(|reply| SocketRequest::Kept(key, reply)).await;
+        kept.unwrap_or_default()
     }
 
     /// Asks `nodes` to keep this node's enode, as its socket shows it, under `key`.
-    pub async fn store_at(&self, key: B512, nodes: Vec<NodeContact>) {
+    pub(crate) async fn store_at(&self, key: B512, nodes: Vec<NodeContact>) {
         self.request(SocketRequest::StoreAt(key, nodes)).await;
     }
 
     /// Asks `nodes` for what they keep under `key`. [`DiscoveryEvent::Values`] has the answers.
-    pub async fn find_values_at(&self, key: B512, nodes: Vec<NodeContact>) {
+    pub(crate) async fn find_values_at(&self, key: B512, nodes: Vec<NodeContact>) {
         self.request(SocketRequest::FindValuesAt(key, nodes)).await;
     }
 
-    /// Asks the nodes whether they are there. Those without an address are left out.
-    pub async fn probe_all(&self, nodes: &[Enode]) {
+    /// Asks the nodes whether they are there. Nodes without an address are left out.
+    pub(crate) async fn probe_all(&self, nodes: &[Enode]) {
         for node in nodes.iter().filter_map(NodeContact::from_enode) {
             self.request(SocketRequest::Probe(node)).await;
         }
     }
 
-    /// Begins a search for the nodes closest to `key`.
-    pub async fn lookup(&self, key: B512) {
-        self.request(SocketRequest::Lookup(key)).await;
+    /// Begins a search for the nodes closest to `target`. [`DiscoveryEvent::LookupDone`] has the
+    /// result.
+    pub async fn lookup(&self, target: B512) {
+        self.request(SocketRequest::Lookup(target)).await;
+    }
+
+    /// Notes what a connection from or to `address` has shown of a node.
+    pub(crate) async fn set_kind(&self, id: B512, address: SocketAddr, kind: ContactKind) {
+        self.request(SocketRequest::SetKind(id, address, kind)).await;
+    }
+
+    /// Changes the address or the fork id of this node.
+    pub(crate) async fn announce(&self, endpoint: PacketEndpoint, fork_id: Option<ForkId>) {
+        self.request(SocketRequest::Announce(endpoint, fork_id)).await;
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> SocketRequest) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.request(request(reply)).await;
+        answer.await.ok()
     }
 
     async fn request(&self, request: SocketRequest) {
@@ -119,29 +110,12 @@ impl DiscoveryValues {
     }
 }
 
-/// Asks a running discovery for the records of nodes. Clones are cheap.
-#[derive(Clone, Debug)]
-pub struct DiscoveryRecords(mpsc::Sender<SocketRequest>);
-
-impl DiscoveryRecords {
-    /// The record that `node` sends. `None` if it has not said that it has one, or does not send it
-    /// in time.
-    pub async fn of(&self, node: NodeContact) -> Option<NodeRecord> {
-        let (reply, answer) = oneshot::channel();
-        let asked = async {
-            self.0.send(SocketRequest::Record(node, reply)).await.ok()?;
-            answer.await.ok()
-        };
-        timeout(RECORD_WAIT, asked).await.ok().flatten()
-    }
-}
-
 /// Discovery that runs. It ends when this is dropped.
 #[derive(Debug)]
 pub struct DiscoverySocket {
     address: SocketAddr,
     record: watch::Receiver<NodeRecord>,
-    requests: mpsc::Sender<SocketRequest>,
+    handle: DiscoveryHandle,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -172,7 +146,7 @@ impl DiscoverySocket {
         let own = Self {
             address,
             record,
-            requests,
+            handle: DiscoveryHandle(requests),
             task,
         };
         Ok((own, receiver))
@@ -183,44 +157,14 @@ impl DiscoverySocket {
         self.address
     }
 
-    /// This node's record, as others get it.
+    /// The record of this node, as others get it.
     pub const fn record(&self) -> &watch::Receiver<NodeRecord> {
         &self.record
     }
 
-    /// Asks for the records of nodes.
-    pub fn records(&self) -> DiscoveryRecords {
-        DiscoveryRecords(self.requests.clone())
-    }
-
-    /// Asks for what concerns keys and values.
-    pub fn values(&self) -> DiscoveryValues {
-        DiscoveryValues(self.requests.clone())
-    }
-
-    /// Begins a search. [`DiscoveryEvent::LookupDone`] has the result.
-    pub async fn lookup(&self, target: B512) {
-        self.request(SocketRequest::Lookup(target)).await;
-    }
-
-    /// Asks a node whether it is there.
-    pub async fn probe(&self, node: NodeContact) {
-        self.request(SocketRequest::Probe(node)).await;
-    }
-
-    /// Notes what a connection from or to `address` has shown of a node.
-    pub async fn set_kind(&self, id: B512, address: SocketAddr, kind: ContactKind) {
-        self.request(SocketRequest::SetKind(id, address, kind)).await;
-    }
-
-    /// Changes the address or the fork id of this node.
-    pub async fn announce(&self, endpoint: PacketEndpoint, fork_id: Option<ForkId>) {
-        self.request(SocketRequest::Announce(endpoint, fork_id)).await;
-    }
-
-    async fn request(&self, request: SocketRequest) {
-        // If the task has ended, nobody needs the request.
-        let _ = self.requests.send(request).await;
+    /// Asks discovery.
+    pub const fn handle(&self) -> &DiscoveryHandle {
+        &self.handle
     }
 }
 
@@ -237,7 +181,7 @@ struct SocketLoop {
     clock: SystemClock,
     events: mpsc::Sender<DiscoveryEvent>,
     own_record: watch::Sender<NodeRecord>,
-    /// Who waits for the records of which nodes.
+    /// The nodes whose records are awaited, and the askers.
     record_askers: Vec<(B512, oneshot::Sender<NodeRecord>)>,
 }
 
@@ -303,7 +247,7 @@ impl SocketLoop {
                 }
                 return actions;
             }
-            // Whoever has asked may have ended meanwhile.
+            // The asker may have ended meanwhile.
             SocketRequest::Brothers(key, reply) => {
                 let _ = reply.send(self.discovery.closest(&key, BUCKET_NODES_MAX, true));
             }
@@ -318,29 +262,25 @@ impl SocketLoop {
     fn answer_askers(&mut self, record: &NodeRecord) {
         let is_asked = |(id, _): &mut (B512, _)| *id == record.id();
         for (_, reply) in self.record_askers.extract_if(.., is_asked) {
-            // Whoever has asked may have ended meanwhile.
+            // The asker may have ended meanwhile.
             let _ = reply.send(record.clone());
         }
     }
 
     async fn act(&mut self, action: DiscoveryAction) {
-        let event = match action {
+        match action {
             DiscoveryAction::Send { to, packet } => {
                 let to = address::for_socket(to, self.is_v6);
                 if let Err(error) = self.socket.send_to(&packet, to).await {
                     tracing::trace!(%to, %error, "a packet of discovery cannot be sent");
                 }
-                return;
             }
-            DiscoveryAction::Verified(node) => DiscoveryEvent::Verified(node),
-            DiscoveryAction::Lasting(node) => DiscoveryEvent::Lasting(node),
-            DiscoveryAction::LookupDone { lookup, nodes } => DiscoveryEvent::LookupDone { lookup, nodes },
-            DiscoveryAction::Record { record, from } => {
-                self.answer_askers(&record);
-                DiscoveryEvent::Record { record, from }
+            DiscoveryAction::Tell(event) => {
+                if let DiscoveryEvent::Record { record, .. } = &event {
+                    self.answer_askers(record);
+                }
+                let _ = self.events.try_send(event);
             }
-            DiscoveryAction::Values { key, nodes } => DiscoveryEvent::Values { key, nodes },
-        };
-        let _ = self.events.try_send(event);
+        }
     }
 }

@@ -16,31 +16,30 @@ use crate::contact::NodeContact;
 use crate::entropy::Entropy;
 
 /// Nodes in a bucket, and in an answer.
-pub const BUCKET_NODES_MAX: usize = 16;
+pub(crate) const BUCKET_NODES_MAX: usize = 16;
 /// Nodes that wait for a place in a bucket.
-pub const REPLACEMENTS_MAX: usize = 10;
+pub(crate) const REPLACEMENTS_MAX: usize = 10;
 /// Nodes of one neighbourhood in a bucket.
-pub const BUCKET_NEIGHBOURS_MAX: usize = 2;
+pub(crate) const BUCKET_NEIGHBOURS_MAX: usize = 2;
 /// Nodes of one neighbourhood in the table.
-pub const TABLE_NEIGHBOURS_MAX: usize = 10;
+pub(crate) const TABLE_NEIGHBOURS_MAX: usize = 10;
 /// Buckets. All nodes at a distance below 2^240 share the first one.
 const BUCKETS: usize = 17;
 
-/// What a node is known to be. The order is that of docs/p2p.md, 4.
+/// A kind of node. The order is that of docs/p2p.md, 4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ContactKind {
     /// Nothing is known.
     #[default]
     Unknown,
-    /// It is of another network.
+    /// The node is of another network.
     Alien,
-    /// It agreed to our Status over a connection.
+    /// The node agreed to our Status over a connection.
     Uncle,
-    /// It has sent our network's id.
+    /// The node has sent our network's id.
     Brother,
 }
 
-/// A node in the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableEntry {
     pub(super) contact: NodeContact,
@@ -169,7 +168,7 @@ impl NodeTable {
         }
     }
 
-    /// Where a node of the table is, and since when the table has it there.
+    /// Returns the contact of a node of the table, and since when the table has it there.
     pub(super) fn get(&self, id: &B512) -> Option<&TableEntry> {
         let hash = primitives::keccak256(id);
         let bucket = &self.buckets[self.index(&hash)];

@@ -1,4 +1,5 @@
-//! What other nodes have asked this one to keep: under a key the enode URLs of those who asked.
+//! The values that other nodes have asked this one to keep: under a key the enode URLs of the nodes
+//! that asked.
 //!
 //! Only the public network's dialect has this. Nodes of an application chain find each other by it.
 //! Source: docs/p2p.md, 4 and 5.
@@ -13,17 +14,17 @@ use crate::address::{self, Neighbourhood};
 use crate::entropy::Entropy;
 
 /// Enodes under one key.
-pub const VALUES_OF_KEY_MAX: usize = 16;
+pub(crate) const VALUES_OF_KEY_MAX: usize = 16;
 /// Keys in all.
-pub const KEYS_MAX: usize = 1024;
+pub(crate) const KEYS_MAX: usize = 1024;
 /// Enodes of one neighbourhood under one key.
-pub const VALUES_OF_KEY_NEIGHBOURS_MAX: usize = 4;
+pub(crate) const VALUES_OF_KEY_NEIGHBOURS_MAX: usize = 4;
 /// Enodes of one neighbourhood in all.
-pub const VALUE_NEIGHBOURS_MAX: usize = 128;
-/// How long an enode is kept.
-pub const VALUE_LIFETIME: Duration = Duration::from_secs(300);
+pub(crate) const VALUE_NEIGHBOURS_MAX: usize = 128;
+/// An enode is kept for this long.
+pub(crate) const VALUE_LIFETIME: Duration = Duration::from_secs(300);
 /// Enodes in one answer.
-pub const VALUES_IN_ANSWER: usize = 5;
+pub(crate) const VALUES_IN_ANSWER: usize = 5;
 
 #[derive(Debug)]
 struct StoredValue {
@@ -32,7 +33,6 @@ struct StoredValue {
     expires: Duration,
 }
 
-/// The kept values.
 #[derive(Debug, Default)]
 pub(super) struct ValueStore {
     keys: HashMap<B512, Vec<StoredValue>>,
@@ -83,7 +83,6 @@ impl ValueStore {
         valid.iter().take(VALUES_IN_ANSWER).map(enode).collect()
     }
 
-    /// Forgets what is too old.
     pub(super) fn expire(&mut self, now: Duration) {
         self.keys.retain(|_, values| {
             values.retain(|value| value.expires > now);

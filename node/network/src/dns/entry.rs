@@ -20,12 +20,12 @@ const TEXT_BYTES_MAX: usize = 2048;
 const BRANCH_ENTRIES_MAX: usize = 64;
 /// The most characters of a domain.
 const DOMAIN_CHARS_MAX: usize = 200;
-/// How many bytes of a hash a name may have.
+/// The number of bytes of a hash that a name may have.
 const HASH_BYTES: std::ops::RangeInclusive<usize> = 12..=32;
 /// The text of an error shows this many characters.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Why a text is not what it should be.
+/// A fault of a text that is no entry or list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DnsEntryError {
     /// The URL of a list has another form.
@@ -37,7 +37,7 @@ pub enum DnsEntryError {
     /// The text is too long.
     #[error("got a text of {got} bytes, expected at most {TEXT_BYTES_MAX}")]
     Size {
-        /// Its length.
+        /// The length of the text.
         got: usize,
     },
     /// The text is not a root.
@@ -55,7 +55,7 @@ pub enum DnsEntryError {
     /// A branch has too many entries.
     #[error("branch: got {got} entries, expected at most {BRANCH_ENTRIES_MAX}")]
     Branch {
-        /// How many.
+        /// The number of entries.
         got: usize,
     },
     /// A node record is not right.
@@ -68,7 +68,7 @@ pub(super) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
-/// Where a list is, and whose key signs it.
+/// The domain of a list, and the key that signs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsListUrl {
     key: B512,
@@ -158,7 +158,7 @@ impl EntryHash {
 pub(super) struct ListRoot {
     /// The first entry of the tree of nodes.
     pub(super) nodes: EntryHash,
-    /// It rises with each change of the list.
+    /// A number that rises with each change of the list.
     pub(super) sequence: u64,
 }
 

@@ -8,7 +8,9 @@ mod entry;
 mod walk;
 
 pub use entry::{DnsEntryError, DnsListUrl};
-pub use walk::{DNS_DEPTH_MAX, DNS_ENTRIES_MAX, DNS_ROOT_INTERVAL, DnsFound, DnsListWalk, DnsWalkError};
+pub use walk::{
+    DNS_DEPTH_MAX, DNS_ENTRIES_MAX, DNS_ROOT_INTERVAL, DnsFound, DnsListWalk, DnsLookupError, DnsWalkError,
+};
 
 /// The key that signs the lists of Ethereum Classic and of Mordor. Source: docs/etc.md, 2.
 const CLASSIC_KEY: &str = "AJE62Q4DUX4QMMXEHCSSCSC65TDHZYSMONSD64P3WULVLSF6MRQ3K";

@@ -11,20 +11,20 @@ use super::entry::{DnsEntryError, DnsListUrl, EntryHash, ListEntry, ListRoot, sh
 use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
 
-/// How long a root counts.
+/// A root counts for this long.
 pub const DNS_ROOT_INTERVAL: Duration = Duration::from_secs(30 * 60);
-/// How deep a tree may be. Trees of 13 entries a branch have a million nodes at depth 5.
+/// The greatest depth of a tree. Trees of 13 entries a branch have a million nodes at depth 5.
 pub const DNS_DEPTH_MAX: usize = 8;
 /// The most entries that are asked for between two roots.
 pub const DNS_ENTRIES_MAX: usize = 4096;
-/// How long a root is not asked for after a failure; twice as long after each further one.
+/// A root is not asked for after a failure for this long; twice as long after each further one.
 const ROOT_RETRY: Duration = Duration::from_secs(10);
-/// How often an entry is asked for that gives no answer.
+/// An entry that gives no answer is asked for this many times.
 const ENTRY_TRIES_MAX: u32 = 3;
-/// So many entries may be wrong before the list is left alone.
+/// The number of entries that may be wrong before the list is left alone.
 const WRONG_MAX: usize = 16;
 
-/// Why an answer brings nothing.
+/// The reason why an answer brings nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DnsWalkError {
     /// The text is not what it should be.
@@ -41,13 +41,13 @@ pub enum DnsWalkError {
     /// The name has no root.
     #[error("root: got {got} texts, expected one that begins with enrtree-root:v1")]
     NoRoot {
-        /// How many other texts there are.
+        /// The number of other texts.
         got: usize,
     },
     /// The root is older than one that was seen.
     #[error("root: got number {got}, expected at least {expected}")]
     OldRoot {
-        /// Its number.
+        /// The sequence number of the root.
         got: u64,
         /// The newest number.
         expected: u64,
@@ -69,10 +69,21 @@ pub enum DnsWalkError {
     Entries,
     /// Nobody answers.
     #[error("no answer: {0}")]
-    Lookup(String),
+    Lookup(#[from] DnsLookupError),
 }
 
-/// What an answer brings.
+/// The reason why a name has no texts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DnsLookupError {
+    /// No server has answered in time.
+    #[error("got none within {} s", .0.as_secs())]
+    Late(Duration),
+    /// The resolver's error.
+    #[error("{0}")]
+    Resolver(String),
+}
+
+/// The result of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsFound {
     /// A new root, or more names.
@@ -151,7 +162,7 @@ impl DnsListWalk {
     /// [`DnsWalkError`] if the answer brings nothing. The walk goes on all the same.
     pub fn answer(
         &mut self,
-        texts: Result<Vec<String>, String>,
+        texts: Result<Vec<String>, DnsLookupError>,
         now: Duration,
     ) -> Result<DnsFound, DnsWalkError> {
         match self.asked.take() {
@@ -161,7 +172,11 @@ impl DnsListWalk {
         }
     }
 
-    fn root(&mut self, texts: Result<Vec<String>, String>, now: Duration) -> Result<DnsFound, DnsWalkError> {
+    fn root(
+        &mut self,
+        texts: Result<Vec<String>, DnsLookupError>,
+        now: Duration,
+    ) -> Result<DnsFound, DnsWalkError> {
         match self.read_root(texts) {
             Ok(root) => {
                 let is_new = self.root.as_ref() != Some(&root);
@@ -188,8 +203,8 @@ impl DnsListWalk {
         }
     }
 
-    fn read_root(&self, texts: Result<Vec<String>, String>) -> Result<ListRoot, DnsWalkError> {
-        let texts = texts.map_err(DnsWalkError::Lookup)?;
+    fn read_root(&self, texts: Result<Vec<String>, DnsLookupError>) -> Result<ListRoot, DnsWalkError> {
+        let texts = texts?;
         let text = texts.iter().find(|text| ListRoot::is_root(text));
         let text = text.ok_or(DnsWalkError::NoRoot { got: texts.len() })?;
         let root = ListRoot::parse(text, &self.url.key())?;
@@ -205,7 +220,7 @@ impl DnsListWalk {
     fn entry(
         &mut self,
         mut entry: OpenEntry,
-        texts: Result<Vec<String>, String>,
+        texts: Result<Vec<String>, DnsLookupError>,
     ) -> Result<DnsFound, DnsWalkError> {
         let texts = match texts {
             Ok(texts) => texts,

@@ -23,26 +23,22 @@ use super::types::{
 };
 use crate::raw_rlp::RawRlp;
 
-/// Most blocks in one announcement.
-pub const ANNOUNCED_BLOCKS_MAX: usize = 1024;
+pub(crate) const ANNOUNCED_BLOCKS_MAX: usize = 1024;
 /// Most transactions in one announcement.
 pub const ANNOUNCED_TRANSACTIONS_MAX: usize = 16_384;
-/// Most hashes in one request.
-pub const REQUESTED_HASHES_MAX: usize = 16_384;
-/// Most headers in one answer.
-pub const ANSWERED_HEADERS_MAX: usize = 1024;
+pub(crate) const REQUESTED_HASHES_MAX: usize = 16_384;
+pub(crate) const ANSWERED_HEADERS_MAX: usize = 1024;
 /// Most bodies, lists of receipts or state nodes in one answer.
-pub const ANSWERED_ENTRIES_MAX: usize = 1024;
+pub(crate) const ANSWERED_ENTRIES_MAX: usize = 1024;
 /// Most transactions outside of blocks in one message. A pack of 1 MiB has some 10,000 of the
 /// smallest ones with a signature.
-pub const GOSSIPED_TRANSACTIONS_MAX: usize = 16_384;
+pub(crate) const GOSSIPED_TRANSACTIONS_MAX: usize = 16_384;
 /// Most transactions in one message, the bodies of its blocks included. A transaction takes more
 /// memory than bytes on the wire.
 pub const MESSAGE_TRANSACTIONS_MAX: usize = 65_536;
-/// Most receipts in one message.
-pub const MESSAGE_RECEIPTS_MAX: usize = 65_536;
+pub(crate) const MESSAGE_RECEIPTS_MAX: usize = 65_536;
 /// Most uncles of one block. The rules allow two.
-pub const BODY_UNCLES_MAX: usize = 16;
+pub(crate) const BODY_UNCLES_MAX: usize = 16;
 
 /// The fewest bytes of the RLP of an entry. A list takes memory for as many entries as its bytes
 /// can hold, so a list of empty items takes little.
@@ -52,7 +48,6 @@ mod entry_bytes {
     pub(super) const TRANSACTION: usize = 10;
     /// The bloom filter and six hashes.
     pub(super) const HEADER: usize = 256 + 6 * 33;
-    /// The bloom filter.
     pub(super) const RECEIPT: usize = 256;
     /// Two empty lists and their head.
     pub(super) const BODY: usize = 3;
@@ -206,7 +201,6 @@ impl PeerMessage {
     }
 }
 
-/// Reads one message.
 #[derive(Clone, Copy)]
 pub(super) struct MessageDecoder {
     message: &'static str,

@@ -25,16 +25,16 @@ pub(crate) const APPLICATION_CHAIN: u64 = 0x31;
 pub(crate) const WITHOUT_EFFECT: [u64; 4] = [0x21, 0x22, 0x32, 0x33];
 
 /// Most bytes of a Status, and of a request for headers. Both have a few numbers and hashes.
-pub const SHORT_MESSAGE_BYTES_MAX: usize = 1 << 10;
+pub(crate) const SHORT_MESSAGE_BYTES_MAX: usize = 1 << 10;
 /// Most bytes of a message with hashes only. The longest list has some 700 KiB.
-pub const HASHES_BYTES_MAX: usize = 1 << 20;
+pub(crate) const HASHES_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of an answer with headers. 1024 headers have some 600 KiB.
-pub const HEADERS_BYTES_MAX: usize = 4 << 20;
+pub(crate) const HEADERS_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of a message with transactions outside of blocks. Nodes end a pack at 100 KiB, some
 /// at 1 MiB, and an answer at 2 MiB, each with one more transaction of at most 128 KiB.
-pub const TRANSACTIONS_BYTES_MAX: usize = 4 << 20;
+pub(crate) const TRANSACTIONS_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of a message of an application chain: as many as gRPC carries between VNODE and SCS.
-pub const APPLICATION_MESSAGE_BYTES_MAX: usize = 4 << 20;
+pub(crate) const APPLICATION_MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The most bytes of the RLP of a message with this code. One of an application chain may be longer
 /// here, because an honest node may have passed it on. It is then left out, see the hub of peers.

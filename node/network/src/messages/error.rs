@@ -1,10 +1,10 @@
-//! Why a message of a peer is refused.
+//! The reasons why a message of a peer is refused.
 
 use primitives::DecodeError;
 
 use super::protocol::WireProtocol;
 
-/// Why a message of a peer is refused.
+/// The reason why a message of a peer is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerMessageError {
     /// The capability has no message with this code.
@@ -28,7 +28,7 @@ pub enum PeerMessageError {
     Size {
         /// The message.
         message: &'static str,
-        /// Its length.
+        /// The length of the message.
         got: usize,
         /// The largest allowed length.
         bound: usize,
@@ -40,7 +40,7 @@ pub enum PeerMessageError {
         message: &'static str,
         /// The list.
         list: &'static str,
-        /// Its length.
+        /// The length of the list.
         got: usize,
         /// The largest allowed length.
         bound: usize,
@@ -52,9 +52,9 @@ pub enum PeerMessageError {
         message: &'static str,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value that came.
         got: u64,
-        /// What it may be.
+        /// The values that are allowed.
         expected: &'static str,
     },
     /// The lists of an announcement have different lengths.

@@ -2,7 +2,7 @@
 //!
 //! Knows bytes, not what a node does with a message. Source: docs/p2p.md, 2, 3 and 6.
 
-mod codec;
+pub(crate) mod codec;
 pub(crate) mod codes;
 mod error;
 mod packed_block;
@@ -12,19 +12,13 @@ mod tests;
 mod types;
 
 pub(crate) use codec::read_fork_id;
-pub use codec::{
-    ANNOUNCED_BLOCKS_MAX, ANNOUNCED_TRANSACTIONS_MAX, ANSWERED_ENTRIES_MAX, ANSWERED_HEADERS_MAX,
-    BODY_UNCLES_MAX, GOSSIPED_TRANSACTIONS_MAX, MESSAGE_RECEIPTS_MAX, MESSAGE_TRANSACTIONS_MAX,
-    REQUESTED_HASHES_MAX,
-};
-pub use codes::{
-    APPLICATION_MESSAGE_BYTES_MAX, HASHES_BYTES_MAX, HEADERS_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX,
-    TRANSACTIONS_BYTES_MAX,
-};
+pub use codec::{ANNOUNCED_TRANSACTIONS_MAX, MESSAGE_TRANSACTIONS_MAX};
+pub(crate) use codes::APPLICATION_MESSAGE_BYTES_MAX;
 pub use error::PeerMessageError;
 pub use packed_block::PackedBlock;
 pub use protocol::{ETH_VERSIONS, ETH_VERSIONS_OFFERED, MC_VERSIONS, WireFamily, WireProtocol};
+pub(crate) use types::RequestId;
 pub use types::{
     AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart, PeerBody,
-    PeerMessage, PeerStatus, RequestId,
+    PeerMessage, PeerStatus,
 };

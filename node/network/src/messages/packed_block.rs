@@ -1,6 +1,6 @@
 //! A block whose body is still packed.
 //!
-//! Whoever sends a block has not worked for it before its seal is right. So only the header is
+//! The sender of a block has not worked for it before its seal is right. So only the header is
 //! decoded with the message. The body stays as it came, until the seal was checked: packed it takes
 //! the memory of its bytes, decoded it can take thirty times as much.
 
@@ -76,7 +76,7 @@ impl PackedBlock {
     }
 
     /// Whether two blocks with the same header have the same body, too.
-    pub fn has_body_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_body_of(&self, other: &Self) -> bool {
         self.body == other.body
     }
 
@@ -117,7 +117,7 @@ impl PackedBlock {
     ///
     /// # Errors
     /// [`PeerMessageError`] if the body cannot be decoded, or has more than
-    /// [`MESSAGE_TRANSACTIONS_MAX`] transactions or [`BODY_UNCLES_MAX`] uncles.
+    /// [`MESSAGE_TRANSACTIONS_MAX`] transactions or `BODY_UNCLES_MAX` uncles.
     pub fn unpack(&self, rules: TxRules) -> Result<Block, PeerMessageError> {
         let mut body = RlpReader::over(&self.body);
         let mut list = body.list("transactions").map_err(field)?;

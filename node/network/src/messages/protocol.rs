@@ -53,7 +53,7 @@ impl WireFamily {
         })
     }
 
-    /// What a node of this family offers in its Hello.
+    /// The capabilities that a node of this family offers in its Hello.
     pub fn offers(self) -> Vec<OfferedCapability> {
         let versions = match self {
             Self::Eth => &ETH_VERSIONS_OFFERED[..],
@@ -71,7 +71,7 @@ impl WireFamily {
         }
     }
 
-    /// Which transactions blocks have.
+    /// The form of the transactions in blocks.
     pub const fn tx_rules(self) -> TxRules {
         match self {
             Self::Eth => TxRules::Ethereum,
@@ -79,7 +79,7 @@ impl WireFamily {
         }
     }
 
-    /// Which receipts blocks have.
+    /// The form of the receipts.
     pub const fn receipt_form(self) -> ReceiptForm {
         match self {
             Self::Eth => ReceiptForm::Four,
@@ -108,7 +108,7 @@ impl WireProtocol {
         }
     }
 
-    /// How many codes it has.
+    /// The number of its codes.
     pub const fn length(self) -> u64 {
         match (self.family, self.version) {
             (_, 62) => 8,
@@ -127,7 +127,7 @@ impl WireProtocol {
     }
 
     /// Hashes of transactions are announced, and pooled transactions can be asked for.
-    pub const fn has_pooled_transactions(self) -> bool {
+    pub(crate) const fn has_pooled_transactions(self) -> bool {
         self.is_eth_from(65)
     }
 
@@ -137,17 +137,17 @@ impl WireProtocol {
     }
 
     /// State nodes can be asked for.
-    pub const fn has_node_data(self) -> bool {
+    pub(crate) const fn has_node_data(self) -> bool {
         self.version >= 63 && !self.is_eth_from(67)
     }
 
     /// Receipts can be asked for.
-    pub const fn has_receipts(self) -> bool {
+    pub(crate) const fn has_receipts(self) -> bool {
         self.version >= 63
     }
 
     /// Announced transactions have a type and a size.
-    pub const fn has_typed_announcements(self) -> bool {
+    pub(crate) const fn has_typed_announcements(self) -> bool {
         self.is_eth_from(68)
     }
 

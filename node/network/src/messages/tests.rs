@@ -12,6 +12,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::messages::codec::GOSSIPED_TRANSACTIONS_MAX;
+use crate::messages::codec::REQUESTED_HASHES_MAX;
+use crate::messages::codes::{
+    HASHES_BYTES_MAX, HEADERS_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, TRANSACTIONS_BYTES_MAX,
+};
+use crate::messages::error::PeerMessageError;
 
 fn protocols() -> Vec<WireProtocol> {
     let eth = ETH_VERSIONS
@@ -211,7 +217,7 @@ proptest! {
         }
     }
 
-    /// What is read from damaged bytes is written to the same bytes.
+    /// Damaged bytes that can be read are written to the same bytes.
     #[test]
     fn damaged_messages_are_refused_or_mean_something(
         which in any::<prop::sample::Index>(),

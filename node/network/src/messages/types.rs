@@ -1,4 +1,4 @@
-//! What the messages of `eth` and `mc` contain, apart from headers, transactions and receipts.
+//! The contents of the messages of `eth` and `mc`, apart from headers, transactions and receipts.
 //!
 //! Source: docs/p2p.md, 2 and 6; docs/scs-wire.md, 8; ethereum/devp2p, `caps/eth.md`.
 
@@ -11,7 +11,7 @@ use primitives::{B256, Bytes, Header, Receipt, Transaction, U256, keccak256};
 use super::packed_block::PackedBlock;
 
 /// The number that ties an answer to its request. 0 where the version has none.
-pub type RequestId = u64;
+pub(crate) type RequestId = u64;
 
 /// The first message of each side: what chain it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,18 +33,18 @@ pub struct PeerStatus {
 /// A block that a peer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AnnouncedBlock {
-    /// Its hash.
+    /// The hash of the block.
     pub hash: B256,
-    /// Its number.
+    /// The number of the block.
     pub number: u64,
 }
 
 /// A transaction that a peer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AnnouncedTransaction {
-    /// Its hash.
+    /// The hash of the transaction.
     pub hash: B256,
-    /// Its type (EIP-2718) and its length in bytes, from eth/68 on.
+    /// The type of the transaction (EIP-2718) and its length in bytes, from eth/68 on.
     pub kind_and_size: Option<(u8, u64)>,
 }
 
@@ -62,9 +62,9 @@ pub enum HeadersStart {
 pub struct HeadersRequest {
     /// The first block.
     pub start: HeadersStart,
-    /// How many headers are asked for.
+    /// The number of headers that are asked for.
     pub amount: u64,
-    /// How many blocks are left out between two headers.
+    /// The number of blocks that are left out between two headers.
     pub skip: u64,
     /// The numbers fall.
     pub reverse: bool,
@@ -89,7 +89,7 @@ pub struct ApplicationChainMessage {
     pub timestamp: Bytes,
     /// Whether it is a request.
     pub is_request: bool,
-    /// What it is about.
+    /// The subject.
     pub kind: Bytes,
     /// A number whose meaning depends on the kind.
     pub status: Bytes,
@@ -106,7 +106,7 @@ pub struct ApplicationChainMessage {
 }
 
 impl ApplicationChainMessage {
-    /// How many bytes its fields have together.
+    /// The number of bytes of all its fields.
     pub fn length(&self) -> usize {
         let fields = [
             &self.request_id,

@@ -11,9 +11,9 @@ use igd_next::aio::Gateway;
 use igd_next::aio::tokio::{Tokio, search_gateway};
 use igd_next::{PortMappingProtocol, SearchOptions};
 
-/// How long a search for a router takes at most.
+/// The longest time for the search for a router.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How NAT-PMP repeats its requests.
+/// The repetitions of NAT-PMP requests.
 const PMP_TIMING: TimeoutConfig = TimeoutConfig {
     initial_timeout: Duration::from_millis(250),
     max_retries: 3,
@@ -22,22 +22,21 @@ const PMP_TIMING: TimeoutConfig = TimeoutConfig {
 /// The name of a mapping, as the router shows it.
 const DESCRIPTION: &str = "vnode";
 
-/// What a router is asked for.
-pub type NatFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, NatError>> + Send + 'a>>;
+/// The future of a request to a router.
+pub(crate) type NatFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, NatError>> + Send + 'a>>;
 
 /// A router refuses, or does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{gateway}: {cause}")]
-pub struct NatError {
+pub(crate) struct NatError {
     /// The kind of router.
     pub gateway: &'static str,
-    /// What it said.
+    /// The cause, as the router said it.
     pub cause: String,
 }
 
-/// UDP or TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TransportProtocol {
+pub(crate) enum TransportProtocol {
     /// For discovery.
     Udp,
     /// For connections.
@@ -45,15 +44,11 @@ pub enum TransportProtocol {
 }
 
 /// A router, or what is known in its place.
-pub trait NatGateway: Send + Sync {
-    /// Its kind, for logs.
-    fn name(&self) -> &'static str;
-    /// The outside address.
+pub(crate) trait NatGateway: Send + Sync {
     fn external_ip(&self) -> NatFuture<'_, IpAddr>;
     /// Passes an outside port on to the same port of this machine, for `lifetime`. Returns the
     /// outside port, which may be another one.
     fn map(&self, protocol: TransportProtocol, port: NonZeroU16, lifetime: Duration) -> NatFuture<'_, u16>;
-    /// Ends a mapping.
     fn unmap(&self, protocol: TransportProtocol, port: NonZeroU16) -> NatFuture<'_, ()>;
 }
 
@@ -61,10 +56,6 @@ pub trait NatGateway: Send + Sync {
 pub(super) struct FixedAddress(pub(super) IpAddr);
 
 impl NatGateway for FixedAddress {
-    fn name(&self) -> &'static str {
-        "extip"
-    }
-
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
         Box::pin(async { Ok(self.0) })
     }
@@ -113,10 +104,6 @@ const fn upnp_protocol(protocol: TransportProtocol) -> PortMappingProtocol {
 }
 
 impl NatGateway for UpnpGateway {
-    fn name(&self) -> &'static str {
-        "UPnP"
-    }
-
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
         Box::pin(async { self.gateway.get_external_ip().await.map_err(Self::error) })
     }
@@ -177,10 +164,6 @@ impl PmpGateway {
 }
 
 impl NatGateway for PmpGateway {
-    fn name(&self) -> &'static str {
-        "NAT-PMP"
-    }
-
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
         Box::pin(async {
             let asked = natpmp::external_address(self.address, Some(PMP_TIMING)).await;

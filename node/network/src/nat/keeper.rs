@@ -9,23 +9,22 @@ use tokio::sync::watch;
 
 use super::gateway::{NatGateway, TransportProtocol};
 
-/// How long a mapping lasts if it is not renewed.
-pub const MAPPING_LIFETIME: Duration = Duration::from_secs(20 * 60);
-/// Time between two renewals.
-pub const MAPPING_RENEWAL: Duration = Duration::from_secs(15 * 60);
+/// A mapping that is not renewed lasts for this long.
+pub(crate) const MAPPING_LIFETIME: Duration = Duration::from_secs(20 * 60);
+pub(crate) const MAPPING_RENEWAL: Duration = Duration::from_secs(15 * 60);
 
 /// A port that others should reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PortRequest {
+pub(crate) struct PortRequest {
     /// UDP or TCP.
     pub protocol: TransportProtocol,
     /// The port of this machine.
     pub port: NonZeroU16,
 }
 
-/// What the router does for this node.
+/// The router's services for this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NatStatus {
+pub(crate) struct NatStatus {
     /// The outside address, if the router tells it.
     pub external_ip: Option<IpAddr>,
     /// The ports that are passed on, with their outside ports.
@@ -34,7 +33,7 @@ pub struct NatStatus {
 
 impl NatStatus {
     /// The outside port of `port`; the same port if the router passes none on.
-    pub fn outside_port(&self, protocol: TransportProtocol, port: u16) -> u16 {
+    pub(crate) fn outside_port(&self, protocol: TransportProtocol, port: u16) -> u16 {
         let mapped = self.ports.iter();
         let mut mapped = mapped.filter(|(request, _)| request.protocol == protocol);
         mapped.next().map_or(port, |(_, outside)| *outside)
@@ -42,7 +41,7 @@ impl NatStatus {
 }
 
 /// Asks the router once for its address and for all ports. What it refuses is logged.
-pub async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) -> NatStatus {
+pub(crate) async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) -> NatStatus {
     let mut status = NatStatus::default();
     match gateway.external_ip().await {
         Ok(ip) => status.external_ip = Some(ip),
@@ -60,8 +59,7 @@ pub async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]
     status
 }
 
-/// Ends the mappings.
-pub async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) {
+pub(crate) async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) {
     for request in requests {
         if let Err(error) = gateway.unmap(request.protocol, request.port).await {
             tracing::debug!(%error, port = request.port, "the router does not end a mapping");
@@ -70,7 +68,7 @@ pub async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest])
 }
 
 /// Renews the mappings until nobody reads `status` any more. Then they end.
-pub async fn keep_mapped(
+pub(crate) async fn keep_mapped(
     gateway: Arc<dyn NatGateway>,
     requests: Vec<PortRequest>,
     status: watch::Sender<NatStatus>,

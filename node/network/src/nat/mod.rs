@@ -15,12 +15,10 @@ use std::sync::Arc;
 
 use gateway::{FixedAddress, PmpGateway, UpnpGateway, default_gateways};
 
-pub use gateway::{NatError, NatFuture, NatGateway, TransportProtocol};
-pub use keeper::{
-    MAPPING_LIFETIME, MAPPING_RENEWAL, NatStatus, PortRequest, keep_mapped, refresh_mappings, remove_mappings,
-};
+pub(crate) use gateway::{NatGateway, TransportProtocol};
+pub(crate) use keeper::{NatStatus, PortRequest, keep_mapped};
 
-/// What the option `--nat` says.
+/// The value of the option `--nat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NatOption {
     /// Look for a router of any kind.
@@ -74,7 +72,7 @@ impl fmt::Display for NatOption {
 }
 
 /// Looks for the router that the option names. `None` if there is none. This takes some seconds.
-pub async fn find_gateway(option: NatOption) -> Option<Arc<dyn NatGateway>> {
+pub(crate) async fn find_gateway(option: NatOption) -> Option<Arc<dyn NatGateway>> {
     let upnp = async {
         let found = UpnpGateway::find().await;
         found.map(|gateway| Arc::new(gateway) as Arc<dyn NatGateway>)

@@ -10,6 +10,9 @@ use tokio::sync::watch;
 
 use super::gateway::{PmpGateway, gateways_of};
 use super::*;
+use crate::nat::gateway::NatError;
+use crate::nat::gateway::NatFuture;
+use crate::nat::keeper::{MAPPING_LIFETIME, refresh_mappings};
 
 #[test]
 fn values_of_the_option() {
@@ -95,10 +98,6 @@ impl RecordingGateway {
 }
 
 impl NatGateway for RecordingGateway {
-    fn name(&self) -> &'static str {
-        "recording"
-    }
-
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
         Box::pin(async {
             Err(NatError {

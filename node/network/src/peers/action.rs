@@ -1,4 +1,4 @@
-//! What the handling of peers asks its caller to do, and what it has counted.
+//! The actions that the handling of peers asks of its caller, and its counters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::offered::{HashedTransaction, TransactionPack};
 use crate::messages::{ApplicationChainMessage, PackedBlock, PeerMessage};
 use crate::rlpx::RlpxDisconnect;
 
-/// What the caller has to do.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAction {
     /// Send a message to these peers.
     Send {
-        /// To whom.
+        /// The receivers.
         to: Vec<PeerId>,
         /// The message.
         message: PeerMessage,
@@ -25,30 +25,30 @@ pub enum PeerAction {
     Disconnect {
         /// The peer.
         peer: PeerId,
-        /// What it is told.
+        /// The reason that the peer is told.
         reason: RlpxDisconnect,
     },
     /// Answer a request, with [`super::serve::answer`].
     Serve {
-        /// Who asks.
+        /// The peer that asks.
         peer: PeerId,
         /// The request.
         request: PeerMessage,
     },
     /// Hash the transactions of a pack, part by part, and hand each part to
-    /// [`super::PeerHub::transactions_hashed`]. After the last one, or if the pack is dropped, call
-    /// [`super::PeerHub::pack_done`].
+    /// `transactions_hashed`. After the last one, or if the pack is dropped, call
+    /// `pack_done`.
     Take {
-        /// Who sent them.
+        /// The peer that sent them.
         peer: PeerId,
         /// The transactions.
         pack: TransactionPack,
     },
     /// Offer transactions to the pool ([`super::ChainAccess::submit`]), and tell
-    /// [`super::PeerHub::transactions_judged`] how that went. Those that the pool takes come back
-    /// by [`super::PeerHub::pool_has`].
+    /// `transactions_judged` how that went. Those that the pool takes come back
+    /// by `pool_has`.
     Submit {
-        /// Who sent them.
+        /// The peer that sent them.
         peer: PeerId,
         /// The transactions.
         transactions: Vec<HashedTransaction>,
@@ -57,13 +57,13 @@ pub enum PeerAction {
     Pause {
         /// The peer.
         peer: PeerId,
-        /// How long.
+        /// The length of the pause.
         time: Duration,
     },
     /// Compute the key of a message of an application chain, and hand both to
-    /// [`super::PeerHub::application_message_came`].
+    /// `application_message_came`.
     Recognize {
-        /// Who sent it.
+        /// The peer that sent it.
         peer: PeerId,
         /// The message.
         message: Box<ApplicationChainMessage>,
@@ -71,27 +71,27 @@ pub enum PeerAction {
     /// Check a header ([`super::ChainAccess::check_header`]) and hand the result to
     /// [`super::PeerHub::header_checked`].
     CheckHeader {
-        /// Who sent it.
+        /// The peer that sent it.
         from: PeerId,
-        /// Its hash.
+        /// The hash of the block.
         hash: B256,
         /// The header.
         header: Arc<Header>,
     },
     /// Check a block ([`super::ChainAccess::check`]) and hand the result to
-    /// [`super::PeerHub::checked`]. At most [`super::CHECKS_MAX`] checks run, of headers and
+    /// [`super::PeerHub::checked`]. At most `CHECKS_MAX` checks run, of headers and
     /// blocks.
     Check {
-        /// Who sent it.
+        /// The peer that sent it.
         from: PeerId,
-        /// Its hash.
+        /// The hash of the block.
         hash: B256,
         /// The block.
         block: Arc<PackedBlock>,
     },
     /// Import a block and hand the result to [`super::PeerHub::imported`].
     Import {
-        /// Its hash.
+        /// The hash of the block.
         hash: B256,
         /// The block.
         block: Box<Block>,
@@ -106,7 +106,7 @@ pub enum PeerAction {
     ForApplicationChain(Box<Transaction>),
 }
 
-/// What has happened since the start.
+/// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounters {
     /// Peers whose Status fitted.

@@ -1,4 +1,4 @@
-//! What the handling of peers asks of the chain.
+//! The chain, as the handling of peers sees it.
 //!
 //! [`ChainAccess`] is implemented for [`Chain`] here. A simulation implements it for its own nodes.
 //! All functions but [`ChainAccess::head`] and [`ChainAccess::total_difficulty`] may read much, so
@@ -9,28 +9,28 @@ use chain::chain::{SubmitError, WriteError};
 use chain::import::{BlockId, ImportError, Imported};
 use chain::pool::PoolError;
 use chain::rules::HeaderError;
-use chain::rules::body::check_encoded_roots;
+use chain::rules::body::{BodyError, check_encoded_roots};
 use chain::view::StoredBlock;
 use primitives::{
-    B256, Block, Bytes, EMPTY_CODE_HASH, Header, Receipt, Transaction, TxRules, U256, keccak256,
+    B256, Block, Bytes, DecodeError, EMPTY_CODE_HASH, Header, Receipt, Transaction, TxRules, U256, keccak256,
 };
 use store::{StateReads, StoreError};
 
 use super::offered::{HashedTransaction, TransactionVerdict};
-use crate::messages::{PackedBlock, PeerBody};
+use crate::messages::{PackedBlock, PeerBody, PeerMessageError};
 
 /// The head of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainHead {
-    /// Its number.
+    /// The number of the block.
     pub number: u64,
-    /// Its hash.
+    /// The hash of the block.
     pub hash: B256,
     /// The total difficulty with it.
     pub total_difficulty: U256,
 }
 
-/// Why the chain gave no answer. The text is for the log.
+/// The reason why the chain gave no answer. The text is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the chain cannot be read: {0}")]
 pub struct ChainAccessError(pub String);
@@ -41,7 +41,7 @@ impl From<StoreError> for ChainAccessError {
     }
 }
 
-/// Why a block of a peer is not imported, and whose fault that is.
+/// The reason why a block of a peer is not imported. Some are the peer's fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockFault {
     /// The header breaks a rule, or its seal is wrong. Nobody has worked for it.
@@ -57,7 +57,7 @@ pub enum BlockFault {
     NotNow(String),
 }
 
-/// How an import ended.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportResult {
     /// The block is stored.
@@ -71,24 +71,15 @@ pub enum ImportResult {
     Failed(String),
 }
 
-/// The chain as peers need it.
+/// The chain as peers need it. Methods give [`ChainAccessError`] if the chain cannot be read.
 pub trait ChainAccess: Send + Sync {
     /// The head.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn head(&self) -> Result<ChainHead, ChainAccessError>;
 
     /// The total difficulty with a block; `None` if it is not stored. It need not be canonical.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn total_difficulty(&self, hash: &B256) -> Result<Option<U256>, ChainAccessError>;
 
     /// A reader of one moment of the chain.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError>;
 
     /// Says which forms transactions may have.
@@ -108,7 +99,7 @@ pub trait ChainAccess: Send + Sync {
     /// [`BlockFault`] with the first fault.
     fn check(&self, block: &PackedBlock) -> Result<Box<Block>, BlockFault> {
         self.check_header(&block.hash(), block.header())?;
-        open_body(block, self.tx_rules()).map_err(BlockFault::Body)
+        open_body(block, self.tx_rules()).map_err(|error| BlockFault::Body(error.to_string()))
     }
 
     /// Imports a block.
@@ -124,36 +115,22 @@ pub trait ChainAccess: Send + Sync {
     fn submit(&self, offered: HashedTransaction) -> TransactionVerdict;
 }
 
-/// One moment of a chain, for the answers to peers.
+/// One moment of a chain, for the answers to peers. Methods give [`ChainAccessError`] if the chain
+/// cannot be read.
 pub trait ChainReader {
     /// The hash of the canonical block `number`; `None` above the head.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, ChainAccessError>;
 
     /// The header with this hash, canonical or not.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn header(&self, hash: &B256) -> Result<Option<Header>, ChainAccessError>;
 
     /// The body of the block with this hash.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn body(&self, hash: &B256) -> Result<Option<PeerBody>, ChainAccessError>;
 
     /// The receipts of the block with this hash; `None` if it was not executed.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn receipts(&self, hash: &B256) -> Result<Option<Vec<Receipt>>, ChainAccessError>;
 
     /// The code with this hash.
-    ///
-    /// # Errors
-    /// [`ChainAccessError`] if the chain cannot be read.
     fn code(&self, hash: &B256) -> Result<Option<Bytes>, ChainAccessError>;
 }
 
@@ -232,12 +209,27 @@ impl ChainAccess for Chain {
 
 /// Decodes a block whose header is good. The roots come first, so that only a body that somebody
 /// has worked for is decoded.
-fn open_body(block: &PackedBlock, rules: TxRules) -> Result<Box<Block>, String> {
-    let uncles_hash = block.uncles_hash().map_err(|error| error.to_string())?;
-    let transactions = block.encoded_transactions().map_err(|error| error.to_string())?;
-    check_encoded_roots(block.header(), uncles_hash, transactions).map_err(|error| error.to_string())?;
-    let block = block.unpack(rules).map_err(|error| error.to_string())?;
-    Ok(Box::new(block))
+fn open_body(block: &PackedBlock, rules: TxRules) -> Result<Box<Block>, WrongBody> {
+    check_encoded_roots(
+        block.header(),
+        block.uncles_hash()?,
+        block.encoded_transactions()?,
+    )?;
+    Ok(Box::new(block.unpack(rules)?))
+}
+
+/// The reason why a body is not that of its header.
+#[derive(Debug, thiserror::Error)]
+enum WrongBody {
+    /// The body is no list of transactions and uncles.
+    #[error(transparent)]
+    Rlp(#[from] DecodeError),
+    /// The transactions or uncles cannot be decoded.
+    #[error(transparent)]
+    Message(#[from] PeerMessageError),
+    /// The header names another body.
+    #[error(transparent)]
+    Roots(#[from] BodyError),
 }
 
 /// The fault of a header that the chain refuses.

@@ -1,9 +1,9 @@
-//! What synchronization and the handling of peers tell each other.
+//! The conversation between the synchronization and the handling of peers.
 //!
-//! Whoever handles the peers hands [`PeerNews`] to the synchronization, with the time; it returns
+//! The handler of the peers hands [`PeerNews`] to the synchronization, with the time; it returns
 //! [`PeerOrder`]s. An order to ask names a ticket of the synchronization's choice. Exactly one news
 //! follows for each ticket: the answer, that none came in time, or that the order was not carried
-//! out. When a peer is gone, its open tickets end with [`PeerNews::Left`].
+//! out. A peer that is gone ends its open tickets with [`PeerNews::Left`].
 //!
 //! The synchronization is a state machine like the others here: `handle(now, news)` and
 //! `on_time(now)` return what to do, and `deadline()` says when `on_time` must be called. It keeps
@@ -26,7 +26,7 @@ pub struct PeerId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestTicket(pub u64);
 
-/// What is known of a peer once its Status fits.
+/// The facts about a peer once its Status fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFacts {
     /// The connection.
@@ -45,7 +45,7 @@ pub struct PeerFacts {
     pub is_exempt: bool,
 }
 
-/// What a peer can be asked for.
+/// A question to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerRequest {
     /// Headers; the answer is [`PeerMessage::BlockHeaders`].
@@ -56,18 +56,18 @@ pub enum PeerRequest {
     Receipts(Vec<B256>),
 }
 
-/// Why a peer loses its place.
+/// The reason why a peer loses its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFault {
-    /// What it did, for the log: what was got and what was expected.
+    /// The deed of the peer, for the log: what was got and what was expected.
     pub text: String,
-    /// What the peer is told.
+    /// The reason that the peer is told.
     pub disconnect: RlpxDisconnect,
     /// For how long the node may not come back. Zero: it may at once.
     pub banned: Duration,
 }
 
-/// What has happened with peers.
+/// An event of peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerNews {
     /// A peer's Status fits. Always the first news of a peer.
@@ -110,7 +110,7 @@ pub enum PeerNews {
         ticket: RequestTicket,
         /// The answer, of the kind that was asked for. Its content is not checked.
         answer: PeerMessage,
-        /// How long the answer took.
+        /// The time that the answer took.
         took: Duration,
     },
     /// A peer did not answer in time. It is still a peer.
@@ -129,7 +129,7 @@ pub enum PeerNews {
     },
 }
 
-/// What the synchronization wants of peers.
+/// An order of the synchronization about a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerOrder {
     /// Ask a peer.
@@ -145,7 +145,7 @@ pub enum PeerOrder {
     Drop {
         /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         fault: PeerFault,
     },
 }

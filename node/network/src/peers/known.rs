@@ -46,7 +46,6 @@ impl KnownHashes {
         true
     }
 
-    /// Forgets a hash.
     pub(super) fn remove(&mut self, hash: &B256) {
         let mark = mark(hash);
         if self.marks.remove(&mark) {
@@ -54,7 +53,6 @@ impl KnownHashes {
         }
     }
 
-    /// Whether the hash is remembered.
     pub(super) fn contains(&self, hash: &B256) -> bool {
         self.marks.contains(&mark(hash))
     }

@@ -1,4 +1,4 @@
-//! What this node does with its peers, from the first Status on.
+//! The handling of peers, from the first Status on.
 //!
 //! | question | module |
 //! |---|---|
@@ -18,20 +18,18 @@ mod known;
 mod offered;
 pub mod serve;
 mod share;
+#[cfg(test)]
+pub(crate) mod stub_chain;
 
 pub use action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
 pub use chain_access::{BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, ImportResult};
-pub use hub::{
-    AHEAD_BLOCKS_MAX, ANNOUNCED_HASHES_SHARE, ANNOUNCEMENTS_MAX, APPLICATION_MESSAGE_COST_MIN,
-    APPLICATION_MESSAGES_SHARE, BANNED_MAX, BLOCKS_WAITING_MAX, CHECKS_MAX, EMPTY_ANSWERS_MAX, FAULT_BAN,
-    HubSettings, JUDGED_TRANSACTIONS_MIN, KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX, NEAR_ABOVE, NEAR_BELOW,
-    NewPeer, OTHER_CHAIN_BAN, PEER_WAITING_BYTES_MAX, PeerFigures, PeerHub, STATUS_TIMEOUT,
-    TRANSACTION_FETCHES_MAX, WAITING_BYTES_MAX, WANTED_ALL_MAX, WANTED_TIME_MAX, WANTED_TRANSACTIONS_MAX,
-    WORTHLESS_PAUSE, WRONG_BODIES_MAX,
-};
-pub use interface::{PeerFacts, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
-pub use offered::{
-    HashedTransaction, JudgedTransactions, LOOK_COST, PACK_PART, TRANSACTION_SHARE, TransactionPack,
-    TransactionVerdict,
-};
-pub use share::{HeldShares, SHARE_HOLDERS_MAX, ShareHolder, ShareRate, UsedShare};
+pub(crate) use hub::{BLOCKS_WAITING_MAX, CHECKS_MAX, FAULT_BAN, NEAR_BELOW};
+pub use hub::{HubSettings, NewPeer, PeerFigures, PeerHub};
+#[cfg(test)]
+pub(crate) use hub::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
+pub(crate) use interface::{PeerFacts, PeerFault, PeerOrder, PeerRequest};
+pub use interface::{PeerId, PeerNews, RequestTicket};
+pub use offered::{HashedTransaction, TransactionVerdict};
+pub(crate) use offered::{JudgedTransactions, TransactionPack};
+pub(crate) use offered::{LOOK_COST, PACK_PART, TRANSACTION_SHARE};
+pub(crate) use share::{HeldShares, ShareHolder};

@@ -10,16 +10,16 @@ use super::share::ShareRate;
 
 /// Transactions of a pack that are hashed, checked and offered in one step. So many signatures take
 /// some 3 ms.
-pub const PACK_PART: usize = 64;
-/// What each transaction counts in [`TRANSACTION_SHARE`]: it is decoded and hashed.
-pub const LOOK_COST: u64 = 1;
-/// What a signature check counts in [`TRANSACTION_SHARE`] if the pool does not take the
+pub(crate) const PACK_PART: usize = 64;
+/// The cost of each transaction in [`TRANSACTION_SHARE`]: it is decoded and hashed.
+pub(crate) const LOOK_COST: u64 = 1;
+/// The cost of a signature check in [`TRANSACTION_SHARE`] if the pool does not take the
 /// transaction.
 const CHECK_COST: u64 = 64;
 /// The share of an address ([`super::ShareHolder`]) in the work on transactions: 8192 signature
 /// checks that bring nothing, which is twice the pool of a peer that joins, and 256 in each second
 /// after that. These cost about a hundredth of a processor.
-pub const TRANSACTION_SHARE: ShareRate = ShareRate {
+pub(crate) const TRANSACTION_SHARE: ShareRate = ShareRate {
     burst: 8192 * CHECK_COST,
     per_second: 256 * CHECK_COST,
 };
@@ -65,7 +65,7 @@ impl TransactionPack {
     }
 }
 
-/// How the pool has judged a transaction of a peer.
+/// The pool's verdict on a transaction of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionVerdict {
     /// The pool has taken it.
@@ -79,25 +79,24 @@ pub enum TransactionVerdict {
     Worthless(String),
 }
 
-/// How the pool has judged a part of a pack.
+/// The pool's verdicts on a part of a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JudgedTransactions {
-    /// Those that the pool has taken.
-    pub taken: u32,
-    /// Those that needed no signature check.
-    pub passed_over: u32,
-    /// Those that the pool does not want.
-    pub refused: u32,
-    /// Those that no honest peer sends.
-    pub worthless: u32,
-    /// Those for application chains that were not passed on before. Their signatures are checked
-    /// elsewhere.
-    pub flagged: u32,
+pub(crate) struct JudgedTransactions {
+    /// Transactions that the pool has taken.
+    pub(crate) taken: u32,
+    /// Transactions that needed no signature check.
+    pub(crate) passed_over: u32,
+    /// Transactions that the pool does not want.
+    pub(crate) refused: u32,
+    /// Transactions that no honest peer sends.
+    pub(crate) worthless: u32,
+    /// Transactions for application chains that were not passed on before. Their signatures are
+    /// checked elsewhere.
+    pub(crate) flagged: u32,
 }
 
 impl JudgedTransactions {
-    /// Counts one more.
-    pub const fn count(&mut self, verdict: &TransactionVerdict) {
+    pub(crate) const fn count(&mut self, verdict: &TransactionVerdict) {
         match verdict {
             TransactionVerdict::Taken => self.taken += 1,
             TransactionVerdict::PassedOver => self.passed_over += 1,
@@ -106,8 +105,8 @@ impl JudgedTransactions {
         }
     }
 
-    /// What their signature checks count in [`TRANSACTION_SHARE`].
-    pub fn cost(&self) -> u64 {
+    /// The cost of their signature checks in [`TRANSACTION_SHARE`].
+    pub(crate) fn cost(&self) -> u64 {
         u64::from(self.refused + self.worthless + self.flagged) * CHECK_COST
     }
 }

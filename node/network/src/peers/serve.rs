@@ -1,7 +1,7 @@
 //! Answers the requests of peers, within the limits of docs/p2p.md, 3.
 //!
 //! An answer may be shorter than what was asked for: it ends with the entry that makes it longer
-//! than [`ANSWER_BYTES`], and leaves out what is not known. Knows the chain through
+//! than `ANSWER_BYTES`, and leaves out what is not known. Knows the chain through
 //! [`ChainAccess`] only.
 
 use alloy_rlp::Encodable;
@@ -11,10 +11,9 @@ use super::chain_access::{ChainAccess, ChainAccessError, ChainReader};
 use crate::messages::{HeadersRequest, HeadersStart, PeerMessage, WireFamily};
 
 /// An answer ends with the entry that makes it longer than this.
-pub const ANSWER_BYTES: usize = 2 << 20;
-/// What a header counts in [`ANSWER_BYTES`].
+pub(crate) const ANSWER_BYTES: usize = 2 << 20;
 const HEADER_BYTES: usize = 500;
-/// How far below the canonical chain the parents of a side block are followed.
+/// The parents of a side block are followed so far below the canonical chain.
 const SIDE_STEPS_MAX: u64 = 100;
 /// Transactions in one answer.
 const POOLED_MAX: usize = 256;
@@ -68,8 +67,8 @@ impl ServeLimits {
     }
 }
 
-/// How many hashes of a request are looked at if `most` are answered. Hashes that are not known
-/// cost a look-up each, so their number is bounded, too.
+/// The number of hashes of a request that are looked at if `most` are answered. Hashes that are not
+/// known cost a look-up each, so their number is bounded, too.
 const fn looked_at(most: usize) -> usize {
     most.saturating_mul(2)
 }
@@ -143,7 +142,7 @@ fn receipt_bytes(receipt: &Receipt) -> usize {
     BLOOM_AND_NUMBERS + receipt.logs.iter().map(log).sum::<usize>()
 }
 
-/// What `read` finds for the hashes, with its bytes.
+/// Returns the finds of `read` for the hashes, with their bytes.
 fn collect<T>(
     hashes: &[B256],
     most: usize,
@@ -238,7 +237,7 @@ fn ancestor(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::REQUESTED_HASHES_MAX;
+    use crate::messages::codec::REQUESTED_HASHES_MAX;
 
     #[test]
     fn a_request_that_waits_takes_little_memory() {

@@ -11,18 +11,17 @@ use primitives::B512;
 
 use crate::address;
 
-/// How large a share is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShareRate {
+pub(crate) struct ShareRate {
     /// So much may be used up at once.
     pub burst: u64,
     /// So much of it comes back in a second.
     pub per_second: u64,
 }
 
-/// What was used up of a share.
+/// The part of a share that was used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsedShare {
+pub(crate) struct UsedShare {
     /// In millionths, so that microseconds count.
     millionths: u128,
     at: Duration,
@@ -38,13 +37,13 @@ impl UsedShare {
     }
 
     /// Uses up `units`, even if fewer are left.
-    pub fn use_up(&mut self, units: u64, rate: ShareRate, now: Duration) {
+    pub(crate) fn use_up(&mut self, units: u64, rate: ShareRate, now: Duration) {
         self.settle(rate, now);
         self.millionths += u128::from(units) * MILLION;
     }
 
     /// Uses up `units` if anything is left. Returns whether something was.
-    pub fn try_use(&mut self, units: u64, rate: ShareRate, now: Duration) -> bool {
+    pub(crate) fn try_use(&mut self, units: u64, rate: ShareRate, now: Duration) -> bool {
         let is_left = self.wait(rate, now).is_zero();
         if is_left {
             self.use_up(units, rate, now);
@@ -52,8 +51,8 @@ impl UsedShare {
         is_left
     }
 
-    /// How long until something is left. Zero if something is.
-    pub fn wait(&mut self, rate: ShareRate, now: Duration) -> Duration {
+    /// The time until something is left. Zero if something is.
+    pub(crate) fn wait(&mut self, rate: ShareRate, now: Duration) -> Duration {
         self.settle(rate, now);
         let over = self.millionths.saturating_sub(u128::from(rate.burst) * MILLION);
         let micros = over.div_ceil(u128::from(rate.per_second.max(1)));
@@ -62,11 +61,11 @@ impl UsedShare {
 }
 
 /// Holders whose shares are remembered. The one that has used the least is forgotten first.
-pub const SHARE_HOLDERS_MAX: usize = 4096;
+pub(crate) const SHARE_HOLDERS_MAX: usize = 4096;
 
-/// Whose share the work for a peer uses up.
+/// The holder of a share that the work for a peer uses up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ShareHolder {
+pub(crate) enum ShareHolder {
     /// All strangers of one address: a new key brings no new share.
     Host(IpAddr),
     /// One node. Many nodes of one owner may be behind a local address.
@@ -75,7 +74,7 @@ pub enum ShareHolder {
 
 impl ShareHolder {
     /// The holder for a node at this address. Static and trusted nodes are exempt from sharing.
-    pub const fn of(node: B512, address: IpAddr, is_exempt: bool) -> Self {
+    pub(crate) const fn of(node: B512, address: IpAddr, is_exempt: bool) -> Self {
         if is_exempt || address::is_local(address) {
             Self::Node(node)
         } else {
@@ -84,16 +83,15 @@ impl ShareHolder {
     }
 }
 
-/// A share for each holder.
 #[derive(Clone, Debug)]
-pub struct HeldShares {
+pub(crate) struct HeldShares {
     rate: ShareRate,
     used: HashMap<ShareHolder, UsedShare>,
 }
 
 impl HeldShares {
     /// Nothing is used up.
-    pub fn new(rate: ShareRate) -> Self {
+    pub(crate) fn new(rate: ShareRate) -> Self {
         Self {
             rate,
             used: HashMap::new(),
@@ -101,7 +99,7 @@ impl HeldShares {
     }
 
     /// Uses up `units` of a share, even if fewer are left.
-    pub fn use_up(&mut self, holder: ShareHolder, units: u64, now: Duration) {
+    pub(crate) fn use_up(&mut self, holder: ShareHolder, units: u64, now: Duration) {
         if units == 0 {
             return;
         }
@@ -113,7 +111,7 @@ impl HeldShares {
     }
 
     /// Uses up `units` if anything is left. Returns whether something was.
-    pub fn try_use(&mut self, holder: ShareHolder, units: u64, now: Duration) -> bool {
+    pub(crate) fn try_use(&mut self, holder: ShareHolder, units: u64, now: Duration) -> bool {
         let is_left = self.wait(holder, now).is_zero();
         if is_left {
             self.use_up(holder, units, now);
@@ -121,8 +119,8 @@ impl HeldShares {
         is_left
     }
 
-    /// How long until something is left.
-    pub fn wait(&mut self, holder: ShareHolder, now: Duration) -> Duration {
+    /// The time until something is left.
+    pub(crate) fn wait(&mut self, holder: ShareHolder, now: Duration) -> Duration {
         let rate = self.rate;
         let used = self.used.get_mut(&holder);
         used.map_or(Duration::ZERO, |used| used.wait(rate, now))
@@ -224,7 +222,7 @@ mod tests {
             assert!(shares.used.len() <= SHARE_HOLDERS_MAX);
         }
         assert_eq!(shares.wait(host(1), seconds(0)), seconds(90));
-        // What has grown back is forgotten.
+        // Shares that have grown back are forgotten.
         shares.use_up(host(9), 1, seconds(1));
         assert_eq!(shares.used.len(), 2);
     }

@@ -1,4 +1,4 @@
-//! Which capabilities two nodes share, and which codes they have on their connection.
+//! The capabilities that two nodes share, and their codes on the connection.
 //!
 //! Source: docs/p2p.md, 1.
 
@@ -11,7 +11,7 @@ pub struct OfferedCapability {
     pub name: &'static str,
     /// The version.
     pub version: u64,
-    /// How many codes its messages have.
+    /// The number of codes of its messages.
     pub length: u64,
 }
 
@@ -20,12 +20,12 @@ pub struct OfferedCapability {
 pub struct SharedCapability {
     /// Name, version and length.
     pub offered: OfferedCapability,
-    /// Its first code on the connection.
+    /// The first code on the connection.
     pub offset: u64,
 }
 
 /// The highest shared version of each name, in alphabetical order, with their offsets.
-pub fn shared_capabilities(own: &[OfferedCapability], remote: &[Capability]) -> Vec<SharedCapability> {
+pub(crate) fn shared_capabilities(own: &[OfferedCapability], remote: &[Capability]) -> Vec<SharedCapability> {
     let is_shared = |offer: &&OfferedCapability| {
         remote
             .iter()

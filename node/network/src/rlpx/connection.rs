@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that are read away when a connection ends: the rest of the largest frame.
 const CLOSE_BYTES_MAX: usize = FRAME_BYTES_LIMIT;
 
-/// Why a connection over a socket ended.
+/// The reason why a connection over a socket ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The protocol says so.
@@ -49,7 +49,7 @@ pub enum ConnectionError {
 /// A message of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboundMessage {
-    /// Index of the capability in [`RlpxPeer::shared`].
+    /// Index of the capability in `RlpxPeer::shared`.
     pub capability: usize,
     /// The code, counted from the capability's first one.
     pub code: u64,
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
         &self.stream
     }
 
-    /// How many bytes wait to be sent.
+    /// The number of bytes that wait to be sent.
     pub fn backlog(&self) -> usize {
         self.session.output().len()
     }
@@ -157,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     /// Reads no more, or reads again. While it does not read, no message comes, and the other side
     /// has to wait once the buffers of the system are full. Pings are sent all the same, and what
     /// waits to be sent is written.
-    pub const fn pause_reading(&mut self, is_paused: bool) {
+    pub(crate) const fn pause_reading(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
     }
 
@@ -230,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     }
 }
 
-/// What moves the bytes of a session, before and after the peer is known.
+/// The parts of a connection that move the bytes of a session, before and after the peer is known.
 struct SessionParts<'a, S> {
     stream: &'a mut S,
     session: &'a mut RlpxSession,
@@ -314,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
                 self.session.receive(buffer.filled());
                 continue;
             }
-            // What the other side sent before it went is read first.
+            // Bytes that the other side sent before it went are read first.
             if let Poll::Ready(written) = written {
                 written?;
             }

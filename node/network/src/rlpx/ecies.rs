@@ -22,13 +22,13 @@ const TAG_BYTES: usize = 32;
 /// Bytes that encryption adds.
 pub(super) const OVERHEAD: usize = IV_END + TAG_BYTES;
 
-/// Why a message cannot be decrypted or encrypted.
+/// The reason why a message cannot be decrypted or encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EciesError {
     /// The message is shorter than what encryption adds.
     #[error("got {got} bytes, expected more than {OVERHEAD}")]
     TooShort {
-        /// Its length.
+        /// The length of the message.
         got: usize,
     },
     /// The message does not begin with 4.

@@ -1,4 +1,4 @@
-//! Why a connection ends, and why a message is not sent.
+//! The reasons why a connection ends, and why a message is not sent.
 
 use primitives::{B512, DecodeError};
 
@@ -7,7 +7,7 @@ use super::handshake::HandshakeError;
 use super::hello::RlpxDisconnect;
 use super::session::OUTPUT_BYTES_MAX;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RlpxError {
     /// The handshake failed.
@@ -42,9 +42,9 @@ pub enum RlpxError {
     /// No capability is shared.
     #[error("no shared capability: got {got}, expected {expected}")]
     NoSharedCapability {
-        /// What the other side offers.
+        /// The offer of the other side.
         got: String,
-        /// What this node offers.
+        /// The offer of this node.
         expected: String,
     },
     /// A code beyond all capabilities.
@@ -60,7 +60,7 @@ pub enum RlpxError {
     MessageSize {
         /// The code.
         code: u64,
-        /// Its length after decompression.
+        /// The length after decompression.
         got: usize,
         /// The largest allowed length.
         bound: usize,
@@ -70,7 +70,7 @@ pub enum RlpxError {
     Compression {
         /// The code.
         code: u64,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// Nothing came in time.
@@ -79,12 +79,12 @@ pub enum RlpxError {
     /// The other side ended the connection.
     #[error("the peer disconnects: {0}")]
     Disconnected(RlpxDisconnect),
-    /// This side has ended the connection.
+    /// The connection was ended by this side.
     #[error("the connection is closed: {0}")]
     Closed(RlpxDisconnect),
 }
 
-/// Why a message is not sent.
+/// The reason why a message is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// Too many bytes wait already.
@@ -96,7 +96,7 @@ pub enum SendError {
     /// The message is too long.
     #[error("message: got {got} bytes, expected at most {bound}")]
     Size {
-        /// Its length.
+        /// The length of the message.
         got: usize,
         /// The largest allowed length.
         bound: usize,
@@ -115,7 +115,7 @@ pub enum SendError {
 }
 
 impl RlpxError {
-    /// What the other side is told.
+    /// The reason that the other side is told.
     pub const fn reason(&self) -> RlpxDisconnect {
         match self {
             Self::Handshake(_)

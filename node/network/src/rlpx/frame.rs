@@ -17,10 +17,10 @@ pub(super) const HEADER_BYTES: usize = 32;
 const BLOCK_BYTES: usize = 16;
 /// The largest size that a header can hold.
 pub(super) const FRAME_BYTES_LIMIT: usize = (1 << 24) - 1;
-/// What follows the size in a header: the RLP list of two zeros. No client uses these numbers.
+/// The bytes after the size in a header: the RLP list of two zeros. No client uses these numbers.
 const HEADER_DATA: [u8; 3] = [0xc2, 0x80, 0x80];
 
-/// Why a frame is refused.
+/// The reason why a frame is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The MAC of the header is wrong.
@@ -32,7 +32,7 @@ pub enum FrameError {
     /// The body is larger than the connection allows.
     #[error("frame body: got {got} bytes, expected at most {bound}")]
     Size {
-        /// Its size.
+        /// The size of the frame.
         got: usize,
         /// The largest allowed size.
         bound: usize,
@@ -42,7 +42,6 @@ pub enum FrameError {
     Empty,
 }
 
-/// A running MAC.
 struct FrameMac {
     key: Aes256,
     state: Keccak,

@@ -14,7 +14,7 @@ use super::ecies::{self, EciesError, OVERHEAD, POINT_PREFIX};
 use crate::entropy::Entropy;
 
 /// The most bytes of an auth or an ack.
-pub const HANDSHAKE_BYTES_MAX: usize = 2048;
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 2048;
 /// Length of an auth in the plain form.
 const PLAIN_AUTH_BYTES: usize = 65 + 32 + 64 + 32 + 1 + OVERHEAD;
 /// Length of an ack in the plain form.
@@ -34,7 +34,7 @@ pub enum HandshakeForm {
     Plain,
 }
 
-/// Why a handshake fails.
+/// The reason why a handshake fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The first bytes are those of no handshake.
@@ -58,7 +58,7 @@ pub enum HandshakeError {
     Cipher {
         /// `auth` or `ack`.
         message: &'static str,
-        /// Why.
+        /// The cause.
         cause: EciesError,
     },
     /// The decrypted message has another form.
@@ -66,7 +66,7 @@ pub enum HandshakeError {
     Form {
         /// `auth` or `ack`.
         message: &'static str,
-        /// What is wrong.
+        /// The cause.
         cause: DecodeError,
     },
     /// The signature in an auth gives no key.
@@ -78,12 +78,12 @@ pub enum HandshakeError {
     /// A public key is not on the curve.
     #[error("{field}: got other bytes, expected a point of secp256k1")]
     PublicKey {
-        /// Which key.
+        /// The name of the key.
         field: &'static str,
     },
 }
 
-/// What both sides know after the handshake, seen from one side.
+/// The secrets of both sides after the handshake, seen from one side.
 pub(crate) struct SessionSecrets {
     /// Key of the cipher of frames.
     pub(super) cipher: Zeroizing<[u8; 32]>,
@@ -110,15 +110,14 @@ pub(super) struct Recipient {
     reader: PacketReader,
 }
 
-/// What the recipient knows once it has read an auth.
+/// The facts that the recipient knows once it has read an auth.
 pub(super) struct Answered {
-    /// The public key of the other side.
     pub(super) remote: B512,
     /// The bytes to send.
     pub(super) ack: Vec<u8>,
     /// The secrets of the connection.
     pub(super) secrets: SessionSecrets,
-    /// How many bytes of the input were the auth.
+    /// The number of bytes of the input that were the auth.
     pub(super) used: usize,
 }
 
@@ -318,7 +317,7 @@ fn mac_state(key: &[u8; 32], nonce: &B256, message: &[u8]) -> Keccak {
 struct Packet {
     form: HandshakeForm,
     text: Vec<u8>,
-    /// Its bytes in the input.
+    /// The number of its bytes in the input.
     used: usize,
 }
 

@@ -8,13 +8,13 @@ use primitives::rlp::{RlpReader, encode_fields_to_vec};
 use primitives::{B512, DecodeError, Encodable};
 
 /// The most bytes of a Hello.
-pub const HELLO_BYTES_MAX: usize = 2048;
+pub(crate) const HELLO_BYTES_MAX: usize = 2048;
 /// The version of a Hello from which on messages are compressed.
-pub const SNAPPY_VERSION: u64 = 5;
+pub(crate) const SNAPPY_VERSION: u64 = 5;
 /// The first code of the capabilities. The codes below are those of every connection.
-pub const CAPABILITY_CODE_BASE: u64 = 16;
+pub(crate) const CAPABILITY_CODE_BASE: u64 = 16;
 /// The most capabilities that are read from a Hello.
-pub const CAPABILITIES_MAX: usize = 128;
+pub(crate) const CAPABILITIES_MAX: usize = 128;
 
 pub(super) const HELLO_CODE: u64 = 0;
 pub(super) const DISCONNECT_CODE: u64 = 1;
@@ -43,7 +43,7 @@ pub struct Hello {
     pub version: u64,
     /// The name of the client. Bytes that are no UTF-8 are replaced.
     pub client: String,
-    /// What the sender offers.
+    /// The offer of the sender.
     pub capabilities: Vec<Capability>,
     /// The port on which the sender listens; 0 if it does not say.
     pub port: u64,
@@ -109,7 +109,7 @@ impl Encodable for CapabilityItem<'_> {
     }
 }
 
-/// Why a connection ends, as the other side is told.
+/// The reason why a connection ends, as the other side is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RlpxDisconnect {
     /// Requested.
@@ -143,7 +143,7 @@ pub enum RlpxDisconnect {
 }
 
 impl RlpxDisconnect {
-    /// Its number on the wire.
+    /// The number on the wire.
     pub const fn code(self) -> u8 {
         match self {
             Self::Requested => 0,

@@ -14,17 +14,10 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use capability::{OfferedCapability, SharedCapability, shared_capabilities};
+pub(crate) use capability::OfferedCapability;
 pub use connection::{ConnectionError, InboundMessage, PeerConnection};
-pub use ecies::EciesError;
 pub use error::{RlpxError, SendError};
-pub use frame::FrameError;
-pub use handshake::{HANDSHAKE_BYTES_MAX, HandshakeError, HandshakeForm};
-pub use hello::{
-    CAPABILITIES_MAX, CAPABILITY_CODE_BASE, Capability, HELLO_BYTES_MAX, Hello, RlpxDisconnect,
-    SNAPPY_VERSION,
-};
-pub use session::{
-    ETH_MESSAGE_BYTES_MAX, HANDSHAKE_TIMEOUT, MC_MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX, PING_INTERVAL,
-    READ_TIMEOUT, RlpxEvent, RlpxPeer, RlpxSession, RlpxSettings, UNANSWERED_PINGS_FROM, WRITE_TIMEOUT,
-};
+pub use handshake::HandshakeForm;
+pub use hello::{Capability, Hello, RlpxDisconnect};
+pub(crate) use session::{ETH_MESSAGE_BYTES_MAX, MC_MESSAGE_BYTES_MAX};
+pub use session::{RlpxEvent, RlpxSession, RlpxSettings};

@@ -22,34 +22,34 @@ use super::hello::{
 use crate::entropy::Entropy;
 
 /// Longest time for auth and ack, and again for the two Hellos.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time without a complete frame.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time in which none of the bytes to send can be written.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time between two Pings.
-pub const PING_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// The most bytes that wait to be sent. A message that would exceed them is not taken.
-pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// While more bytes than this wait to be sent, Pings are not answered. Reading goes on: if both
 /// sides stopped reading until they had sent, neither would ever go on.
-pub const UNANSWERED_PINGS_FROM: usize = 1 << 20;
+pub(crate) const UNANSWERED_PINGS_FROM: usize = 1 << 20;
 /// Largest message on Ethereum's networks.
-pub const ETH_MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const ETH_MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Largest message on the public network.
-pub const MC_MESSAGE_BYTES_MAX: usize = 10 << 20;
+pub(crate) const MC_MESSAGE_BYTES_MAX: usize = 10 << 20;
 
 /// Memory for bytes to send that is kept between messages.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What this node says in its Hello, and what it allows.
+/// The Hello of this node, and its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RlpxSettings {
     /// The version of the base protocol, 5 or 4. Below 5 nothing is compressed.
     pub version: u64,
     /// The name of the client.
     pub client: String,
-    /// What is offered.
+    /// The capabilities that are offered.
     pub capabilities: Vec<OfferedCapability>,
     /// The port in the Hello. All clients send 0.
     pub port: u64,
@@ -57,12 +57,12 @@ pub struct RlpxSettings {
     pub message_bytes_max: usize,
 }
 
-/// What is known of the other side once both Hellos were exchanged.
+/// The facts about the other side once both Hellos were exchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RlpxPeer {
     /// The proven public key.
     pub id: B512,
-    /// What it said.
+    /// The Hello of the other side.
     pub hello: Hello,
     /// The capabilities of the connection, at least one.
     pub shared: Vec<SharedCapability>,
@@ -70,14 +70,14 @@ pub struct RlpxPeer {
     pub is_compressed: bool,
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RlpxEvent {
     /// Both Hellos were exchanged. Always the first event.
     Ready,
     /// A message of a capability.
     Message {
-        /// Index in [`RlpxPeer::shared`].
+        /// Index in `RlpxPeer::shared`.
         capability: usize,
         /// The code, counted from the capability's first one.
         code: u64,
@@ -109,7 +109,7 @@ pub struct RlpxSession {
     output: Vec<u8>,
     /// Bytes at the front of `output` that were sent.
     sent: usize,
-    /// When the phase or the last frame began to count.
+    /// The time at which the phase or the last frame began to count.
     since: Duration,
     next_ping: Duration,
 }

@@ -6,6 +6,9 @@ use primitives::{B512, SecretKey};
 
 use super::*;
 use crate::entropy::Entropy;
+use crate::rlpx::error::SendError;
+use crate::rlpx::frame::FrameError;
+use crate::rlpx::session::{HANDSHAKE_TIMEOUT, OUTPUT_BYTES_MAX, PING_INTERVAL, READ_TIMEOUT};
 
 fn key(byte: u8) -> SecretKey {
     SecretKey::from_bytes(&[byte; 32]).expect("in range")

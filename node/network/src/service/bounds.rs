@@ -1,5 +1,5 @@
-//! What all connections share: bytes that wait, and threads that check transactions and answer
-//! requests. The networks of application chains share it with the chain's network.
+//! Bounds that all connections share: of bytes that wait, and of threads that check transactions
+//! and answer requests. The networks of application chains share them with the chain's network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ use crate::peers::{HeldShares, ShareHolder, TRANSACTION_SHARE};
 
 /// Bytes of memory of all transactions and messages of peers that wait, beside the little that each
 /// peer may have in any case.
-pub const OFFERED_BYTES_ALL_MAX: usize = 64 << 20;
+pub(crate) const OFFERED_BYTES_ALL_MAX: usize = 64 << 20;
 /// Bytes of all messages to peers that wait in outboxes. A message to many peers counts once. While
 /// there are more, a peer gets a message only if nothing waits for it.
-pub const OUTBOX_BYTES_ALL_MAX: usize = 64 << 20;
-/// Of so many processors one may check transactions of peers. At least one does.
+pub(crate) const OUTBOX_BYTES_ALL_MAX: usize = 64 << 20;
+/// One of this many processors may check transactions of peers, and at least one.
 const PROCESSORS_FOR_ONE_CHECK: usize = 4;
-/// Of so many processors one may answer requests of peers. At least [`ANSWERS_MIN`] do.
+/// One of this many processors may answer requests of peers, and at least [`ANSWERS_MIN`].
 const PROCESSORS_FOR_ONE_ANSWER: usize = 2;
 /// The least number of requests that are answered at once: each may wait for the disk.
 const ANSWERS_MIN: usize = 2;
@@ -75,7 +75,6 @@ impl Drop for ReservedBytes {
     }
 }
 
-/// See the module.
 pub(super) struct SharedBounds {
     /// [`OFFERED_BYTES_ALL_MAX`].
     pub(super) offered: Arc<ByteBudget>,
@@ -112,7 +111,7 @@ impl SharedBounds {
         self.shares.lock().use_up(holder, cost, now);
     }
 
-    /// How long until something of it is left.
+    /// The time until something of it is left.
     pub(super) fn wait(&self, holder: ShareHolder, now: Duration) -> Duration {
         self.shares.lock().wait(holder, now)
     }

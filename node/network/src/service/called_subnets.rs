@@ -1,9 +1,10 @@
 //! Subnets that the node joins because the contract of an application chain asks for it.
 //!
-//! When a server of this node speaks for a chain, the chain's contract is asked: its view
+//! A server of this node that speaks for a chain lets the chain's contract be asked: its view
 //! [`SUBNET_VIEW`] says whether a subnet carries the chain's messages. If it does, the node joins
-//! the subnet. It leaves it after [`SILENCE_MAX`] without a message, or when the contract does not
-//! ask for it any more. Knows times and contracts; knows no sockets. Source: docs/p2p.md, 5.
+//! the subnet. The node leaves it after [`SILENCE_MAX`] without a message, or when the contract
+//! does not ask for it any more. Knows times and contracts; knows no sockets. Source: docs/p2p.md,
+//! 5.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ const SUBNET_VIEW: [u8; 4] = [0x90, 0x34, 0x8e, 0xd6];
 const VIEW_GAS: u64 = 1_000_000;
 const VIEW_TIMEOUT: Duration = Duration::from_millis(200);
 /// A subnet without a message for this long is left.
-pub const SILENCE_MAX: Duration = Duration::from_secs(2 * 3600);
-/// How often a contract is asked.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2 * 3600);
+/// A contract is asked at this interval.
 const ASK_INTERVAL: Duration = Duration::from_secs(60);
 /// Contracts that are asked at a time.
 const ASKED_MAX: usize = 4;
@@ -29,14 +30,13 @@ const CALLED_MAX: usize = 256;
 /// A chain for which a server of this node has spoken.
 #[derive(Clone, Copy, Debug)]
 struct CalledSubnet {
-    /// When the last message came or went.
+    /// The time of the last message in either direction.
     last_message: Instant,
-    /// When the contract was asked.
+    /// The time at which the contract was asked.
     asked: Option<Instant>,
     is_enabled: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct CalledSubnets(BTreeMap<Address, CalledSubnet>);
 

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::core::{Core, PeerJob, PeerReport};
 use super::offers::PeerOffers;
 use super::outbox::{Outbox, OutboxMessage, OutboxReader};
+use super::threads::start_task;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::address::canonical_socket;
 use crate::contact::NodeContact;
@@ -28,11 +29,11 @@ use crate::peers::{FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId
 use crate::rlpx::{InboundMessage, PeerConnection, RlpxDisconnect};
 
 /// Requests of one peer that wait. More end the connection.
-pub const PEER_JOBS_MAX: usize = 64;
+pub(crate) const PEER_JOBS_MAX: usize = 64;
 /// While more bytes than this wait to be sent, no request is answered and no gossip is taken from
 /// the outbox. An answer can be some times as long.
 const BACKLOG_MAX: usize = 512 << 10;
-/// How often is looked whether a connection has ended that is not read.
+/// The interval at which a connection that is not read is tested for its end.
 const END_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// The index of the only capability. A node offers versions of one capability.
 const CAPABILITY: usize = 0;
@@ -52,7 +53,7 @@ pub(super) fn take(
     let protocol = version.and_then(|version| family.protocol(version));
     let addresses = (connection.stream().local_addr(), connection.stream().peer_addr());
     let (Some(protocol), (Ok(local_address), Ok(remote_address))) = (protocol, addresses) else {
-        tokio::spawn(connection.disconnect(RlpxDisconnect::Useless));
+        start_task(connection.disconnect(RlpxDisconnect::Useless));
         return Err(RlpxDisconnect::Useless);
     };
     let mut state = core.state.lock();
@@ -69,7 +70,7 @@ pub(super) fn take(
     };
     let admitted = if state.is_stopping {
         Err(RlpxDisconnect::Quitting)
-    } else if !has_room {
+    } else if !has_room || core.sync.is_full() {
         Err(RlpxDisconnect::TooManyPeers)
     } else {
         state.hub.admit(new, core.now())
@@ -77,7 +78,7 @@ pub(super) fn take(
     let (peer, actions) = match admitted {
         Ok(admitted) => admitted,
         Err(reason) => {
-            tokio::spawn(connection.disconnect(reason));
+            start_task(connection.disconnect(reason));
             return Err(reason);
         }
     };
@@ -137,7 +138,7 @@ pub(super) fn take(
         mark: None,
         next_look: Instant::now(),
     };
-    tokio::spawn(task.run(inbox, ended));
+    start_task(task.run(inbox, ended));
     Ok(())
 }
 
@@ -149,17 +150,17 @@ struct PeerTask {
     connection: PeerConnection<TcpStream>,
     traffic: Arc<TrafficCells>,
     offers: PeerOffers,
-    /// Whose share of the work on transactions it uses up.
+    /// The holder of the share that its transactions use up.
     holder: ShareHolder,
     requests: VecDeque<PeerMessage>,
     serving: Option<JoinHandle<Option<PeerMessage>>>,
     /// The newest mark of the outbox, until all before it is written.
     mark: Option<u64>,
-    /// When to look whether the connection has ended, while it is not read.
+    /// The time of the next look whether the connection has ended, while it is not read.
     next_look: Instant,
 }
 
-/// What the task waits for.
+/// An event that the task waits for.
 enum TaskEvent {
     Outbox(OutboxMessage),
     Message(InboundMessage),
@@ -293,7 +294,7 @@ impl PeerTask {
                 PeerJob::Serve(_) => {
                     self.fault(format!("got more than {PEER_JOBS_MAX} requests that wait"));
                 }
-                // They follow from offers only.
+                // Such jobs follow from offers only.
                 PeerJob::Submit(_) | PeerJob::Pause(_) => {}
             }
         }
@@ -345,7 +346,7 @@ impl PeerTask {
         let (chain, limits) = (Arc::clone(&self.core.chain), self.limits);
         let answers = Arc::clone(&self.core.bounds.answers);
         self.serving = Some(tokio::spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let thread = answers.acquire_owned().await.ok()?;
             let answered = tokio::task::spawn_blocking(move || {
                 let answered = serve::answer(&*chain, limits, &request);

@@ -1,4 +1,5 @@
-//! What the tasks of the service share: the hub, the outboxes of the connections, whom to dial.
+//! The state that the tasks of the service share: the hub, the outboxes of the connections, whom to
+//! dial.
 //!
 //! All of it is behind one lock, which is held for short computations only. Messages are put into
 //! the outboxes under the lock, so that they go out in the order in which the hub wanted them.
@@ -43,31 +44,32 @@ const AGREED_MAX: usize = 64;
 pub struct PeerReport {
     /// The node.
     pub node: B512,
-    /// Where it was dialled. A node that has dialled by itself: where its connection comes from.
+    /// The contact that was dialled. For a node that has dialled by itself: the address that its
+    /// connection comes from.
     pub contact: NodeContact,
     /// The text of its record, if it is known.
     pub record: Option<String>,
-    /// Its place among the connections: the lowest number that was free when it came.
+    /// The place among the connections: the lowest number that was free when it came.
     pub slot: usize,
-    /// When it came, in seconds since 1970.
+    /// The time at which it came, in seconds since 1970.
     pub since: u64,
-    /// What the connection has carried.
+    /// The traffic of the connection.
     pub traffic: TrafficCounters,
-    /// What was measured.
+    /// The figures that were measured.
     pub figures: PeerFigures,
     /// The client name in its Hello.
     pub client: String,
     /// The capabilities in its Hello, such as `mc/63`.
     pub capabilities: Vec<String>,
-    /// This side's address of the connection.
+    /// The address of this side of the connection.
     pub local: SocketAddr,
     /// The other side's address.
     pub remote: SocketAddr,
     /// The other side has dialled.
     pub is_inbound: bool,
-    /// It is a static node.
+    /// The node is static.
     pub is_static: bool,
-    /// It is a trusted node.
+    /// The node is trusted.
     pub is_trusted: bool,
     /// The capability of the connection.
     pub protocol: WireProtocol,
@@ -93,14 +95,14 @@ pub(super) enum ChainJob {
     Import(B256, Box<Block>),
 }
 
-/// What the task of a connection, or whoever takes what it offers, does by itself.
+/// A job for the task of a connection, or for the taker of its offers.
 pub(super) enum PeerJob {
     Serve(PeerMessage),
     /// To be taken without the lock.
     Offer(Offered),
     /// For the pool.
     Submit(Vec<HashedTransaction>),
-    /// Nothing is to be offered to the pool for so long.
+    /// A time in which nothing is offered to the pool.
     Pause(Duration),
 }
 
@@ -133,7 +135,7 @@ impl CoreState {
     }
 }
 
-/// What all tasks share.
+/// The state that all tasks share.
 pub(super) struct Core {
     pub(super) state: Mutex<CoreState>,
     pub(super) chain: Arc<dyn ChainAccess>,
@@ -148,33 +150,29 @@ pub(super) struct Core {
     pub(super) dial: Notify,
     /// Networks of application chains share it with the chain's network.
     pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
-    /// This is the network of an application chain.
+    /// The network is that of an application chain.
     pub(super) is_subnet: bool,
-    /// When something for an application chain was passed on last.
+    /// The time at which something for an application chain was passed on last.
     last_carried: Mutex<Instant>,
     /// Packs of transactions that are being offered to the pool.
     pub(super) submissions: AtomicUsize,
-    /// How far peers have been told of the pool.
+    /// The position in the pool that peers have been told of.
     pub(super) told: ToldTransactions,
-    /// What all connections share.
     pub(super) bounds: Arc<SharedBounds>,
     pub(super) traffic: TrafficCells,
-    /// The thread of the synchronization.
     pub(super) sync: SyncInbox,
-    /// How far it is.
     pub(super) sync_status: Arc<SyncShared>,
     /// Nodes whose Status fitted, and their addresses, for discovery.
     pub(super) agreed: mpsc::Sender<(B512, SocketAddr)>,
 }
 
-/// What the threads and tasks of a [`Core`] wait for.
+/// The queues that the threads and tasks of a [`Core`] wait for.
 pub(super) struct CoreInboxes {
     pub(super) checks: Receiver<ChainJob>,
     pub(super) imports: Receiver<ChainJob>,
     pub(super) agreed: mpsc::Receiver<(B512, SocketAddr)>,
 }
 
-/// What a [`Core`] is made of.
 pub(super) struct CoreParts {
     pub(super) hub: PeerHub,
     pub(super) dialer: Dialer,
@@ -246,8 +244,7 @@ impl Core {
             dialer,
             trusted: BTreeSet::new(),
             chain: Arc::clone(&self.chain),
-            // Nobody synchronizes over it.
-            sync: SyncInbox::new().0,
+            sync: SyncInbox::default(),
             sync_status: Arc::default(),
             application_chains: Arc::clone(&self.application_chains),
             is_subnet: true,
@@ -286,7 +283,7 @@ impl Core {
         *self.last_carried.lock() = Instant::now();
     }
 
-    /// When something for an application chain was passed on last.
+    /// The time at which something for an application chain was passed on last.
     pub(super) fn last_carried(&self) -> Instant {
         *self.last_carried.lock()
     }
@@ -306,7 +303,6 @@ impl Core {
         self.perform(&mut state, actions)
     }
 
-    /// Carries out actions of the hub.
     pub(super) fn perform(&self, state: &mut CoreState, actions: Vec<PeerAction>) -> Vec<PeerJob> {
         let mut jobs = Vec::new();
         let mut left = VecDeque::from(actions);
@@ -332,7 +328,7 @@ impl Core {
                 PeerAction::CheckHeader { from, hash, header } => {
                     let job = ChainJob::CheckHeader(from, hash, header);
                     if let Err(reason) = try_job(&self.checks, job) {
-                        let result = Err(BlockFault::NotNow(reason));
+                        let result = Err(BlockFault::NotNow(reason.to_string()));
                         left.extend(state.hub.header_checked(from, &hash, result, self.now()));
                     }
                 }
@@ -341,13 +337,13 @@ impl Core {
                     let age = self.now().unix.saturating_sub(made);
                     metrics::histogram!("vnode_block_arrival_seconds").record(age);
                     if let Err(reason) = try_job(&self.checks, ChainJob::Check(from, hash, block)) {
-                        let result = Err(BlockFault::NotNow(reason));
+                        let result = Err(BlockFault::NotNow(reason.to_string()));
                         left.extend(state.hub.checked(from, &hash, result, self.now()));
                     }
                 }
                 PeerAction::Import { hash, block } => {
                     if let Err(reason) = try_job(&self.imports, ChainJob::Import(hash, block)) {
-                        let result = ImportResult::Failed(reason);
+                        let result = ImportResult::Failed(reason.to_string());
                         left.extend(state.hub.imported(&hash, &result, self.now()));
                     }
                 }
@@ -455,16 +451,18 @@ impl Drop for RunningSubmission {
     }
 }
 
-/// Hands a job to its threads.
-///
-/// # Errors
-/// Why it is not taken.
-fn try_job(jobs: &Sender<ChainJob>, job: ChainJob) -> Result<(), String> {
-    jobs.try_send(job).map_err(|error| {
-        let reason = match error {
-            TrySendError::Full(_) => "too many blocks wait",
-            TrySendError::Disconnected(_) => "the node is stopping",
-        };
-        reason.to_owned()
+/// The reason why the threads do not take a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum JobRefusal {
+    #[error("too many blocks wait")]
+    Full,
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+fn try_job(jobs: &Sender<ChainJob>, job: ChainJob) -> Result<(), JobRefusal> {
+    jobs.try_send(job).map_err(|error| match error {
+        TrySendError::Full(_) => JobRefusal::Full,
+        TrySendError::Disconnected(_) => JobRefusal::Stopping,
     })
 }

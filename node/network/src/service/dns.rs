@@ -1,6 +1,6 @@
 //! Published lists of nodes as part of the service: they are read while the dialer needs nodes.
 //!
-//! What a list is, and which names are asked for, is in [`crate::dns`].
+//! Lists and their entries are in [`crate::dns`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use super::NetworkSettings;
 use super::core::Core;
 use crate::address::{self, AddressRanges};
-use crate::dns::{DnsFound, DnsListWalk};
+use crate::dns::{DnsFound, DnsListWalk, DnsLookupError};
 use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
 
-/// How often is looked whether the dialer needs nodes.
+/// The interval at which the need of the dialer for nodes is looked at.
 const NEED_INTERVAL: Duration = Duration::from_secs(2);
 /// The most names of a list that are asked for in one interval.
 const NAMES_MAX: usize = 16;
-/// How long one server may take to answer, and how often it is asked.
+/// The time that one server may take to answer, and the number of times that it is asked.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 const SERVER_TRIES: usize = 2;
-/// How long the whole search for a name may take.
+/// The longest time for the whole search for a name.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Texts of a name beyond that are left out.
 const TEXTS_MAX: usize = 16;
@@ -61,13 +61,13 @@ impl TxtResolver {
     }
 
     /// The texts of a domain. The strings of one record are one text.
-    async fn texts(&self, domain: &str) -> Result<Vec<String>, String> {
+    async fn texts(&self, domain: &str) -> Result<Vec<String>, DnsLookupError> {
         // With the dot no domains of the system's search list are tried.
         let lookup = self.0.lookup(format!("{domain}."), RecordType::TXT);
         let answer = match tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => return Err(format!("got none within {} s", LOOKUP_TIMEOUT.as_secs())),
+            Ok(Err(error)) => return Err(DnsLookupError::Resolver(error.to_string())),
+            Err(_) => return Err(DnsLookupError::Late(LOOKUP_TIMEOUT)),
         };
         let texts = answer.answers().iter().filter_map(|record| match &record.data {
             RData::TXT(text) => String::from_utf8(text.txt_data.concat()).ok(),
@@ -88,8 +88,8 @@ pub(super) struct DnsReader {
     entropy: Entropy,
 }
 
-/// What reads the lists of the settings. `None` if there are none, or if the system names no
-/// servers.
+/// Returns the reader of the lists of the settings. `None` if there are none, or if the system
+/// names no servers.
 pub(super) fn reader(
     settings: &NetworkSettings,
     core: &Arc<Core>,

@@ -16,12 +16,12 @@ use crate::entropy::Entropy;
 use crate::nat::{NatStatus, TransportProtocol};
 use crate::node_files::SeenNodes;
 
-/// How often is looked whether the dialer needs nodes.
+/// The interval at which the need of the dialer for nodes is looked at.
 const NEED_INTERVAL: Duration = Duration::from_secs(3);
-/// How often the seen nodes are written.
+/// The seen nodes are written at this interval.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the loop of discovery needs.
+/// The parts that the loop of discovery needs.
 pub(super) struct FindingLoop {
     pub(super) core: Arc<Core>,
     pub(super) socket: DiscoverySocket,
@@ -51,7 +51,7 @@ impl FindingLoop {
                 Some(event) = events.recv() => self.take(event).await,
                 Some((id, address)) = agreed.recv() => {
                     self.remember_dialled(&id);
-                    self.socket.set_kind(id, address, ContactKind::Uncle).await;
+                    self.socket.handle().set_kind(id, address, ContactKind::Uncle).await;
                 }
                 _ = need.tick() => {
                     self.look(None).await;
@@ -85,8 +85,8 @@ impl FindingLoop {
                 }
                 contact_at(&record, from).into_iter().collect()
             }
-            // They are dialled once they have proven their addresses.
-            DiscoveryEvent::Values { nodes, .. } => return self.socket.values().probe_all(&nodes).await,
+            // The nodes are dialled once they have proven their addresses.
+            DiscoveryEvent::Values { nodes, .. } => return self.socket.handle().probe_all(&nodes).await,
         };
         self.core.state.lock().dialer.add_candidates(nodes);
         self.core.dial.notify_one();
@@ -113,7 +113,7 @@ impl FindingLoop {
         let is_needed = self.core.state.lock().dialer.wants_candidates();
         if is_needed {
             let target = target.unwrap_or_else(|| B512::from(self.entropy.bytes::<64>()));
-            self.socket.lookup(target).await;
+            self.socket.handle().lookup(target).await;
         }
     }
 
@@ -125,7 +125,7 @@ impl FindingLoop {
             tcp: status.outside_port(TransportProtocol::Tcp, self.endpoint.tcp),
         };
         self.fork_id = self.core.state.lock().hub.fork_id();
-        self.socket.announce(endpoint, self.fork_id).await;
+        self.socket.handle().announce(endpoint, self.fork_id).await;
     }
 
     fn save(&mut self) {
@@ -138,8 +138,8 @@ impl FindingLoop {
     }
 }
 
-/// Where to dial a node that has sent its record from the address `from`. `None` if the record
-/// names another address: the node has not proven that it is there.
+/// Returns the contact at which to dial a node that has sent its record from the address `from`.
+/// `None` if the record names another address: the node has not proven that it is there.
 fn contact_at(record: &NodeRecord, from: IpAddr) -> Option<NodeContact> {
     record.contact().filter(|contact| contact.ip == from)
 }

@@ -1,4 +1,4 @@
-//! What others ask of the running network.
+//! Answers the questions of others about the running network.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -38,7 +38,6 @@ pub struct NetworkHandle {
     subnets: Arc<SubnetHandle>,
 }
 
-/// What readers and users of the subnets need.
 pub(super) struct SubnetHandle {
     pub(super) plans: watch::Sender<Vec<SubnetPlan>>,
     pub(super) subnets: Arc<RunningSubnets>,
@@ -78,7 +77,7 @@ impl NetworkHandle {
         self.id
     }
 
-    /// Where the node listens.
+    /// The address at which the node listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -88,7 +87,7 @@ impl NetworkHandle {
         self.discovery_port
     }
 
-    /// This node's record: the one that discovery tells others, if there is discovery.
+    /// The record of this node: the one that discovery tells others, if there is discovery.
     pub fn record(&self) -> NodeRecord {
         self.record.current(|| {
             let nat = self.nat.borrow();
@@ -111,7 +110,7 @@ impl NetworkHandle {
         self.core.peers()
     }
 
-    /// How many peers there are.
+    /// The number of peers.
     pub fn peer_count(&self) -> usize {
         self.core.state.lock().hub.peers().count()
     }
@@ -122,7 +121,7 @@ impl NetworkHandle {
         self.core.sync_status.status()
     }
 
-    /// How far the synchronization is.
+    /// The progress of the synchronization.
     pub fn sync_progress(&self) -> SyncState {
         self.core.sync_status.progress()
     }
@@ -132,7 +131,7 @@ impl NetworkHandle {
         self.core.sync_status.missing() > FAR_BEHIND_BLOCKS
     }
 
-    /// What was counted: of peers, and of connections.
+    /// The counters of peers and of connections.
     pub fn counters(&self) -> (PeerCounters, TrafficCounters) {
         self.core.counters()
     }
@@ -208,7 +207,7 @@ impl NetworkHandle {
         core.with_hub(|hub, _| hub.relay_transaction(hash, transaction));
     }
 
-    /// Who carries what is for an application chain.
+    /// The network that carries what is for an application chain.
     fn carrier(&self, chain: Option<Address>) -> Arc<Core> {
         let head = self.core.state.lock().hub.head().number;
         chain

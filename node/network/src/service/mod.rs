@@ -54,20 +54,14 @@ use tasks::{NetworkSockets, NetworkTasks};
 use threads::ChainNews;
 
 pub use self::core::{ApplicationChains, PeerReport};
-pub use bounds::{OFFERED_BYTES_ALL_MAX, OUTBOX_BYTES_ALL_MAX};
-pub use called_subnets::SILENCE_MAX;
-pub use connection::PEER_JOBS_MAX;
 pub use handle::NetworkHandle;
-pub use offers::{LAST_TRANSACTIONS_MAX, OFFERED_BYTES_FREE, OFFERED_BYTES_MAX};
-pub use outbox::{OUTBOX_BYTES_MAX, OUTBOX_FULL_TIME_MAX, OUTBOX_MESSAGES_MAX};
-pub use records::RECORDS_MAX;
-pub use subnets::{SUBNET_LEAD_BLOCKS, SUBNET_PORTS, SUBNETS_RUNNING_MAX, SubnetPlan, SubnetReport};
+pub use subnets::{SubnetPlan, SubnetReport};
 pub use traffic::TrafficCounters;
 
-/// How long the node waits for its subnets when it stops.
+/// The node waits for its subnets for this long when it stops.
 const SUBNETS_STOP_WAIT: Duration = Duration::from_secs(1);
 
-/// What a node says and allows.
+/// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct NetworkSettings {
     /// The node's key.
@@ -78,8 +72,8 @@ pub struct NetworkSettings {
     pub family: WireFamily,
     /// The id of the network in Status and in discovery.
     pub network_id: u64,
-    /// Where the node listens, for TCP and UDP. Port 0 chooses a free one. The unspecified address
-    /// of IPv6 is for IPv4, too.
+    /// The address at which the node listens, for TCP and UDP. Port 0 chooses a free one. The
+    /// unspecified address of IPv6 is for IPv4, too.
     pub listen: SocketAddr,
     /// The port of discovery, if not that of connections.
     pub discovery_port: Option<u16>,
@@ -109,7 +103,7 @@ pub struct NetworkSettings {
     pub has_progress_lines: bool,
 }
 
-/// Why the network does not start.
+/// The reason why the network does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkStartError {
     /// The port is taken, or the address is not this machine's.
@@ -213,7 +207,7 @@ impl NetworkService {
         Ok(Self {
             handle,
             tasks,
-            subnets: tokio::spawn(keeper.run(stopped)),
+            subnets: threads::start_task(keeper.run(stopped)),
             stop,
         })
     }

@@ -1,8 +1,8 @@
-//! What a peer has sent for the pool and for application chains, until it is taken.
+//! The transactions and messages that a peer has sent, until they are taken.
 //!
-//! It is hashed and checked away from the task of the connection and without the lock of the hub,
-//! in parts. Few threads do this for all peers, and each peer gets one in turn. While much of a
-//! peer waits, its connection is not read, so the peer has to wait, too. Transactions of a peer
+//! Offers are hashed and checked away from the task of the connection and without the lock of the
+//! hub, in parts. Few threads do this for all peers, and each peer gets one in turn. While much of
+//! a peer waits, its connection is not read, so the peer has to wait, too. Transactions of a peer
 //! that pauses, or of an address that has no share of the work left, are dropped and do not wait:
 //! behind them may be answers that this node waits for.
 
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::bounds::ReservedBytes;
 use super::core::{Core, PeerJob};
+use super::threads::start_task;
 use crate::messages::ApplicationChainMessage;
 use crate::peers::{
     HashedTransaction, JudgedTransactions, PACK_PART, PeerAction, PeerId, ShareHolder, TransactionPack,
@@ -26,13 +27,13 @@ use crate::peers::{
 };
 
 /// While more bytes of memory of a peer wait than this, its connection is not read.
-pub const OFFERED_BYTES_MAX: usize = 1 << 20;
-/// So many bytes of a peer may wait even if those of others fill all the memory for them. An
+pub(crate) const OFFERED_BYTES_MAX: usize = 1 << 20;
+/// The bytes of a peer that may wait even if those of others fill all the memory for them. An
 /// ordinary pack takes less.
-pub const OFFERED_BYTES_FREE: usize = 512 << 10;
+pub(crate) const OFFERED_BYTES_FREE: usize = 512 << 10;
 /// Transactions that are still taken of a connection that has ended: it may have been the only one
 /// that had them. The rest is dropped, as is all of an address that has no share left.
-pub const LAST_TRANSACTIONS_MAX: usize = 256;
+pub(crate) const LAST_TRANSACTIONS_MAX: usize = 256;
 
 /// A pack waits at most so long for a share of the work. If it would have to wait longer, the rest
 /// of it is dropped.
@@ -63,7 +64,7 @@ struct WaitingOffer {
     _reserved: Option<ReservedBytes>,
 }
 
-/// How the taking of something has ended.
+/// The result of taking something.
 #[derive(Clone, Copy, Debug, Default)]
 struct TakenOffer {
     /// Transactions that may still be taken if the connection has ended.
@@ -72,7 +73,7 @@ struct TakenOffer {
     pause: Duration,
 }
 
-/// What waits of one peer, and what is being taken.
+/// The offers of one peer that wait, and the one that is being taken.
 pub(super) struct PeerOffers {
     taker: OfferTaker,
     is_over: watch::Sender<bool>,
@@ -113,7 +114,6 @@ impl PeerOffers {
         self.bytes <= OFFERED_BYTES_MAX
     }
 
-    /// Whether no transactions are taken for now.
     pub(super) fn is_paused(&self) -> bool {
         self.paused_until.is_some_and(|until| Instant::now() < until)
     }
@@ -170,7 +170,6 @@ impl PeerOffers {
         }
     }
 
-    /// Begins with the next one.
     pub(super) fn go_on(&mut self) {
         self.running = None;
         self.bytes -= mem::take(&mut self.running_bytes);
@@ -214,7 +213,7 @@ impl PeerOffers {
             return;
         };
         let _ = is_over.send(true);
-        tokio::spawn(async move {
+        start_task(async move {
             let mut pause = Duration::ZERO;
             if let Some(running) = running {
                 TakenOffer {
@@ -240,7 +239,6 @@ struct OfferTaker {
     core: Arc<Core>,
     peer: PeerId,
     holder: ShareHolder,
-    /// The connection has ended.
     over: watch::Receiver<bool>,
     left_after_end: usize,
 }
@@ -305,7 +303,7 @@ impl OfferTaker {
                 self.left_after_end -= part.len();
             }
             let checks = Arc::clone(&self.core.bounds.checks);
-            // It is never closed.
+            // The semaphore is never closed.
             let Ok(thread) = checks.acquire_owned().await else {
                 break Duration::ZERO;
             };

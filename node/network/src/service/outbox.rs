@@ -1,5 +1,5 @@
-//! What waits to be handed to the task of a connection: bounded in messages and in bytes, for each
-//! peer and for all.
+//! The messages that wait to be handed to the task of a connection: bounded in number and in bytes,
+//! for each peer and for all.
 //!
 //! A message to many peers is encoded and kept once for each version. A peer that reads slowly
 //! loses gossip first, and its place if that goes on.
@@ -17,15 +17,15 @@ use crate::requests::AnswerKind;
 use crate::rlpx::RlpxDisconnect;
 
 /// Messages that wait for the task of a connection. Gossip beyond that is not sent.
-pub const OUTBOX_MESSAGES_MAX: usize = 512;
+pub(crate) const OUTBOX_MESSAGES_MAX: usize = 512;
 /// Bytes of messages that wait for the task of a connection. Gossip beyond that is not sent. A
 /// longer message is taken if it is the only one.
-pub const OUTBOX_BYTES_MAX: usize = 4 << 20;
-/// One of so many messages and bytes may be for application chains. Many strangers' messages go to
-/// every peer, so they leave room for what the node itself has to say.
+pub(crate) const OUTBOX_BYTES_MAX: usize = 4 << 20;
+/// One of this many messages and bytes may be for application chains. Many strangers' messages go
+/// to every peer, so they leave room for what the node itself has to say.
 const APPLICATION_PART: usize = 2;
 /// A peer whose outbox has no room for so long loses its place.
-pub const OUTBOX_FULL_TIME_MAX: Duration = Duration::from_secs(30);
+pub(crate) const OUTBOX_FULL_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The order in which messages give way to others: the last ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,26 +74,23 @@ impl EncodedMessage {
     }
 }
 
-/// What goes to the task of a connection.
+/// A message for the task of a connection.
 #[derive(Clone, Debug)]
 pub(super) enum OutboxMessage {
-    /// A message for the peer.
     Message(Arc<EncodedMessage>),
     /// The messages before it tell the peer of the pool up to this position.
     Mark(u64),
 }
 
-/// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Taken,
-    /// There is no room.
     Full,
     /// There was no room for [`OUTBOX_FULL_TIME_MAX`].
     FullForLong,
 }
 
-/// Where messages for a peer go.
+/// The queue of the messages for a peer.
 pub(super) struct Outbox {
     pub(super) protocol: WireProtocol,
     messages: mpsc::Sender<OutboxMessage>,
@@ -101,13 +98,10 @@ pub(super) struct Outbox {
     waiting: Arc<AtomicUsize>,
     /// Since when there was no room.
     full_since: Option<Duration>,
-    /// Ends the connection.
     end: Option<oneshot::Sender<RlpxDisconnect>>,
-    /// What the connection carries.
     pub(super) traffic: Arc<TrafficCells>,
 }
 
-/// The other side of an [`Outbox`].
 pub(super) struct OutboxReader {
     messages: mpsc::Receiver<OutboxMessage>,
     waiting: Arc<AtomicUsize>,
@@ -175,7 +169,6 @@ impl Outbox {
         let _ = self.messages.try_send(OutboxMessage::Mark(position));
     }
 
-    /// Ends the connection.
     pub(super) fn end(self, reason: RlpxDisconnect) {
         if let Some(end) = self.end {
             // If the task has ended, so has the connection.
@@ -303,7 +296,7 @@ mod tests {
             let needed = outbox.put(&request(&budget), &budget, seconds(at));
             assert_eq!(needed, Put::Taken, "at {at} s");
         }
-        // What this peer does not read is bounded all the same.
+        // The bytes that this peer does not read are bounded all the same.
         let taken = (0..OUTBOX_MESSAGES_MAX)
             .filter(|_| outbox.put(&request(&budget), &budget, seconds(99)) == Put::Taken)
             .count();
@@ -344,7 +337,7 @@ mod tests {
             assert_eq!(put(at), Put::Full, "at {at} s");
         }
         assert_eq!(put(OUTBOX_FULL_TIME_MAX.as_secs()), Put::FullForLong);
-        // Whoever has caught up begins anew.
+        // A peer that has caught up begins anew.
         for _ in 0..3 {
             reader.next().await.expect("a message");
         }

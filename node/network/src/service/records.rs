@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use crate::enr::{NodeClaims, NodeRecord};
 
 /// Records of other nodes that are remembered. Each takes a text of at most 405 bytes.
-pub const RECORDS_MAX: usize = 1024;
+pub(crate) const RECORDS_MAX: usize = 1024;
 
-/// What is remembered of a record. A text takes less memory than a record with many keys.
+/// The part of a record that is remembered. A text takes less memory than a record with many keys.
 #[derive(Clone, Debug)]
 struct HeardRecord {
     text: String,
@@ -57,18 +57,16 @@ impl NodeRecords {
         self.heard.contains_key(id)
     }
 
-    /// The text of a node's record.
     pub(super) fn text(&self, id: &B512) -> Option<String> {
         self.heard.get(id).map(|heard| heard.text.clone())
     }
 
-    /// The fork id in a node's record.
     pub(super) fn fork_id(&self, id: &B512) -> Option<ForkId> {
         self.heard.get(id)?.fork_id
     }
 }
 
-/// This node's record, as users see it.
+/// The record of this node, as users see it.
 pub(super) enum OwnRecord {
     /// Discovery tells it to others.
     Told(watch::Receiver<NodeRecord>),

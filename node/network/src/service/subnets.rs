@@ -24,20 +24,20 @@ use super::core::Core;
 use super::handle::SubnetHandle;
 use super::tasks::{NetworkSockets, NetworkTasks};
 use super::{NetworkSettings, NetworkStartError, PeerReport};
-use crate::discovery::DiscoveryValues;
+use crate::discovery::DiscoveryHandle;
 use crate::entropy::Entropy;
 
 /// The ports of subnets, each for TCP and UDP.
-pub const SUBNET_PORTS: RangeInclusive<u16> = 40333..=40998;
+pub(crate) const SUBNET_PORTS: RangeInclusive<u16> = 40333..=40998;
 /// Subnets that run at a time. More wait.
-pub const SUBNETS_RUNNING_MAX: usize = 64;
+pub(crate) const SUBNETS_RUNNING_MAX: usize = 64;
 /// A subnet begins so many blocks before it carries anything.
-pub const SUBNET_LEAD_BLOCKS: u64 = 100;
-/// Of so many places of the chain's network a subnet has one more.
+pub(crate) const SUBNET_LEAD_BLOCKS: u64 = 100;
+/// A subnet has one place for each of this many places of the chain's network, and one more.
 const PEERS_RATIO: usize = 3;
 /// A subnet has at least so many places.
 const PEERS_MIN: usize = 5;
-/// How often is looked which subnets are due.
+/// The interval at which due subnets are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Rounds in which a subnet that begins looks for nodes more often.
 const FIRST_ROUNDS: u32 = 10;
@@ -87,9 +87,9 @@ impl SubnetPlan {
 pub struct SubnetReport {
     /// The application chain.
     pub address: Address,
-    /// Where its nodes connect and ask.
+    /// The address at which its nodes connect and ask.
     pub listen: SocketAddr,
-    /// Its peers.
+    /// The peers of the subnet.
     pub peers: Vec<PeerReport>,
 }
 
@@ -141,7 +141,7 @@ impl RunningSubnets {
         subnet.plan.carries_at(head).then(|| Arc::clone(&subnet.core))
     }
 
-    /// When each of them has carried something.
+    /// The time at which each of them has carried something.
     fn last_carried(&self) -> Vec<(Address, Instant)> {
         let running = self.0.lock();
         let carried = running
@@ -161,12 +161,11 @@ impl RunningSubnets {
     }
 }
 
-/// Starts and ends subnets.
 pub(super) struct SubnetKeeper {
     core: Arc<Core>,
     chain: Chain,
     settings: NetworkSettings,
-    values: Option<DiscoveryValues>,
+    values: Option<DiscoveryHandle>,
     plans: watch::Receiver<Vec<SubnetPlan>>,
     running: Arc<RunningSubnets>,
     called: Arc<Mutex<CalledSubnets>>,
@@ -182,7 +181,7 @@ impl SubnetKeeper {
         core: Arc<Core>,
         chain: Chain,
         settings: NetworkSettings,
-        values: Option<DiscoveryValues>,
+        values: Option<DiscoveryHandle>,
         entropy: Entropy,
     ) -> (Self, SubnetHandle) {
         let (plans, planned) = watch::channel(Vec::new());
@@ -272,7 +271,7 @@ impl SubnetKeeper {
         for (address, plan) in due {
             if let Some(subnet) = self.running.0.lock().get_mut(&address) {
                 subnet.plan = plan;
-                // What the Status says.
+                // The head that the Status names.
                 subnet.core.with_hub(|hub, now| hub.head_moved(head, now));
                 continue;
             }
@@ -352,7 +351,7 @@ impl SubnetKeeper {
 
 /// Lets the nodes of a subnet find each other, for ever. `main` is the discovery of the chain's
 /// network, `own` the subnet's.
-async fn meet(main: DiscoveryValues, own: DiscoveryValues, key: B512) {
+async fn meet(main: DiscoveryHandle, own: DiscoveryHandle, key: B512) {
     let mut round = 0;
     loop {
         let brothers = main.brothers(key).await;

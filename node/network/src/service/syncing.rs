@@ -1,12 +1,11 @@
 //! The thread of the synchronization: it takes news of peers and outcomes of jobs, and lets the hub
 //! carry out the orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::core::Core;
 use super::threads::tell_head;
@@ -16,25 +15,20 @@ use crate::sync::{ChainSync, FAR_BEHIND_BLOCKS, SHORT_GAP_BLOCKS, SyncOutcome};
 /// While more inputs than this wait for the thread, heads of peers wait elsewhere, where a newer
 /// one replaces an older one.
 const QUEUE_USUAL: usize = 16;
-/// How often the thread looks whether the service has ended.
+/// The inputs that may wait for the thread. While there are so many, no new peer is let in. The
+/// peers that are here add little: the answer to each open question, and their end.
+pub(super) const INPUTS_MAX: usize = 4096;
+/// The time after which the thread looks again whether the service has ended.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What the thread takes.
 pub(super) enum SyncInput {
     News(PeerNews),
     Outcome(SyncOutcome),
-    /// The head has moved.
     HeadMoved,
 }
 
-/// What waits while the thread has much to do: of each peer and each kind the latest only.
-#[derive(Default)]
-struct LatestHeads {
-    news: BTreeMap<(PeerId, HeadNewsKind), PeerNews>,
-    has_moved: bool,
-}
-
-/// How a peer tells of its head. What it says in one way does not replace what it says in another.
+/// The way in which a peer tells of its head. The latest news of one way does not replace that of
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HeadNewsKind {
     Announcement,
@@ -53,71 +47,92 @@ impl HeadNewsKind {
     }
 }
 
-/// Where news for the synchronization go. The queue needs no bound of its own: peers have a bound
-/// for open requests, and what they say of their heads leaves the queue when it is long.
-#[derive(Clone)]
-pub(super) struct SyncInbox {
-    queue: Sender<SyncInput>,
-    latest: Arc<Mutex<LatestHeads>>,
+/// The queue between the tasks of the service and the thread of the synchronization.
+#[derive(Default)]
+struct SyncQueue {
+    waiting: Mutex<WaitingInputs>,
+    arrived: Condvar,
 }
 
-/// The other end of a [`SyncInbox`].
-pub(super) struct SyncInputs {
-    queue: Receiver<SyncInput>,
-    latest: Arc<Mutex<LatestHeads>>,
+/// The inputs that wait for the thread.
+#[derive(Default)]
+struct WaitingInputs {
+    queue: VecDeque<SyncInput>,
+    /// The latest head of each peer and kind, while the queue is long.
+    heads: BTreeMap<(PeerId, HeadNewsKind), PeerNews>,
+    /// The head has moved, while the queue is long.
+    has_moved: bool,
 }
+
+impl WaitingInputs {
+    fn is_long(&self) -> bool {
+        self.queue.len() >= QUEUE_USUAL
+    }
+}
+
+/// The end of the queue that takes news. The default is of a network over which nobody
+/// synchronizes: it drops them.
+#[derive(Clone, Default)]
+pub(super) struct SyncInbox(Option<Arc<SyncQueue>>);
+
+/// The other end of a [`SyncInbox`].
+pub(super) struct SyncInputs(Arc<SyncQueue>);
 
 impl SyncInbox {
     pub(super) fn new() -> (Self, SyncInputs) {
-        let (sender, queue) = unbounded();
-        let latest = Arc::<Mutex<LatestHeads>>::default();
-        let inbox = Self {
-            queue: sender,
-            latest: Arc::clone(&latest),
-        };
-        (inbox, SyncInputs { queue, latest })
+        let queue = Arc::<SyncQueue>::default();
+        (Self(Some(Arc::clone(&queue))), SyncInputs(queue))
+    }
+
+    /// Whether so much waits that no new peer may come in.
+    pub(super) fn is_full(&self) -> bool {
+        let queue = self.0.as_ref();
+        queue.is_some_and(|queue| queue.waiting.lock().queue.len() >= INPUTS_MAX)
     }
 
     pub(super) fn news(&self, news: PeerNews) {
-        match HeadNewsKind::of(&news).filter(|_| self.queue.len() >= QUEUE_USUAL) {
-            Some(source) => drop(self.latest.lock().news.insert(source, news)),
-            None => self.put(SyncInput::News(news)),
-        }
+        self.put(|waiting| match HeadNewsKind::of(&news) {
+            Some(source) if waiting.is_long() => drop(waiting.heads.insert(source, news)),
+            _ => waiting.queue.push_back(SyncInput::News(news)),
+        });
     }
 
     pub(super) fn outcome(&self, outcome: SyncOutcome) {
-        self.put(SyncInput::Outcome(outcome));
+        self.put(|waiting| waiting.queue.push_back(SyncInput::Outcome(outcome)));
     }
 
     pub(super) fn head_moved(&self) {
-        if self.queue.len() < QUEUE_USUAL {
-            self.put(SyncInput::HeadMoved);
-        } else {
-            self.latest.lock().has_moved = true;
-        }
+        self.put(|waiting| {
+            if waiting.is_long() {
+                waiting.has_moved = true;
+            } else {
+                waiting.queue.push_back(SyncInput::HeadMoved);
+            }
+        });
     }
 
-    fn put(&self, input: SyncInput) {
-        // When the thread has ended, the service has, too.
-        let _ = self.queue.send(input);
+    fn put(&self, put: impl FnOnce(&mut WaitingInputs)) {
+        if let Some(queue) = &self.0 {
+            put(&mut queue.waiting.lock());
+            queue.arrived.notify_one();
+        }
     }
 }
 
 impl SyncInputs {
-    /// Waits for the next input, and takes what waits elsewhere once the queue is short. `None` if
-    /// nobody can put anything any more.
-    fn take(&self, wait: Duration) -> Option<Vec<SyncInput>> {
-        let mut inputs = match self.queue.recv_timeout(wait) {
-            Ok(input) => vec![input],
-            Err(RecvTimeoutError::Timeout) => Vec::new(),
-            Err(RecvTimeoutError::Disconnected) => return None,
-        };
-        if self.queue.len() < QUEUE_USUAL {
-            let LatestHeads { news, has_moved } = std::mem::take(&mut *self.latest.lock());
-            inputs.extend(news.into_values().map(SyncInput::News));
-            inputs.extend(has_moved.then_some(SyncInput::HeadMoved));
+    /// Waits for the next input. Also returns the heads that wait, once the queue is short.
+    fn take(&self, wait: Duration) -> Vec<SyncInput> {
+        let mut waiting = self.0.waiting.lock();
+        if waiting.queue.is_empty() {
+            self.0.arrived.wait_for(&mut waiting, wait);
         }
-        Some(inputs)
+        let mut inputs: Vec<_> = waiting.queue.pop_front().into_iter().collect();
+        if !waiting.is_long() {
+            let heads = std::mem::take(&mut waiting.heads);
+            inputs.extend(heads.into_values().map(SyncInput::News));
+            inputs.extend(std::mem::take(&mut waiting.has_moved).then_some(SyncInput::HeadMoved));
+        }
+        inputs
     }
 }
 
@@ -130,9 +145,7 @@ pub(super) fn run(core: &Weak<Core>, mut sync: ChainSync, inputs: &SyncInputs) {
         let wait = sync
             .deadline()
             .map_or(IDLE, |deadline| deadline.saturating_sub(now));
-        let Some(inputs) = inputs.take(wait.min(IDLE)) else {
-            return;
-        };
+        let inputs = inputs.take(wait.min(IDLE));
         let Some(core) = core.upgrade() else { return };
         let moment = core.now();
         now = moment.elapsed;
@@ -191,13 +204,13 @@ mod tests {
         let left = PeerNews::Left(PeerId(9));
         inbox.news(left.clone());
         assert_eq!(
-            inputs.queue.len(),
+            inputs.0.waiting.lock().queue.len(),
             QUEUE_USUAL + 1,
-            "what others wait for is always queued"
+            "the end of a peer is always queued"
         );
         let (mut came, mut has_moved) = (Vec::new(), 0);
         loop {
-            let taken = inputs.take(Duration::ZERO).expect("the inbox is there");
+            let taken = inputs.take(Duration::ZERO);
             if taken.is_empty() {
                 break;
             }
@@ -213,7 +226,21 @@ mod tests {
             assert!(came.contains(&expected), "{expected:?}");
         }
         assert!(has_moved > 0);
-        drop(inbox);
-        assert!(inputs.take(Duration::ZERO).is_none());
+    }
+
+    #[test]
+    fn a_full_queue_is_noticed() {
+        let (inbox, inputs) = SyncInbox::new();
+        for peer in 0..INPUTS_MAX as u64 {
+            assert!(!inbox.is_full());
+            inbox.news(PeerNews::Left(PeerId(peer)));
+        }
+        assert!(inbox.is_full());
+        inbox.news(PeerNews::Left(PeerId(INPUTS_MAX as u64)));
+        inputs.take(Duration::ZERO);
+        assert!(inbox.is_full(), "one too many is queued all the same");
+        inputs.take(Duration::ZERO);
+        assert!(!inbox.is_full());
+        assert!(!SyncInbox::default().is_full());
     }
 }

@@ -19,10 +19,11 @@ use super::dialing::{self, DialLoop};
 use super::dns;
 use super::finding::FindingLoop;
 use super::records::OwnRecord;
+use super::threads::start_task;
 use super::{NetworkSettings, NetworkStartError};
 use crate::dial::InboundGuard;
 use crate::discovery::{
-    Discovery, DiscoveryDialect, DiscoveryEvent, DiscoverySettings, DiscoverySocket, DiscoveryValues,
+    Discovery, DiscoveryDialect, DiscoveryEvent, DiscoveryHandle, DiscoverySettings, DiscoverySocket,
     PacketEndpoint, SEEDS_MAX,
 };
 use crate::entropy::Entropy;
@@ -36,9 +37,9 @@ use crate::sockets::PeerListener;
 const BASE_VERSION: u64 = 5;
 /// Connections that the system keeps until they are accepted, as the runtime does.
 const CONNECTIONS_WAITING_MAX: i32 = 1024;
-/// How long the node waits for its Disconnects to be sent when it stops.
+/// The node waits for its Disconnects to be sent for this long when it stops.
 const STOP_WAIT: Duration = Duration::from_millis(300);
-/// How often the end of the connections is looked at meanwhile.
+/// The end of the connections is looked at meanwhile at this interval.
 const STOP_STEP: Duration = Duration::from_millis(10);
 
 /// The sockets of a network. Without the second one there is no discovery.
@@ -70,7 +71,7 @@ impl NetworkSockets {
         })
     }
 
-    /// Where connections are accepted.
+    /// The address at which connections are accepted.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.connections.local_addr()
     }
@@ -126,7 +127,7 @@ pub(super) struct NetworkTasks {
     address: SocketAddr,
     discovery_port: u16,
     nat: watch::Receiver<NatStatus>,
-    values: Option<DiscoveryValues>,
+    values: Option<DiscoveryHandle>,
     record: Arc<OwnRecord>,
 }
 
@@ -170,7 +171,7 @@ impl NetworkTasks {
             key: settings.key.clone(),
             settings: rlpx,
             family: settings.family,
-            records: finding.map(DiscoverySocket::records),
+            discovery: finding.map(|socket| socket.handle().clone()),
             entropy: entropy.fork(),
         };
         let record = match finding {
@@ -178,10 +179,10 @@ impl NetworkTasks {
             None => OwnRecord::untold(settings.key.clone(), first_record_sequence(core)),
         };
         let tasks = vec![
-            tokio::spawn(dialing::take_inbound(Arc::clone(core), settings.family, inbound)),
-            tokio::spawn(dial_loop.run()),
-            tokio::spawn(run_timer(Arc::clone(core))),
-            tokio::spawn(open_ports(settings.nat, address.port(), discovery_port, nat)),
+            start_task(dialing::take_inbound(Arc::clone(core), settings.family, inbound)),
+            start_task(dial_loop.run()),
+            start_task(run_timer(Arc::clone(core))),
+            start_task(open_ports(settings.nat, address.port(), discovery_port, nat)),
         ];
         let mut own = Self {
             core: Arc::clone(core),
@@ -196,16 +197,16 @@ impl NetworkTasks {
             record: Arc::new(record),
         };
         if let Some((finding, events)) = discovery {
-            own.values = Some(finding.socket.values());
+            own.values = Some(finding.socket.handle().clone());
             if let Some(reader) = dns::reader(settings, core, entropy) {
-                own.add(tokio::spawn(reader.run()));
+                own.add(start_task(reader.run()));
             }
-            own.finding = Some(tokio::spawn(finding.run(events, agreed, nat_status, stopped)));
+            own.finding = Some(start_task(finding.run(events, agreed, nat_status, stopped)));
         }
         Ok(own)
     }
 
-    /// Where connections are accepted.
+    /// The address at which connections are accepted.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -215,18 +216,16 @@ impl NetworkTasks {
         self.discovery_port
     }
 
-    /// This node's record.
     pub(super) const fn record(&self) -> &Arc<OwnRecord> {
         &self.record
     }
 
-    /// What is known of the router.
     pub(super) const fn nat(&self) -> &watch::Receiver<NatStatus> {
         &self.nat
     }
 
     /// Keys and values of discovery. `None` if there is no discovery.
-    pub(super) const fn values(&self) -> Option<&DiscoveryValues> {
+    pub(super) const fn values(&self) -> Option<&DiscoveryHandle> {
         self.values.as_ref()
     }
 
@@ -251,7 +250,7 @@ impl NetworkTasks {
         for task in self.tasks {
             task.abort();
         }
-        // Whoever keeps the seen nodes writes them when it hears this.
+        // The keeper of the seen nodes writes them when it hears this.
         let _ = self.stop.send(true);
         if let Some(finding) = self.finding {
             let _ = tokio::time::timeout(STOP_WAIT, finding).await;

@@ -1,108 +1,23 @@
 //! Connections over loopback with a chain that the tests control.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
-use primitives::{Address, Block, Header, Transaction, TxForm, TxRules, U256};
+use primitives::{Address, Transaction, TxForm, U256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::core::CoreInboxes;
 use super::*;
 use crate::messages::{ApplicationChainMessage, PeerMessage, PeerStatus, WireProtocol};
-use crate::peers::{
-    BlockFault, ChainHead, ChainReader, HashedTransaction, ImportResult, TransactionVerdict, WORTHLESS_PAUSE,
-};
+use crate::peers::stub_chain::StubChain;
+use crate::peers::{ChainHead, JUDGED_TRANSACTIONS_MIN, TransactionVerdict, WORTHLESS_PAUSE};
 use crate::rlpx::{HandshakeForm, PeerConnection, RlpxDisconnect, RlpxSettings};
+use crate::service::offers::LAST_TRANSACTIONS_MAX;
+use crate::service::outbox::OUTBOX_BYTES_MAX;
 
-/// Whatever should happen happens in this time.
+/// Expected events happen in this time.
 const LIMIT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
-
-/// A chain that judges transactions as the test says, and waits as long as the test says.
-struct JudgingChain {
-    verdict: TransactionVerdict,
-    submitted: AtomicUsize,
-    is_held: Mutex<bool>,
-    released: Condvar,
-}
-
-impl JudgingChain {
-    fn new(verdict: TransactionVerdict, is_held: bool) -> Arc<Self> {
-        Arc::new(Self {
-            verdict,
-            submitted: AtomicUsize::new(0),
-            is_held: Mutex::new(is_held),
-            released: Condvar::new(),
-        })
-    }
-
-    fn release(&self) {
-        *self.is_held.lock() = false;
-        self.released.notify_all();
-    }
-
-    /// Releases the chain at the latest when a test fails, so that the test ends.
-    const fn release_at_end(self: Arc<Self>) -> ReleaseAtEnd {
-        ReleaseAtEnd(self)
-    }
-
-    fn submitted(&self) -> usize {
-        self.submitted.load(Ordering::Acquire)
-    }
-}
-
-struct ReleaseAtEnd(Arc<JudgingChain>);
-
-impl Drop for ReleaseAtEnd {
-    fn drop(&mut self) {
-        self.0.release();
-    }
-}
-
-impl ChainAccess for JudgingChain {
-    fn head(&self) -> Result<ChainHead, ChainAccessError> {
-        Err(ChainAccessError("not asked".to_owned()))
-    }
-
-    fn total_difficulty(&self, _: &B256) -> Result<Option<U256>, ChainAccessError> {
-        Ok(None)
-    }
-
-    fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError> {
-        Err(ChainAccessError("not asked".to_owned()))
-    }
-
-    fn tx_rules(&self) -> TxRules {
-        TxRules::Moac
-    }
-
-    fn check_header(&self, _: &B256, _: &Header) -> Result<(), BlockFault> {
-        Ok(())
-    }
-
-    fn import(&self, _: Block) -> ImportResult {
-        ImportResult::Good
-    }
-
-    fn pooled(&self, _: &B256) -> Option<Transaction> {
-        None
-    }
-
-    fn pending(&self, _: usize) -> Vec<B256> {
-        Vec::new()
-    }
-
-    fn submit(&self, _: HashedTransaction) -> TransactionVerdict {
-        let mut is_held = self.is_held.lock();
-        while *is_held {
-            self.released.wait(&mut is_held);
-        }
-        self.submitted.fetch_add(1, Ordering::AcqRel);
-        self.verdict.clone()
-    }
-}
 
 /// A node without discovery, timers and import.
 struct TestNode {
@@ -134,7 +49,7 @@ const fn head() -> ChainHead {
 }
 
 impl TestNode {
-    async fn start(chain: Arc<JudgingChain>) -> Self {
+    async fn start(chain: Arc<StubChain>) -> Self {
         let settings = HubSettings {
             family: WireFamily::Mc,
             network_id: 99,
@@ -154,7 +69,7 @@ impl TestNode {
             ),
             trusted: std::collections::BTreeSet::new(),
             chain,
-            sync: SyncInbox::new().0,
+            sync: SyncInbox::default(),
             sync_status: Arc::default(),
             application_chains: Arc::default(),
             is_subnet: false,
@@ -270,12 +185,12 @@ fn transactions(first: u64, count: u64) -> PeerMessage {
     PeerMessage::Transactions((first..first + count).map(one).collect())
 }
 
-/// How many transactions a pack of 100 KiB has.
+/// The number of transactions in a pack of 100 KiB.
 const PACK: u64 = 900;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_of_an_honest_peer_is_taken_to_the_last_transaction() {
-    let chain = JudgingChain::new(TransactionVerdict::Taken, false);
+    let chain = StubChain::new(TransactionVerdict::Taken);
     let node = TestNode::start(chain.clone()).await;
     let mut player = node.join(2).await;
     for pack in 0..5 {
@@ -294,8 +209,8 @@ async fn a_pool_of_an_honest_peer_is_taken_to_the_last_transaction() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reading_stops_while_transactions_wait_and_the_end_is_noticed() {
     const PACKS: usize = 24;
-    let chain = JudgingChain::new(TransactionVerdict::Taken, true);
-    let _release = chain.clone().release_at_end();
+    let chain = StubChain::new(TransactionVerdict::Taken);
+    let held = chain.hold();
     let node = TestNode::start(chain.clone()).await;
     // The pool takes nothing for now. There are more than sockets hold.
     let pack = transactions(0, 10 * PACK);
@@ -319,7 +234,7 @@ async fn reading_stops_while_transactions_wait_and_the_end_is_noticed() {
     drop(player);
     node.wait_until("the end is noticed", || node.core.peers().len() == 1)
         .await;
-    chain.release();
+    drop(held);
     node.wait_until("all memory comes back", || node.core.bounds.offered.used() == 0)
         .await;
     node.wait_until("the other's transactions", || chain.submitted() >= 10)
@@ -332,8 +247,8 @@ async fn reading_stops_while_transactions_wait_and_the_end_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_transaction_of_a_peer_that_leaves_at_once_counts() {
-    let chain = JudgingChain::new(TransactionVerdict::Taken, true);
-    let _release = chain.clone().release_at_end();
+    let chain = StubChain::new(TransactionVerdict::Taken);
+    let held = chain.hold();
     let node = TestNode::start(chain.clone()).await;
     let mut player = node.join(2).await;
     player.send(&transactions(1, 3));
@@ -341,13 +256,13 @@ async fn one_transaction_of_a_peer_that_leaves_at_once_counts() {
     assert_eq!(player.play_until(|| all() == 3).await, None);
     player.connection.disconnect(RlpxDisconnect::Requested).await;
     node.wait_until("the end", || node.core.peers().is_empty()).await;
-    chain.release();
+    drop(held);
     node.wait_until("they are taken", || chain.submitted() == 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_sends_worthless_transactions_pauses_and_then_leaves() {
-    let chain = JudgingChain::new(TransactionVerdict::Worthless("unpaid".to_owned()), false);
+    let chain = StubChain::new(TransactionVerdict::Worthless("unpaid".to_owned()));
     let node = TestNode::start(chain.clone()).await;
     let mut player = node.join(2).await;
     let begun = Instant::now();
@@ -368,7 +283,7 @@ async fn whoever_sends_worthless_transactions_pauses_and_then_leaves() {
     assert!(end.contains("subprotocol"), "{end}");
     assert!(begun.elapsed() >= WORTHLESS_PAUSE, "{:?}", begun.elapsed());
     let checked = chain.submitted();
-    let most = 2 * crate::peers::JUDGED_TRANSACTIONS_MIN as usize + crate::peers::PACK_PART;
+    let most = 2 * JUDGED_TRANSACTIONS_MIN as usize + crate::peers::PACK_PART;
     assert!(checked <= most, "{checked}");
     assert_eq!(node.core.counters().0.faults, 1);
     node.wait_until("all memory comes back", || node.core.bounds.offered.used() == 0)
@@ -379,7 +294,7 @@ async fn whoever_sends_worthless_transactions_pauses_and_then_leaves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_is_read_while_its_transactions_pause() {
     const PACKS: u64 = 10;
-    let chain = JudgingChain::new(TransactionVerdict::Worthless("unpaid".to_owned()), false);
+    let chain = StubChain::new(TransactionVerdict::Worthless("unpaid".to_owned()));
     let node = TestNode::start(chain.clone()).await;
     let mut player = node.join(2).await;
     // There are more than may wait, so an answer that the node waits for would be far behind.
@@ -397,14 +312,14 @@ async fn a_connection_is_read_while_its_transactions_pause() {
         node.core.bounds.offered.used() == 0
     })
     .await;
-    let most = crate::peers::JUDGED_TRANSACTIONS_MIN as usize;
+    let most = JUDGED_TRANSACTIONS_MIN as usize;
     assert_eq!(chain.submitted(), most);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_what_was_passed_on_use_up_no_share() {
     const PACKS: u64 = 20;
-    let chain = JudgingChain::new(TransactionVerdict::Taken, false);
+    let chain = StubChain::new(TransactionVerdict::Taken);
     let node = TestNode::start(chain).await;
     let PeerMessage::Transactions(mut flagged) = transactions(0, PACK) else {
         panic!("these are transactions");
@@ -431,7 +346,7 @@ async fn copies_of_what_was_passed_on_use_up_no_share() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_no_share_is_not_decoded_after_it_comes_back() {
     // An honest peer may send them, so no peer loses its place. The work is bounded all the same.
-    let chain = JudgingChain::new(TransactionVerdict::Refused("nonce".to_owned()), false);
+    let chain = StubChain::new(TransactionVerdict::Refused("nonce".to_owned()));
     let node = TestNode::start(chain.clone()).await;
     let begun = Instant::now();
     for round in 0..8 {
@@ -457,7 +372,7 @@ async fn whoever_has_no_share_is_not_decoded_after_it_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reader_of_an_application_chain_keeps_few_bytes() {
-    let chain = JudgingChain::new(TransactionVerdict::Taken, false);
+    let chain = StubChain::new(TransactionVerdict::Taken);
     let node = TestNode::start(chain).await;
     // Two peers never read. Messages of 1 MiB go to both.
     let slow = [node.join(2).await, node.join(4).await];

@@ -1,6 +1,7 @@
 //! The threads that wait for the chain: some check blocks, one imports them, one follows the head
-//! and the pool.
+//! and the pool. Also starts threads and tasks.
 
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -12,12 +13,13 @@ use chain::import::BlockId;
 use crossbeam_channel::{Receiver, select};
 use metrics::histogram;
 use primitives::{B256, Block, catch_panic};
+use tokio::task::JoinHandle as TaskHandle;
 
 use super::core::{ChainJob, Core};
 use crate::peers::{BlockFault, ChainAccess, HashedTransaction, ImportResult};
 use crate::sync::SHORT_GAP_BLOCKS;
 
-/// How often the pool is looked at.
+/// The pool is looked at at this interval.
 const POOL_INTERVAL: Duration = Duration::from_millis(50);
 /// While a peer's transactions are being offered to the pool, the new ones are told in one step at
 /// the end, but at the latest after this time.
@@ -59,17 +61,16 @@ pub(super) fn work(core: &Weak<Core>, jobs: &Receiver<ChainJob>) {
 /// Runs a check. A panic must not end the thread, because the hub waits for the result.
 fn checked<T>(check: impl FnOnce() -> Result<T, BlockFault>) -> Result<T, BlockFault> {
     catch_panic(check).unwrap_or_else(|panic| {
-        tracing::error!(panic, "a block of a peer cannot be checked");
-        Err(BlockFault::NotNow(panic))
+        tracing::error!(%panic, "a block of a peer cannot be checked");
+        Err(BlockFault::NotNow(panic.to_string()))
     })
 }
 
-/// Starts a thread with a name.
 pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// What a chain tells the network.
+/// The news of a chain that peers are told.
 pub(super) struct ChainNews {
     pub(super) heads: Receiver<Arc<HeadEvent>>,
     /// Blocks that were sealed here and did not become the head.
@@ -83,6 +84,12 @@ impl ChainNews {
             sealed_sides: chain.subscribe_sealed_sides(),
         }
     }
+}
+
+/// Starts a task. The future is boxed, so that the runtime's code for a task is compiled once.
+pub(super) fn start_task(task: impl Future<Output = ()> + Send + 'static) -> TaskHandle<()> {
+    let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task);
+    tokio::spawn(task)
 }
 
 /// Tells the hub of new heads and new transactions, until the service ends.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 
-/// How far peers have been told of the pool.
+/// The position in the pool that peers have been told of.
 pub(super) struct ToldTransactions {
     /// Up to this position of the pool's feed, one peer at least was sent what it did not know.
     position: Mutex<u64>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What connections have carried since the start, or one connection since its begin.
+/// The traffic of all connections since the start, or of one connection since its begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounters {
     /// Messages that peers have sent.
@@ -26,7 +26,6 @@ pub struct TrafficCounters {
     pub messages_left_out: u64,
 }
 
-/// The cells of [`TrafficCounters`].
 #[derive(Debug, Default)]
 pub(super) struct TrafficCells {
     messages_in: AtomicU64,

@@ -1,4 +1,4 @@
-//! Where the chain of a peer leaves the headers that this node has.
+//! Searches the header at which the chain of a peer leaves the headers that this node has.
 //!
 //! First headers with gaps below the lower head, then single headers, halving what is left. A
 //! header counts as known whether it is canonical or not. Knows questions and answers; sends
@@ -6,6 +6,7 @@
 
 use primitives::{B256, Header};
 
+use super::fault::HeadersFault;
 use crate::messages::{HeadersRequest, HeadersStart};
 
 /// The most headers of the first question.
@@ -13,7 +14,6 @@ const SPAN_HEADERS: u64 = 12;
 /// Headers that are left out between two of them.
 const SPAN_SKIP: u64 = 15;
 
-/// Number and hash of a known header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeaderPoint {
     pub(super) number: u64,
@@ -49,7 +49,6 @@ impl AncestorSearch {
         (self.known.number.saturating_add(1) >= self.unknown).then_some(self.known)
     }
 
-    /// What to ask next.
     pub(super) fn request(&self) -> HeadersRequest {
         if self.spanned {
             let middle = self.known.number + (self.unknown - self.known.number) / 2;
@@ -72,24 +71,24 @@ impl AncestorSearch {
     /// Takes the answer to [`Self::request`]. `is_known` says whether a header is known here.
     ///
     /// # Errors
-    /// What is wrong with the answer, or the error of `is_known`.
+    /// The fault of the answer, or the error of `is_known`.
     pub(super) fn take<E>(
         &mut self,
         headers: &[Header],
         mut is_known: impl FnMut(&B256) -> Result<bool, E>,
-    ) -> Result<Result<(), String>, E> {
+    ) -> Result<Result<(), HeadersFault>, E> {
         let request = self.request();
         let HeadersStart::Number(mut expected) = request.start else {
             return Ok(Ok(()));
         };
         if headers.is_empty() || headers.len() as u64 > request.amount {
             let (got, most) = (headers.len(), request.amount);
-            return Ok(Err(format!("headers: got {got}, expected 1 to {most}")));
+            return Ok(Err(HeadersFault::Count { got, most }));
         }
         for header in headers {
             if header.number != expected {
                 let got = header.number;
-                return Ok(Err(format!("number of a header: got {got}, expected {expected}")));
+                return Ok(Err(HeadersFault::Number { got, expected }));
             }
             let hash = header.hash();
             if is_known(&hash)? {
@@ -104,7 +103,7 @@ impl AncestorSearch {
         }
         self.spanned = true;
         if self.unknown == 0 {
-            return Ok(Err("block 0 of the peer is another one".to_owned()));
+            return Ok(Err(HeadersFault::Genesis));
         }
         Ok(Ok(()))
     }
@@ -173,7 +172,7 @@ mod tests {
         let check = |headers: &[Header], expected: &str| {
             let mut search = AncestorSearch::new(B256::ZERO, 40);
             let taken = search.take(headers, |_| Ok::<_, Infallible>(false));
-            let error = taken.expect("the store works").expect_err("wrong");
+            let error = taken.expect("the store works").expect_err("wrong").to_string();
             assert!(error.contains(expected), "{error}");
         };
         check(&[], "got 0, expected 1 to 3");

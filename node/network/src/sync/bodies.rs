@@ -35,7 +35,7 @@ impl Synchronizer {
     /// Lets the window follow the best header chain.
     pub(super) fn follow_window(&mut self, view: &View) -> Result<(), StoreError> {
         let missing = view.missing_bodies(WINDOW_BLOCKS)?;
-        if missing.is_empty() && self.sessions.is_empty() {
+        if missing.is_empty() && self.downloads.is_empty() {
             self.vouchers.clear();
         }
         self.window.follow(missing, |id| {
@@ -108,7 +108,7 @@ impl Synchronizer {
         if self.comparisons.add(bytes, received) {
             return;
         }
-        // They are asked for again when others are compared.
+        // The bodies are asked for again when others are compared.
         self.window.release(ticket);
         let rest_until = self.now + BUSY_PEER_TIME;
         if let Some(entry) = peer.and_then(|peer| self.roster.get(peer)) {

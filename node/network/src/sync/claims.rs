@@ -23,7 +23,7 @@ const REMEMBERED_TIME: Duration = Duration::from_secs(3600);
 /// The most nodes and networks that are remembered. Of more, the oldest is forgotten.
 const REMEMBERED_MAX: usize = 4096;
 
-/// What is wrong with a claim of `total_difficulty`, whatever the peer has. `None` if it may be
+/// Returns the fault of a claim of `total_difficulty`, whatever the peer has. `None` if it may be
 /// true.
 pub(super) fn impossible(total_difficulty: U256) -> Option<String> {
     let got = total_difficulty.bit_len();
@@ -31,7 +31,7 @@ pub(super) fn impossible(total_difficulty: U256) -> Option<String> {
         .then(|| format!("total difficulty of its head: got {got} bits, expected at most {CLAIM_BITS_MAX}"))
 }
 
-/// What is wrong with a claim of `total_difficulty` for the block with this header. `None` if it
+/// Returns the fault of a claim of `total_difficulty` for the block with this header. `None` if it
 /// may be true. `best` is the total difficulty of the best header here.
 pub(super) fn implausible(total_difficulty: U256, head: &Header, best: U256) -> Option<String> {
     let blocks = U256::from(head.number);
@@ -51,7 +51,6 @@ pub(super) fn implausible(total_difficulty: U256, head: &Header, best: U256) -> 
     })
 }
 
-/// Who has claimed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ClaimSource {
     Node(B512),
@@ -61,7 +60,7 @@ enum ClaimSource {
 /// Claims that were not fulfilled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnfulfilledClaims {
-    /// How many there were, and when the last one was.
+    /// The number of such claims, and the time of the last one.
     counts: BTreeMap<ClaimSource, (u32, Duration)>,
 }
 
@@ -95,7 +94,7 @@ impl UnfulfilledClaims {
         }
     }
 
-    /// How many claims of this node or its neighbourhood were not fulfilled.
+    /// The number of claims of this node or its neighbourhood that were not fulfilled.
     pub(super) fn count(&self, node: B512, address: IpAddr, now: Duration) -> u32 {
         let of_node = self.count_of(&ClaimSource::Node(node), now);
         of_node.max(self.count_of(&ClaimSource::Neighbourhood(Neighbourhood::of(address)), now))

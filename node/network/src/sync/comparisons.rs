@@ -54,7 +54,7 @@ fn is_plausible(spec: &ChainSpec, header: &Header, body: &PeerBody, gas: u64) ->
         && (spec.system_contract || !body.transactions.iter().any(Transaction::is_system))
 }
 
-/// What is wrong with bodies that came for these blocks, if that can be seen without a root.
+/// Returns the fault of bodies that came for these blocks, if it can be seen without a root.
 pub(super) fn implausible_bodies(
     spec: &ChainSpec,
     wanted: &[WantedBody],
@@ -78,10 +78,9 @@ pub(super) fn implausible_bodies(
     None
 }
 
-/// Bodies that came.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedBodies {
-    /// Who has sent them; `None` if nobody was asked.
+    /// The peer that has sent them; `None` if nobody was asked.
     pub(super) peer: Option<PeerId>,
     pub(super) ticket: RequestTicket,
     pub(super) wanted: Vec<WantedBody>,
@@ -90,7 +89,6 @@ pub(super) struct ReceivedBodies {
 }
 
 impl ReceivedBodies {
-    /// Memory that the bodies take.
     pub(super) fn bytes(&self) -> usize {
         let bodies = self.bodies.iter();
         bodies
@@ -102,16 +100,14 @@ impl ReceivedBodies {
 /// Bodies that are being compared with headers.
 #[derive(Clone, Debug)]
 pub(super) struct ComparedBodies {
-    /// Who has sent them; `None` if nobody was asked.
+    /// The peer that has sent them; `None` if nobody was asked.
     pub(super) peer: Option<PeerId>,
     pub(super) wanted: Vec<WantedBody>,
-    /// How many bodies there are.
     pub(super) came: usize,
     pub(super) took: Duration,
     bytes: usize,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparisons {
     waiting: VecDeque<(usize, ReceivedBodies)>,
@@ -187,7 +183,6 @@ impl Comparisons {
         tickets
     }
 
-    /// Forgets all that waits.
     pub(super) fn forget_all(&mut self) {
         self.waiting.clear();
     }

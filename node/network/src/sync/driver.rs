@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::{Chain, View};
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Sender, bounded};
 use parking_lot::Mutex;
 use primitives::{B256, catch_panic};
 use store::StoreError;
@@ -22,20 +22,19 @@ use crate::peers::{PeerNews, PeerOrder};
 /// Time between two lines of the log about the progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(8);
 
-/// What the outcome of a job is handed to. It must not wait.
+/// The jobs of a kind that may wait. The state machine has one job for headers, two for bodies and
+/// two for blocks under way, so this is room enough. If there were more, [`SyncDriver::run`] would
+/// wait.
+const LANE_JOBS_MAX: usize = 16;
+
+/// Takes the outcome of a job. It must not wait.
 type TakeOutcome = dyn Fn(SyncOutcome) + Send + Sync;
 
 /// Threads that do the jobs of a synchronization.
-pub struct SyncDriver {
+pub(crate) struct SyncDriver {
     headers: Sender<SyncJob>,
     bodies: Sender<SyncJob>,
     blocks: Sender<SyncJob>,
-}
-
-impl std::fmt::Debug for SyncDriver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SyncDriver").finish_non_exhaustive()
-    }
 }
 
 impl SyncDriver {
@@ -44,11 +43,13 @@ impl SyncDriver {
     ///
     /// # Errors
     /// If the system gives no threads.
-    pub fn start(chain: &Chain, take: impl Fn(SyncOutcome) + Send + Sync + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        chain: &Chain,
+        take: impl Fn(SyncOutcome) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
         let take: Arc<TakeOutcome> = Arc::new(take);
         let lane = |name: &str| {
-            // Bounded by the state machine: one job for headers, two for bodies, two for blocks.
-            let (sender, jobs) = unbounded();
+            let (sender, jobs) = bounded(LANE_JOBS_MAX);
             let (chain, take) = (chain.clone(), take.clone());
             std::thread::Builder::new()
                 .name(name.to_owned())
@@ -62,8 +63,7 @@ impl SyncDriver {
         })
     }
 
-    /// Has a job done.
-    pub fn run(&self, job: SyncJob) {
+    pub(crate) fn run(&self, job: SyncJob) {
         let lane = match &job {
             SyncJob::Headers(_) => &self.headers,
             SyncJob::Bodies { .. } => &self.bodies,
@@ -90,30 +90,29 @@ fn run_on_chain(chain: &Chain, job: SyncJob) -> SyncOutcome {
         SyncJob::Forget(_) => SyncOutcome::Forgotten,
     };
     catch_panic(move || run_job(chain, job)).unwrap_or_else(|panic| {
-        tracing::error!(panic, "a job of the synchronization panicked");
+        tracing::error!(%panic, "a job of the synchronization panicked");
         after_panic
     })
 }
 
-/// How far the synchronization is, for readers on any thread.
+/// The progress of the synchronization, for readers on any thread.
 #[derive(Debug, Default)]
-pub struct SyncShared(Mutex<SyncState>);
+pub(crate) struct SyncShared(Mutex<SyncState>);
 
 impl SyncShared {
-    /// How far it is.
-    pub fn progress(&self) -> SyncState {
+    pub(crate) fn progress(&self) -> SyncState {
         *self.0.lock()
     }
 
     /// The block at which the running synchronization began, and the highest block that is known
     /// of. `None` if there is nothing to catch up with.
-    pub fn status(&self) -> Option<(u64, u64)> {
+    pub(crate) fn status(&self) -> Option<(u64, u64)> {
         let progress = self.progress();
         Some((progress.started_at?, progress.highest))
     }
 
     /// Blocks whose headers are here and whose bodies are not.
-    pub fn missing(&self) -> u64 {
+    pub(crate) fn missing(&self) -> u64 {
         self.progress().missing
     }
 
@@ -127,8 +126,7 @@ impl SyncShared {
 /// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it
 /// returned are carried out, in order, and [`ChainSync::deadline`] says when [`ChainSync::on_time`]
 /// is due.
-#[derive(Debug)]
-pub struct ChainSync {
+pub(crate) struct ChainSync {
     machine: Synchronizer,
     driver: SyncDriver,
     chain: Chain,
@@ -142,7 +140,7 @@ impl ChainSync {
     ///
     /// # Errors
     /// If the system gives no threads.
-    pub fn start(
+    pub(crate) fn start(
         chain: Chain,
         genesis: B256,
         take: impl Fn(SyncOutcome) + Send + Sync + 'static,
@@ -158,39 +156,38 @@ impl ChainSync {
 
     /// Leaves the lines between begin and end out of the log. Someone else shows the progress.
     #[must_use]
-    pub const fn without_progress_lines(mut self) -> Self {
+    pub(crate) const fn without_progress_lines(mut self) -> Self {
         self.log.is_quiet = true;
         self
     }
 
-    /// The chain.
-    pub const fn chain(&self) -> &Chain {
+    pub(crate) const fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// How far the synchronization is, for readers on any thread.
-    pub fn shared(&self) -> Arc<SyncShared> {
+    /// The progress of the synchronization, for readers on any thread.
+    pub(crate) fn shared(&self) -> Arc<SyncShared> {
         self.shared.clone()
     }
 
     /// Something has happened with peers.
-    pub fn handle(&mut self, now: Moment, news: PeerNews) -> Vec<PeerOrder> {
+    pub(crate) fn handle(&mut self, now: Moment, news: PeerNews) -> Vec<PeerOrder> {
         self.with_view(now, |machine, view| machine.handle(now, view, news))
     }
 
     /// A job has ended.
-    pub fn job_done(&mut self, now: Moment, outcome: SyncOutcome) -> Vec<PeerOrder> {
+    pub(crate) fn job_done(&mut self, now: Moment, outcome: SyncOutcome) -> Vec<PeerOrder> {
         self.with_view(now, |machine, view| machine.job_done(now, view, outcome))
     }
 
     /// The time has come that [`Self::deadline`] has named. It does no harm to call this earlier,
     /// for example after the head has moved.
-    pub fn on_time(&mut self, now: Moment) -> Vec<PeerOrder> {
+    pub(crate) fn on_time(&mut self, now: Moment) -> Vec<PeerOrder> {
         self.with_view(now, |machine, view| machine.on_time(now, view))
     }
 
-    /// When [`Self::on_time`] is due.
-    pub fn deadline(&self) -> Option<Duration> {
+    /// The time at which [`Self::on_time`] is due.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
         self.machine.deadline()
     }
 
@@ -225,15 +222,15 @@ impl ChainSync {
 }
 
 /// The lines of the log about the progress.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ProgressLog {
     running: Option<LoggedPoint>,
     /// Only begin and end are logged.
     is_quiet: bool,
 }
 
-/// What a line of the log has said.
-#[derive(Clone, Copy, Debug)]
+/// The content of a line of the log.
+#[derive(Clone, Copy)]
 struct LoggedPoint {
     begun: Duration,
     first: u64,

@@ -28,7 +28,7 @@ const SLICE_BYTES: usize = 1 << 20;
 pub struct WantedBody {
     /// The block's hash.
     pub hash: B256,
-    /// Its header.
+    /// The header.
     pub header: Arc<Header>,
 }
 
@@ -53,7 +53,7 @@ pub enum SyncJob {
     Forget(B256),
 }
 
-/// What came of a [`SyncJob`].
+/// The outcome of a [`SyncJob`].
 #[derive(Clone, Debug)]
 pub enum SyncOutcome {
     /// Of [`SyncJob::Headers`].
@@ -70,27 +70,27 @@ pub enum SyncOutcome {
     },
     /// Of [`SyncJob::Blocks`].
     Blocks {
-        /// How many of the blocks are stored, counted from the first one.
+        /// The number of the blocks that are stored, counted from the first one.
         stored: usize,
-        /// Why the block after those is refused.
+        /// The reason why the block after those is refused.
         refusal: Option<ChainRefusal>,
     },
     /// Of [`SyncJob::Forget`].
     Forgotten,
 }
 
-/// Why the chain does not take headers or blocks.
+/// The reason why the chain does not take headers or blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainRefusal {
     /// A block is invalid for good. Whoever has it on its chain is wrong.
     Invalid {
         /// The block.
         id: BlockId,
-        /// What was got and what was expected.
+        /// The fault: what was got and what was expected.
         text: String,
     },
-    /// This node cannot follow the chain, whether it is valid or not: it leaves ours too far below
-    /// the head, for example.
+    /// The chain cannot be followed by this node, whether it is valid or not: for example, it
+    /// leaves ours too far below the head.
     Unsuitable(String),
     /// Not yet: a block is ahead of the clock.
     Early(String),
@@ -99,7 +99,8 @@ pub enum ChainRefusal {
 }
 
 impl ChainRefusal {
-    /// Why the block or header `id` is refused. If the error names another one, that one counts.
+    /// The reason why the block or header `id` is refused. If the error names another one, that one
+    /// counts.
     pub fn of(id: BlockId, error: &ImportError) -> Self {
         let text = error.to_string();
         match error {
@@ -131,7 +132,7 @@ impl ChainRefusal {
     }
 }
 
-/// What jobs work on: a running chain, or the store of a simulation.
+/// The chain of the jobs: a running one, or the store of a simulation.
 pub trait SyncTarget {
     /// The rules.
     fn spec(&self) -> &ChainSpec;
@@ -291,11 +292,10 @@ fn take_slice(left: &mut Peekable<impl Iterator<Item = PeerBody>>) -> Vec<PeerBo
     slice
 }
 
-/// Why bodies are not looked at any more.
+/// The reason why bodies are not looked at any more.
 enum SliceEnd {
-    /// This body of the slice belongs to none of the blocks.
+    /// The body of this place in the slice belongs to none of the blocks.
     Wrong(usize),
-    /// The store has failed.
     StoreFailed,
 }
 

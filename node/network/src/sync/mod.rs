@@ -22,7 +22,7 @@
 //! | claims more total difficulty than there can be | loses its place (`claims`) |
 //! | claims more total difficulty than it has | loses its place when its headers are here |
 //! | sends few of the headers that it must have | loses its place (`segments`) |
-//! | sends headers below the least rate | loses its session, then its place (`headers`) |
+//! | sends headers below the least rate | loses its download, then its place (`headers`) |
 //! | sends headers without end and without weight | loses its place ([`ENDLESS_HEADERS`]) |
 //! | gives headers whose bodies nobody has | loses its place, and the headers go |
 //!
@@ -34,6 +34,7 @@ mod bodies;
 mod claims;
 mod comparisons;
 mod driver;
+mod fault;
 mod headers;
 mod jobs;
 mod roster;
@@ -41,7 +42,8 @@ mod segments;
 mod vouchers;
 mod window;
 
-pub use driver::{ChainSync, SyncDriver, SyncShared, time_text};
+pub use driver::time_text;
+pub(crate) use driver::{ChainSync, SyncShared};
 pub use jobs::{ChainRefusal, SyncJob, SyncOutcome, SyncTarget, WantedBody, run_job};
 
 use std::collections::BTreeMap;
@@ -55,23 +57,23 @@ use store::StoreError;
 use crate::moment::Moment;
 use crate::peers::{NEAR_BELOW, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
 use comparisons::Comparisons;
-use headers::HeaderSession;
+use headers::HeaderDownload;
 use roster::{ClaimOrder, QuestionKind, Roster, lies};
 use vouchers::Vouchers;
 use window::BodyWindow;
 
 /// Headers are fetched up to this number above the head, then bodies come first. The chain keeps
 /// more bare headers than this.
-pub const HEADER_LEAD_MAX: u64 = 65_536;
+pub(crate) const HEADER_LEAD_MAX: u64 = 65_536;
 /// A branch may have twice as many headers as ours has from where it leaves ours, and so many more.
 /// If it is not heavier then, it is one without end.
-pub const ENDLESS_HEADERS: u64 = 4096;
+pub(crate) const ENDLESS_HEADERS: u64 = 4096;
 /// No work is made while the best header chain has more blocks than this without bodies.
-pub const FAR_BEHIND_BLOCKS: u64 = 64;
+pub(crate) const FAR_BEHIND_BLOCKS: u64 = 64;
 /// While so few blocks are missing, nothing is said about synchronizing.
-pub const SHORT_GAP_BLOCKS: u64 = 4;
+pub(crate) const SHORT_GAP_BLOCKS: u64 = 4;
 
-/// How often the state machine looks at the time while it has something to do.
+/// The state machine looks at the time at this interval while it has something to do.
 const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 /// A head that a peer has told of usually comes by gossip. It is looked at after this time.
 const GOSSIP_TIME: Duration = Duration::from_secs(1);
@@ -86,7 +88,7 @@ const BUSY_PEER_TIME: Duration = Duration::from_secs(1);
 /// A pause after the chain could not take something for now.
 const CHAIN_RETRY: Duration = Duration::from_secs(1);
 
-/// What to do.
+/// The actions that follow.
 #[derive(Debug, Default)]
 pub struct SyncActions {
     /// Orders to peers, in order.
@@ -95,7 +97,7 @@ pub struct SyncActions {
     pub jobs: Vec<SyncJob>,
 }
 
-/// How far a synchronization is.
+/// The progress of a synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncState {
     /// The head when the synchronization began. `None` while there is nothing to catch up with.
@@ -112,7 +114,7 @@ pub struct SyncState {
     pub far_behind: bool,
 }
 
-/// What a synchronization is doing.
+/// The stage of a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStage {
     /// There is nothing to catch up with.
@@ -124,7 +126,7 @@ pub enum SyncStage {
 }
 
 impl SyncStage {
-    /// Its name, for metrics.
+    /// The name, for metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -135,7 +137,7 @@ impl SyncStage {
 }
 
 impl SyncState {
-    /// What it is doing.
+    /// The stage.
     pub const fn stage(&self) -> SyncStage {
         if self.started_at.is_none() {
             SyncStage::Idle
@@ -147,39 +149,35 @@ impl SyncState {
     }
 }
 
-/// What a question was about.
 #[derive(Clone, Debug)]
 enum QuestionTopic {
-    /// Something of the header session with this number.
-    Session(u64, headers::SessionQuestion),
-    /// The bodies of these blocks.
+    /// Something of the header download with this number.
+    Download(u64, headers::DownloadQuestion),
     Bodies(Vec<WantedBody>),
 }
 
 impl QuestionTopic {
     const fn kind(&self) -> QuestionKind {
         match self {
-            Self::Session(..) => QuestionKind::Headers,
+            Self::Download(..) => QuestionKind::Headers,
             Self::Bodies(_) => QuestionKind::Bodies,
         }
     }
 }
 
-/// A question that waits for its answer.
 #[derive(Clone, Debug)]
 struct OpenQuestion {
     peer: PeerId,
     topic: QuestionTopic,
 }
 
-/// What the synchronization last read of the chain.
+/// The facts that the synchronization last read of the chain.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChainState {
     head: u64,
     best: BestHeader,
 }
 
-/// The header with the most total difficulty.
 #[derive(Clone, Copy, Debug, Default)]
 struct BestHeader {
     number: u64,
@@ -193,10 +191,10 @@ pub struct Synchronizer {
     roster: Roster,
     questions: BTreeMap<RequestTicket, OpenQuestion>,
     tickets: u64,
-    sessions: Vec<HeaderSession>,
-    sessions_begun: u64,
-    session_begun_at: Duration,
-    /// When the best header rose. What the chain needs for its work is added.
+    downloads: Vec<HeaderDownload>,
+    downloads_begun: u64,
+    download_begun_at: Duration,
+    /// The time at which the best header rose. The time that the chain needs for its work is added.
     advanced_at: Duration,
     /// There was no claim to follow.
     was_idle: bool,
@@ -206,9 +204,8 @@ pub struct Synchronizer {
     vouchers: Vouchers,
     /// Comparisons of bodies that the chain is doing, and who has sent the bodies.
     comparisons: Comparisons,
-    /// Import jobs that are under way.
     imports: usize,
-    /// The lowest missing body, and since when it is that.
+    /// The lowest missing body, and the time at which it became the lowest.
     front: Option<(BlockId, Duration)>,
     /// Nothing is given to the chain before this time.
     chain_pause: Duration,
@@ -228,9 +225,9 @@ impl Synchronizer {
             roster: Roster::default(),
             questions: BTreeMap::new(),
             tickets: 0,
-            sessions: Vec::new(),
-            sessions_begun: 0,
-            session_begun_at: Duration::ZERO,
+            downloads: Vec::new(),
+            downloads_begun: 0,
+            download_begun_at: Duration::ZERO,
             advanced_at: Duration::ZERO,
             was_idle: true,
             headers_job: None,
@@ -270,9 +267,9 @@ impl Synchronizer {
         self.finish(view, Ok(()))
     }
 
-    /// When [`Self::on_time`] must be called, in the time of [`Moment::elapsed`].
+    /// The time at which [`Self::on_time`] must be called, as in [`Moment::elapsed`].
     pub fn deadline(&self) -> Option<Duration> {
-        if !self.sessions.is_empty() || self.headers_job.is_some() || !self.window.is_empty() {
+        if !self.downloads.is_empty() || self.headers_job.is_some() || !self.window.is_empty() {
             return Some(self.now + BUSY_INTERVAL);
         }
         let best = self.chain.best.total_difficulty;
@@ -281,7 +278,7 @@ impl Synchronizer {
         open.into_iter().map(|head| head.look_at.max(soonest)).min()
     }
 
-    /// How far the synchronization is.
+    /// The progress of the synchronization.
     pub const fn progress(&self) -> SyncState {
         self.progress
     }
@@ -290,7 +287,7 @@ impl Synchronizer {
     fn finish(&mut self, view: &View, taken: Result<(), StoreError>) -> SyncActions {
         if let Err(error) = taken.and_then(|()| self.go_on(view)) {
             tracing::error!(%error, "the synchronization cannot read the chain; it begins again");
-            self.sessions.clear();
+            self.downloads.clear();
             self.window = BodyWindow::default();
             self.chain_pause = self.now + CHAIN_RETRY;
             self.is_stale = true;
@@ -340,8 +337,8 @@ impl Synchronizer {
                 if let Some(question) = self.close_question(ticket) {
                     let kind = question.topic.kind();
                     match question.topic {
-                        QuestionTopic::Session(session, question) => {
-                            self.session_answer(view, peer, session, question, answer)?;
+                        QuestionTopic::Download(download, question) => {
+                            self.download_answer(view, peer, download, question, answer)?;
                         }
                         QuestionTopic::Bodies(wanted) => {
                             self.bodies_answer(view, peer, (ticket, wanted), answer, took);
@@ -359,7 +356,7 @@ impl Synchronizer {
                 }
             }
             PeerNews::NotAsked { peer, ticket } => {
-                // It is gone, or busy.
+                // The peer is gone, or busy.
                 let rest_until = self.now + BUSY_PEER_TIME;
                 if let Some(entry) = self.roster.get(peer) {
                     entry.rest_until = rest_until;
@@ -376,7 +373,9 @@ impl Synchronizer {
             return;
         };
         match question.topic {
-            QuestionTopic::Session(session, about) => self.session_unanswered(question.peer, session, &about),
+            QuestionTopic::Download(download, about) => {
+                self.download_unanswered(question.peer, download, &about)
+            }
             QuestionTopic::Bodies(_) => self.window.release(ticket),
         }
     }
@@ -431,15 +430,15 @@ impl Synchronizer {
         });
         // A number that nothing is known of counts only if there is no better one.
         let followed = self
-            .sessions
+            .downloads
             .iter()
-            .min_by_key(|session| (!session.is_proven(), session.id()));
-        let target = followed.and_then(HeaderSession::target_number);
+            .min_by_key(|download| (!download.is_proven(), download.id()));
+        let target = followed.and_then(HeaderDownload::target_number);
         let highest = best.number.max(target.unwrap_or(0)).max(head);
         let gap = missing.max(highest - head.min(highest));
-        let is_busy = !self.sessions.is_empty() || missing > 0;
+        let is_busy = !self.downloads.is_empty() || missing > 0;
         // A heavier chain of unknown length may be a long one.
-        let is_unknown = !self.sessions.is_empty() && target.is_none();
+        let is_unknown = !self.downloads.is_empty() && target.is_none();
         let started_at = match self.progress.started_at {
             None if is_unknown || gap > SHORT_GAP_BLOCKS && is_busy => Some(head),
             Some(at) if is_busy => Some(at),
@@ -469,7 +468,7 @@ impl Synchronizer {
     fn ask(&mut self, ticket: RequestTicket, peer: PeerId, request: PeerRequest, topic: QuestionTopic) {
         if let Some(entry) = self.roster.get(peer) {
             match topic {
-                QuestionTopic::Session(..) => entry.header_questions += 1,
+                QuestionTopic::Download(..) => entry.header_questions += 1,
                 QuestionTopic::Bodies(_) => entry.body_questions += 1,
             }
         }
@@ -485,7 +484,7 @@ impl Synchronizer {
         let question = self.questions.remove(&ticket)?;
         if let Some(entry) = self.roster.get(question.peer) {
             match question.topic {
-                QuestionTopic::Session(..) => entry.header_questions -= 1,
+                QuestionTopic::Download(..) => entry.header_questions -= 1,
                 QuestionTopic::Bodies(_) => entry.body_questions -= 1,
             }
         }
@@ -530,6 +529,6 @@ impl Synchronizer {
         for ticket in self.comparisons.forget(peer) {
             self.window.release(ticket);
         }
-        self.session_peer_left(peer);
+        self.download_peer_left(peer);
     }
 }

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use primitives::{B256, Header};
 
 use super::ancestor::HeaderPoint;
+use super::fault::HeadersFault;
 use crate::messages::{HeadersRequest, HeadersStart};
 use crate::peers::PeerId;
 
@@ -23,7 +24,7 @@ pub(super) const SEGMENT_HEADERS: u64 = 192;
 /// them.
 const SEGMENT_PART_MIN: u64 = 64;
 /// The most extra data of a header. The rules allow less.
-const EXTRA_DATA_MAX: usize = 1024;
+pub(super) const EXTRA_DATA_MAX: usize = 1024;
 /// The most bytes of headers that wait or are on their way, as far as is known.
 const FILL_BYTES_MAX: usize = 16 << 20;
 /// The most peers that are asked for a segment at a time.
@@ -32,17 +33,15 @@ const ASKED_MAX: usize = 4;
 /// Headers that are asked for together.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// The highest header.
     top: HeaderPoint,
-    /// What came, highest first.
+    /// The headers that came, highest first.
     headers: Vec<Header>,
     /// The bytes that it takes.
     held: usize,
-    /// The next header to ask for.
     next: HeaderPoint,
     /// Number of the header below the segment.
     below: u64,
-    /// Who is asked now, in order. At most [`ASKED_MAX`].
+    /// The peers that are asked now, in order. At most [`ASKED_MAX`].
     asked: Vec<PeerId>,
 }
 
@@ -81,24 +80,23 @@ fn header_bytes(header: &Header) -> usize {
     size_of::<Header>() + header.extra_data.len()
 }
 
-/// What is wrong with headers that a peer has sent. `None` if they are the header `first` and the
+/// Returns the fault of headers that a peer has sent. `None` if they are the header `first` and the
 /// ones below it.
-pub(super) fn wrong_link(first: HeaderPoint, headers: &[Header]) -> Option<String> {
+pub(super) fn wrong_link(first: HeaderPoint, headers: &[Header]) -> Option<HeadersFault> {
     let mut expected = first;
     for header in headers {
         let got = header.hash();
         if got != expected.hash {
-            return Some(format!("hash of a header: got {got}, expected {}", expected.hash));
+            let expected = expected.hash;
+            return Some(HeadersFault::Hash { got, expected });
         }
         if header.number != expected.number {
             let (got, expected) = (header.number, expected.number);
-            return Some(format!("number of a header: got {got}, expected {expected}"));
+            return Some(HeadersFault::Number { got, expected });
         }
         if header.extra_data.len() > EXTRA_DATA_MAX {
             let got = header.extra_data.len();
-            return Some(format!(
-                "extra data of a header: got {got} bytes, expected at most {EXTRA_DATA_MAX}"
-            ));
+            return Some(HeadersFault::ExtraData { got });
         }
         expected = HeaderPoint {
             number: header.number.saturating_sub(1),
@@ -118,10 +116,9 @@ pub(super) struct SegmentFill {
     lacking: BTreeMap<PeerId, u64>,
 }
 
-/// What came of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SegmentAnswer {
-    /// It was of use.
+    /// The answer was of use.
     Taken,
     /// The peer does not have the headers.
     Lacking,
@@ -222,14 +219,13 @@ impl SegmentFill {
         }
     }
 
-    /// Nobody waits for the answer of `peer` about the segment `top` any more.
+    /// Forgets that `peer` was asked for the segment `top`.
     pub(super) fn release(&mut self, top: &B256, peer: PeerId) {
         if let Some(segment) = self.segment(top) {
             segment.asked.retain(|asked| *asked != peer);
         }
     }
 
-    /// The peer is gone.
     pub(super) fn remove_peer(&mut self, peer: PeerId) {
         for segment in &mut self.segments {
             segment.asked.retain(|asked| *asked != peer);
@@ -268,7 +264,7 @@ impl SegmentFill {
             return SegmentAnswer::Wrong(format!("headers: got {got}, expected at most {room}"));
         }
         if let Some(wrong) = wrong_link(segment.next, &headers) {
-            return SegmentAnswer::Wrong(wrong);
+            return SegmentAnswer::Wrong(wrong.to_string());
         }
         let least = room.min(SEGMENT_PART_MIN);
         if got < least {
@@ -285,7 +281,7 @@ impl SegmentFill {
         SegmentAnswer::Taken
     }
 
-    /// Who lacks the lowest segment.
+    /// Whether the peer lacks the lowest segment.
     pub(super) fn lacks_lowest(&self, peer: PeerId) -> bool {
         self.segments
             .front()
@@ -296,8 +292,8 @@ impl SegmentFill {
     /// `most`.
     ///
     /// # Errors
-    /// What is wrong, if a segment does not build on the one below.
-    pub(super) fn take_complete(&mut self, most: usize) -> Result<Vec<Header>, String> {
+    /// The fault, if a segment does not build on the one below.
+    pub(super) fn take_complete(&mut self, most: usize) -> Result<Vec<Header>, HeadersFault> {
         let mut taken = Vec::new();
         while let Some(segment) = self.segments.front()
             && segment.is_complete()
@@ -305,10 +301,12 @@ impl SegmentFill {
         {
             if segment.next.hash != self.below.hash {
                 let (got, expected) = (segment.next.hash, self.below.hash);
-                return Err(format!(
-                    "parent of header {}: got {got}, expected {expected}",
-                    self.below.number.saturating_add(1)
-                ));
+                let number = self.below.number.saturating_add(1);
+                return Err(HeadersFault::Parent {
+                    number,
+                    got,
+                    expected,
+                });
             }
             self.below = segment.top;
             if let Some(segment) = self.segments.pop_front() {

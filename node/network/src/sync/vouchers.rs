@@ -1,5 +1,5 @@
-//! Which peer has given which header. If a block turns out invalid, or nobody has its body, whoever
-//! gave its header loses its place.
+//! The peers that have given the headers. If a block turns out invalid, or nobody has its body, the
+//! peer that gave its header loses its place.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,6 @@ use crate::peers::PeerId;
 /// The most headers that are remembered. The oldest are forgotten first.
 const VOUCHED_MAX: usize = 131_072;
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Vouchers {
     peers: HashMap<B256, PeerId>,
@@ -34,7 +33,7 @@ impl Vouchers {
         }
     }
 
-    /// Who gave the header `hash`.
+    /// The peer that gave the header `hash`.
     pub(super) fn peer(&self, hash: &B256) -> Option<PeerId> {
         self.peers.get(hash).copied()
     }

@@ -16,11 +16,9 @@ use super::comparisons::body_bytes;
 use super::jobs::WantedBody;
 use crate::peers::{PeerId, RequestTicket};
 
-/// The most blocks of the window.
 pub(super) const WINDOW_BLOCKS: usize = 2048;
 /// The most bytes of bodies that wait to be imported or are on their way, as far as is known.
 pub(super) const WINDOW_BYTES: usize = 64 << 20;
-/// The most blocks of an import job.
 const IMPORT_BLOCKS: usize = 512;
 /// An import job ends with the block that makes its gas more than this.
 const IMPORT_GAS: u64 = 500_000_000;
@@ -31,18 +29,14 @@ const GAS_PER_BYTE: u64 = 128;
 /// The most peers that are asked for a body at a time.
 const ASKED_MAX: usize = 4;
 
-/// What is known of a body.
 #[derive(Clone, Debug)]
 enum BodyState {
-    /// Nobody is asked.
     Wanted,
     /// Peers are asked, at most [`ASKED_MAX`]. The first one since this time.
     Asked(Duration, Vec<(PeerId, RequestTicket)>),
-    /// It came, and is compared with the header. It has so many bytes.
+    /// The body came, and is compared with the header. It has so many bytes.
     Compared(RequestTicket, usize),
-    /// It is right.
     Ready(Arc<PreparedBlock>, usize),
-    /// It is being imported.
     Importing(usize),
 }
 
@@ -73,7 +67,6 @@ fn block_bytes(block: &Block) -> usize {
     size_of::<Block>() + body_bytes(&block.transactions, &block.uncles)
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyWindow {
     slots: VecDeque<BodySlot>,
@@ -84,7 +77,6 @@ impl BodyWindow {
         self.slots.is_empty()
     }
 
-    /// The lowest block of the window.
     pub(super) fn front(&self) -> Option<BlockId> {
         let front = self.slots.front()?;
         Some(BlockId {
@@ -197,8 +189,8 @@ impl BodyWindow {
         chosen
     }
 
-    /// Who was asked last for the lowest missing body, how many are asked, and since when the first
-    /// one is. `None` if no more may be asked.
+    /// The peer that was asked last for the lowest missing body, the number of peers that are
+    /// asked, and the time since which the first one is. `None` if no more may be asked.
     pub(super) fn waited_for(&self) -> Option<(PeerId, usize, Duration)> {
         let is_missing = |slot: &&BodySlot| matches!(slot.state, BodyState::Wanted | BodyState::Asked(..));
         match &self.slots.iter().find(is_missing)?.state {
@@ -244,14 +236,14 @@ impl BodyWindow {
             if let BodyState::Asked(_, asked) = &slot.state
                 && asked.iter().any(|(_, one)| *one == ticket)
             {
-                // It does not matter which of them has the bytes.
+                // The place of the bytes does not matter.
                 slot.state = BodyState::Compared(ticket, std::mem::take(&mut left));
             }
         }
     }
 
-    /// Nothing comes of `ticket` any more. Its bodies are wanted again, unless they are here or
-    /// another peer is asked.
+    /// The question `ticket` gets no answer any more. Its bodies are wanted again, unless they are
+    /// here or another peer is asked.
     pub(super) fn release(&mut self, ticket: RequestTicket) {
         for slot in &mut self.slots {
             match &mut slot.state {
@@ -299,7 +291,7 @@ impl BodyWindow {
         blocks
     }
 
-    /// An import has ended. The blocks that it did not store are wanted again.
+    /// Notes that an import has ended. The blocks that it did not store are wanted again.
     pub(super) fn import_ended(&mut self) {
         for slot in &mut self.slots {
             if matches!(slot.state, BodyState::Importing(_)) {
@@ -308,7 +300,7 @@ impl BodyWindow {
         }
     }
 
-    /// Removes the lowest blocks that are stored now, so many.
+    /// Removes the `count` lowest blocks, which are stored now.
     pub(super) fn stored(&mut self, count: usize) {
         for _ in 0..count {
             if matches!(
@@ -379,7 +371,7 @@ mod tests {
         assert_eq!(assign(&mut window, ONE, 1, 2), [5, 6]);
         assert_eq!(assign(&mut window, TWO, 2, 3), [7, 8, 9]);
         assert_eq!(window.waited_for(), Some((ONE, 1, Duration::from_secs(1))));
-        // What has no answer is wanted again.
+        // Bodies without an answer are wanted again.
         window.release(RequestTicket(1));
         assert_eq!(window.waited_for(), None);
         let lacking = window.assign(TWO, RequestTicket(3), Duration::ZERO, 9, 6);

@@ -3,27 +3,26 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use network::discovery::{
+use network::NodeContact;
+use network::testing::{
     Discovery, DiscoveryDialect, DiscoveryEvent, DiscoveryPacket, DiscoverySettings, DiscoverySocket,
-    PACKET_BYTES_MAX, PacketEndpoint, PacketTail,
+    NodeClaims, NodeRecord, PACKET_BYTES_MAX, PacketEndpoint, PacketTail, SystemClock,
 };
-use network::moment::SystemClock;
-use network::{NodeClaims, NodeContact, NodeRecord};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::operators::ethereum;
-use crate::service_node::{PATIENCE, ServiceNode};
+use crate::service_node::{PATIENCE, start_node};
 use crate::support::{entropy, key};
 
-struct RunningNode {
-    contact: NodeContact,
+pub(crate) struct RunningNode {
+    pub(crate) contact: NodeContact,
     socket: DiscoverySocket,
-    events: mpsc::Receiver<DiscoveryEvent>,
+    pub(crate) events: mpsc::Receiver<DiscoveryEvent>,
 }
 
-async fn start(byte: u8, dialect: DiscoveryDialect, seeds: Vec<NodeContact>) -> RunningNode {
+pub(crate) async fn start(byte: u8, dialect: DiscoveryDialect, seeds: Vec<NodeContact>) -> RunningNode {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
     let address = socket.local_addr().expect("an address");
     let settings = DiscoverySettings {
@@ -68,7 +67,7 @@ async fn nodes_find_each_other_over_sockets() {
         let seeker = &mut others[0];
         // A search that begins before the others are known is repeated.
         'search: loop {
-            seeker.socket.lookup(wanted.id).await;
+            seeker.socket.handle().lookup(wanted.id).await;
             while let Some(event) = seeker.events.recv().await {
                 if let DiscoveryEvent::LookupDone { nodes, .. } = event {
                     if nodes.contains(&wanted) {
@@ -139,7 +138,7 @@ impl Misleading {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_leads_to_no_connection_elsewhere() {
-    let node = ServiceNode::start(40, ethereum(5), |_| {}).await;
+    let node = start_node(40, ethereum(5), |_| {}).await;
     let elsewhere = IpAddr::from([127, 0, 0, 2]);
     let trap = TcpListener::bind((elsewhere, 0)).await.expect("a free port");
     let named = trap.local_addr().expect("an address");

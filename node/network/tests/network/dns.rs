@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use chain::ChainSpec;
-use network::dial::DialTarget;
-use network::dns::{DNS_DEPTH_MAX, DNS_ENTRIES_MAX, DNS_ROOT_INTERVAL, DnsFound, DnsListUrl, DnsListWalk};
-use network::service::NetworkSettings;
-use network::{NodeClaims, NodeRecord};
+use network::testing::{
+    DNS_DEPTH_MAX, DNS_ENTRIES_MAX, DNS_ROOT_INTERVAL, DnsFound, DnsListWalk, DnsLookupError, NodeClaims,
+    NodeRecord,
+};
+use network::{DialTarget, DnsListUrl, NetworkSettings};
 use primitives::{Enode, SecretKey};
 
 use crate::dns_server::{DnsServer, DnsZone, label, root};
-use crate::service_node::{PATIENCE, ServiceNode};
+use crate::service_node::{PATIENCE, start_node, wait};
 use crate::support::{entropy, key};
 
 const DOMAIN: &str = "nodes.example.org";
@@ -45,7 +46,7 @@ fn read(walk: &mut DnsListWalk, zone: &DnsZone, now: Duration) -> (Vec<NodeRecor
         assert!(names <= 2 * DNS_ENTRIES_MAX, "the walk must end");
         let texts = match zone.texts.get(&name) {
             Some(texts) => Ok(texts.clone()),
-            None => Err("no such name".to_owned()),
+            None => Err(DnsLookupError::Resolver("no such name".to_owned())),
         };
         match walk.answer(texts, now) {
             Ok(DnsFound::Node(record)) => nodes.push(*record),
@@ -165,7 +166,11 @@ fn deep_and_wide_trees_end() {
     let mut asked = 0;
     while let Some(name) = walk.next_name(Duration::ZERO, &mut entropy) {
         asked += 1;
-        let texts = zone.texts.get(&name).cloned().ok_or_else(String::new);
+        let texts = zone
+            .texts
+            .get(&name)
+            .cloned()
+            .ok_or(DnsLookupError::Late(Duration::ZERO));
         let _ = walk.answer(texts, Duration::ZERO);
     }
     assert!(asked <= 1 + 3 * DNS_ENTRIES_MAX, "asked for {asked} names");
@@ -192,7 +197,7 @@ fn a_list_that_gives_no_answers_is_asked_less_and_less() {
         let now = Duration::from_secs(second);
         while walk.next_name(now, &mut entropy).is_some() {
             times.push(second);
-            let error = walk.answer(Err("timed out".to_owned()), now);
+            let error = walk.answer(Err(DnsLookupError::Resolver("timed out".to_owned())), now);
             assert_eq!(error.expect_err("no answer").to_string(), "no answer: timed out");
         }
     }
@@ -208,7 +213,7 @@ fn a_list_that_gives_no_answers_is_asked_less_and_less() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_a_list_are_dialled() {
-    let first = ServiceNode::start(11, ChainSpec::dev(), |_| {}).await;
+    let first = start_node(11, ChainSpec::dev(), |_| {}).await;
     let port = first.network().address().port();
     let mut zone = DnsZone::default();
     // Some nodes of the list do not exist, and one entry is never answered.
@@ -222,9 +227,9 @@ async fn nodes_of_a_list_are_dialled() {
         settings.dns_lists = vec![list()];
         settings.dns_server = Some(server.address);
     };
-    let second = ServiceNode::start(12, ChainSpec::dev(), with_list).await;
+    let second = start_node(12, ChainSpec::dev(), with_list).await;
     let started = Instant::now();
-    while second.peer_count() == 0 {
+    while second.network().peer_count() == 0 {
         assert!(
             started.elapsed() < PATIENCE,
             "waited {PATIENCE:?} for the listed node"
@@ -236,13 +241,13 @@ async fn nodes_of_a_list_are_dialled() {
     // Without discovery nobody is asked.
     let before = server.asked.load(Ordering::Relaxed);
     assert!(before > 0);
-    let third = ServiceNode::start(13, ChainSpec::dev(), |settings| {
+    let third = start_node(13, ChainSpec::dev(), |settings| {
         with_list(settings);
         settings.has_discovery = false;
     })
     .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(third.peer_count(), 0);
+    assert_eq!(third.network().peer_count(), 0);
     assert_eq!(server.asked.load(Ordering::Relaxed), before);
     third.stop().await;
     first.stop().await;
@@ -256,7 +261,7 @@ async fn a_node_runs_without_its_lists() {
     zone.silent.insert("silent.example.org".to_owned());
     let server = DnsServer::start(zone);
     let silent = DnsListUrl::new(list_key().public_key(), "silent.example.org").expect("a domain");
-    let node = ServiceNode::start(14, ChainSpec::dev(), |settings| {
+    let node = start_node(14, ChainSpec::dev(), |settings| {
         settings.dns_lists = vec![list(), silent];
         settings.dns_server = Some(server.address);
     })
@@ -266,14 +271,14 @@ async fn a_node_runs_without_its_lists() {
         assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} for questions");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(node.peer_count(), 0);
+    assert_eq!(node.network().peer_count(), 0);
     node.stop().await;
 }
 
 /// A name that does not resolve when the node starts is no reason to forget the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn static_nodes_may_have_names() {
-    let first = ServiceNode::start(15, ChainSpec::dev(), |_| {}).await;
+    let first = start_node(15, ChainSpec::dev(), |_| {}).await;
     let port = first.network().address().port();
     let named = |mark: u8, name: &str| {
         let enode = Enode {
@@ -285,14 +290,12 @@ async fn static_nodes_may_have_names() {
         };
         DialTarget::from(&enode)
     };
-    let second = ServiceNode::start(16, ChainSpec::dev(), |settings| {
+    let second = start_node(16, ChainSpec::dev(), |settings| {
         settings.has_discovery = false;
         settings.static_nodes = vec![named(17, "node.invalid"), named(15, "localhost")];
     })
     .await;
-    second
-        .wait("the named node", |network| network.peer_count() == 1)
-        .await;
+    wait(&second, "the named node", |network| network.peer_count() == 1).await;
     let peers = second.network().peers();
     assert_eq!(peers[0].node, key(15).public_key());
     assert!(peers[0].is_static);

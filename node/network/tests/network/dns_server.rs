@@ -9,12 +9,12 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
-use network::NodeRecord;
+use network::testing::NodeRecord;
 use primitives::{SecretKey, keccak256};
 
 const TXT: [u8; 2] = [0, 16];
 const NO_SUCH_NAME: u8 = 3;
-/// How often the server looks whether it must end.
+/// The interval at which the server looks whether it must end.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Names and their texts.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use network::dial::INBOUND_HANDSHAKES_MAX;
-use network::messages::WireFamily;
-use network::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxError, RlpxSettings};
-use network::sockets;
+use network::testing::{
+    ConnectionError, HandshakeForm, InboundPeer, PeerConnection, RlpxError, RlpxSettings, dial,
+};
+use network::{INBOUND_HANDSHAKES_MAX, WireFamily};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -18,9 +18,9 @@ use crate::support::{entropy, exchange, key, listen, protocol, settings, status}
 /// A good peer can still come.
 async fn check_good_peer(
     contact: &network::NodeContact,
-    peers: &mut tokio::sync::mpsc::Receiver<sockets::InboundPeer>,
+    peers: &mut tokio::sync::mpsc::Receiver<InboundPeer>,
 ) {
-    let dialled = sockets::dial(contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
+    let dialled = dial(contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
     let mut connection = dialled.expect("a good handshake");
     let (mut peer, _) = peers.recv().await.expect("a peer");
     let protocol = protocol(&connection, WireFamily::Eth);
@@ -67,7 +67,7 @@ async fn whoever_sends_too_large_a_hello_learns_why_it_ends() {
         client: "x".repeat(4 << 20),
         ..settings(WireFamily::Eth, 5)
     };
-    let dialled = sockets::dial(&contact, key(3), large, entropy(3)).await;
+    let dialled = dial(&contact, key(3), large, entropy(3)).await;
     let error = match dialled {
         Ok(mut connection) => connection.next().await.expect_err("the connection ends"),
         Err(error) => error,
@@ -90,7 +90,7 @@ async fn half_open_connections_are_bounded() {
                 .expect("it listens"),
         );
     }
-    // Those beyond the bound are closed at once, the others when their time is over.
+    // Connections beyond the bound are closed at once, the others when their time is over.
     let mut ended = 0;
     for stream in &mut streams {
         let mut byte = [0];
@@ -127,7 +127,7 @@ impl HalfOpenFlood {
                     streams.push_back(stream);
                     count.fetch_add(1, Ordering::Relaxed);
                 }
-                // Those that are dropped have been closed by the node.
+                // Streams that are dropped have been closed by the node.
                 if streams.len() > 4 * INBOUND_HANDSHAKES_MAX {
                     streams.pop_front();
                 }

@@ -1,5 +1,7 @@
-//! The package from outside: connections and discovery over loopback, and hostile peers.
+//! The package from outside: connections and discovery over loopback, hostile peers, an independent
+//! implementation, and a simulation of many nodes.
 
+mod devp2p;
 mod discovery;
 mod dns;
 mod dns_server;
@@ -7,4 +9,5 @@ mod hostile;
 mod operators;
 mod peers;
 mod service_node;
+mod simulation;
 mod support;

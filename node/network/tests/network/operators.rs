@@ -1,15 +1,16 @@
-//! What operators see and choose: records, IPv6, ports, whom the node dials, figures of peers.
+//! The view and the choices of operators: records, IPv6, ports, whom the node dials, figures of
+//! peers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use chain::ChainSpec;
 use chain::spec::{ChainFamily, DifficultyRule, RuleTable};
 use e2e::address::has_ipv6;
-use network::service::{NetworkHandle, NetworkSettings, PeerReport};
-use network::{NodeContact, NodeRecord, read_node};
+use network::testing::NodeRecord;
+use network::{NetworkHandle, NetworkSettings, NodeContact, PeerReport, read_node};
 use primitives::Enode;
 
-use crate::service_node::ServiceNode;
+use crate::service_node::{start_node, wait};
 use crate::support::key;
 
 /// A chain of Ethereum's family on the development network's block 0. Its rules change at
@@ -60,21 +61,17 @@ async fn nodes_meet_by_their_records_over_ipv6() {
             listen_on(loopback)(settings);
             settings.has_discovery = has_discovery;
         };
-        let first = ServiceNode::start(21, ethereum(5), change).await;
+        let first = start_node(21, ethereum(5), change).await;
         let contact = contact(first.network());
         assert_eq!(contact.tcp_address(), first.network().address());
         assert_eq!(contact.udp, first.network().discovery_port());
-        let second = ServiceNode::start(22, ethereum(5), |settings| {
+        let second = start_node(22, ethereum(5), |settings| {
             change(settings);
             settings.static_nodes = vec![contact.into()];
         })
         .await;
-        second
-            .wait("the static node", |network| network.peer_count() == 1)
-            .await;
-        first
-            .wait("the other node", |network| network.peer_count() == 1)
-            .await;
+        wait(&second, "the static node", |network| network.peer_count() == 1).await;
+        wait(&first, "the other node", |network| network.peer_count() == 1).await;
         let seen = &second.network().peers()[0];
         assert_eq!((seen.node, seen.contact), (key(21).public_key(), contact));
         assert_eq!(seen.remote, first.network().address());
@@ -94,7 +91,7 @@ async fn one_socket_is_for_both_kinds_of_addresses() {
     if !has_ipv6() {
         return;
     }
-    let first = ServiceNode::start(23, ethereum(5), listen_on(ANY_V6)).await;
+    let first = start_node(23, ethereum(5), listen_on(ANY_V6)).await;
     let port = first.network().address().port();
     assert_eq!(contact(first.network()).ip, IpAddr::V6(Ipv6Addr::LOCALHOST));
     let at = |ip| NodeContact {
@@ -112,11 +109,9 @@ async fn one_socket_is_for_both_kinds_of_addresses() {
             settings.boot_nodes = vec![at(node)];
         }
     };
-    let second = ServiceNode::start(24, ethereum(5), boot(v4)).await;
-    let third = ServiceNode::start(25, ethereum(5), boot(v6)).await;
-    first
-        .wait("both nodes", |network| network.peer_count() == 2)
-        .await;
+    let second = start_node(24, ethereum(5), boot(v4)).await;
+    let third = start_node(25, ethereum(5), boot(v6)).await;
+    wait(&first, "both nodes", |network| network.peer_count() == 2).await;
     let mut remotes: Vec<_> = first
         .network()
         .peers()
@@ -132,18 +127,18 @@ async fn one_socket_is_for_both_kinds_of_addresses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_other_forks_is_not_dialled() {
-    let foreign = ServiceNode::start(26, foreign(), |_| {}).await;
-    let fitting = ServiceNode::start(27, ethereum(5), |_| {}).await;
+    let foreign = start_node(26, foreign(), |_| {}).await;
+    let fitting = start_node(27, ethereum(5), |_| {}).await;
     let boots = vec![contact(foreign.network()), contact(fitting.network())];
-    let node = ServiceNode::start(28, ethereum(5), |settings| settings.boot_nodes = boots).await;
+    let node = start_node(28, ethereum(5), |settings| settings.boot_nodes = boots).await;
     let is_known = |peer: &PeerReport| {
         peer.node == key(27).public_key() && peer.record.is_some() && peer.traffic.messages_in > 0
     };
-    node.wait("the node of the same forks", |network| {
+    wait(&node, "the node of the same forks", |network| {
         network.peers().iter().any(is_known)
     })
     .await;
-    node.wait("the record of the other one", |network| {
+    wait(&node, "the record of the other one", |network| {
         network.counters().1.foreign_nodes > 0
     })
     .await;
@@ -173,17 +168,16 @@ async fn a_node_of_other_forks_is_not_dialled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn discovery_has_a_port_of_its_own() {
-    let first = ServiceNode::start(29, ethereum(5), |settings| settings.discovery_port = Some(0)).await;
+    let first = start_node(29, ethereum(5), |settings| settings.discovery_port = Some(0)).await;
     let boot = contact(first.network());
     assert_ne!(boot.udp, boot.tcp);
     assert_eq!(boot.tcp, first.network().address().port());
-    let second = ServiceNode::start(30, ethereum(5), |settings| settings.boot_nodes = vec![boot]).await;
-    // Its record comes by UDP.
-    second
-        .wait("the record of the boot node", |network| {
-            network.peers().iter().any(|peer| peer.record.is_some())
-        })
-        .await;
+    let second = start_node(30, ethereum(5), |settings| settings.boot_nodes = vec![boot]).await;
+    // The record comes by UDP.
+    wait(&second, "the record of the boot node", |network| {
+        network.peers().iter().any(|peer| peer.record.is_some())
+    })
+    .await;
     let record = second.network().peers()[0].record.clone();
     assert_eq!(record, Some(first.network().record().to_string()));
     second.stop().await;
@@ -194,12 +188,12 @@ async fn discovery_has_a_port_of_its_own() {
 async fn the_record_follows_the_forks() {
     for has_discovery in [true, false] {
         let change = |settings: &mut NetworkSettings| settings.has_discovery = has_discovery;
-        let node = ServiceNode::start(31, ethereum(1), change).await;
+        let node = start_node(31, ethereum(1), change).await;
         let before = node.network().record();
         let fork_id = |record: &NodeRecord| record.claims().fork_id.expect("Ethereum's family");
         assert_eq!(fork_id(&before).next, 1);
         node.mine();
-        node.wait("the fork in the record", |network| {
+        wait(&node, "the fork in the record", |network| {
             fork_id(&network.record()).next == 0
         })
         .await;

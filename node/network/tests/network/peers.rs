@@ -1,10 +1,11 @@
 //! Two connections of ours over loopback TCP: both forms of the handshake, with compression and
 //! without, both families.
 
-use network::entropy::Entropy;
-use network::messages::{HeadersRequest, HeadersStart, PeerMessage, WireFamily};
-use network::rlpx::{ConnectionError, HandshakeForm, PeerConnection, RlpxDisconnect, RlpxError};
-use network::sockets;
+use network::testing::{
+    ConnectionError, Entropy, HandshakeForm, HeadersRequest, HeadersStart, PeerConnection, PeerMessage,
+    RlpxError, dial,
+};
+use network::{RlpxDisconnect, WireFamily};
 use primitives::Header;
 use tokio::net::TcpStream;
 
@@ -86,7 +87,7 @@ async fn status_and_headers_in_all_combinations() {
 #[tokio::test]
 async fn the_reason_for_the_end_arrives() {
     let (_listener, mut peers, contact) = listen(2, settings(WireFamily::Eth, 5)).await;
-    let dialled = sockets::dial(&contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
+    let dialled = dial(&contact, key(1), settings(WireFamily::Eth, 5), entropy(1)).await;
     let mut connection = dialled.expect("a good handshake");
     let (peer, _) = peers.recv().await.expect("a peer");
     peer.disconnect(RlpxDisconnect::TooManyPeers).await;
@@ -101,7 +102,7 @@ async fn the_reason_for_the_end_arrives() {
 #[tokio::test]
 async fn other_families_and_keys_are_refused() {
     let (_listener, _peers, contact) = listen(2, settings(WireFamily::Eth, 5)).await;
-    let dialled = sockets::dial(&contact, key(1), settings(WireFamily::Mc, 5), entropy(1)).await;
+    let dialled = dial(&contact, key(1), settings(WireFamily::Mc, 5), entropy(1)).await;
     let error = dialled.err().expect("no shared capability").to_string();
     let text = "no shared capability: got eth/63 eth/64 eth/65 eth/66 eth/67 eth/68, expected mc/62 mc/63";
     // The other side may say so first.
@@ -114,11 +115,11 @@ async fn other_families_and_keys_are_refused() {
         ..contact
     };
     assert!(
-        sockets::dial(&wrong, key(1), settings(WireFamily::Eth, 5), entropy(1))
+        dial(&wrong, key(1), settings(WireFamily::Eth, 5), entropy(1))
             .await
             .is_err()
     );
-    let own = sockets::dial(&contact, key(2), settings(WireFamily::Eth, 5), entropy(1)).await;
+    let own = dial(&contact, key(2), settings(WireFamily::Eth, 5), entropy(1)).await;
     assert!(matches!(
         own.err(),
         Some(ConnectionError::Rlpx(RlpxError::SelfConnection))

@@ -1,11 +1,10 @@
 //! Nodes for the tests: keys, settings, a listener.
 
-use network::NodeContact;
-use network::dial::InboundGuard;
-use network::entropy::Entropy;
-use network::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
-use network::rlpx::{InboundMessage, PeerConnection, RlpxSettings};
-use network::sockets::{InboundPeer, PeerListener};
+use network::testing::{
+    Entropy, InboundGuard, InboundMessage, InboundPeer, PeerConnection, PeerListener, PeerMessage,
+    PeerStatus, RlpxSettings, WireProtocol,
+};
+use network::{NodeContact, WireFamily};
 use primitives::{B256, SecretKey, U256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -64,8 +63,8 @@ pub(crate) fn status(protocol: WireProtocol) -> PeerMessage {
         total_difficulty: U256::from(131_072),
         head: B256::repeat_byte(1),
         genesis: B256::repeat_byte(1),
-        fork_id: protocol.has_fork_id().then_some(network::ForkId {
-            hash: network::ForkHash([1, 2, 3, 4]),
+        fork_id: protocol.has_fork_id().then_some(network::testing::ForkId {
+            hash: network::testing::ForkHash([1, 2, 3, 4]),
             next: 0,
         }),
     })

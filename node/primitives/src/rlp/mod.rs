@@ -1,8 +1,8 @@
 //! Strict RLP: each value has exactly one accepted encoding.
 //!
-//! These are errors: integers with leading zeros, lengths that are not in their shortest form, a
-//! length beyond the end of the input, bytes after the item, a list where bytes are expected and
-//! bytes where a list is expected.
+//! Errors are: integers with leading zeros, lengths that are not in their shortest form, a length
+//! beyond the end of the input, bytes after the item, a list where bytes are expected and bytes
+//! where a list is expected.
 //!
 //! [`RlpReader`] reads the typed fields of a list without copying. [`RlpItem`] is the generic tree.
 //! Both check the size of the input before they allocate memory. Typed values are encoded with
@@ -27,7 +27,7 @@ pub const ITEM_DEPTH_MAX: usize = 1024;
 /// The largest accepted number of items in an [`RlpItem`], itself included.
 pub const ITEM_COUNT_MAX: usize = 1 << 20;
 
-/// Why bytes are not strict RLP, or not the expected value.
+/// The reason why bytes are not strict RLP, or not the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RlpError {

@@ -51,9 +51,9 @@ pub enum TxForm {
 /// Which forms of transactions are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TxRules {
-    /// Those of the public network: twelve fields in blocks; clients may also send nine.
+    /// The public network's rules: twelve fields in blocks; clients may also send nine.
     Moac,
-    /// Those of Ethereum: nine fields, or type 1. Whether a block may have typed transactions is a
+    /// Ethereum's rules: nine fields, or type 1. Whether a block may have typed transactions is a
     /// rule of the package `chain`.
     Ethereum,
 }

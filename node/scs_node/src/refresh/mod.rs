@@ -1,10 +1,12 @@
 //! Reads a chain base again only if it may have changed.
 //!
-//! What an SCS needs of a chain base follows from the contract's storage, with three exceptions:
-//! whether an SCS that has no role yet may join (the pool of SCSs and the number of the block
-//! decide), from which position on the engine wants deposits, and whose transactions wait in the
-//! VNODE's pool. So at a head with the same storage root the last reading holds, one call tells it,
-//! and only the exceptions are read.
+//! The last reading holds as long as the contract's storage root is the same, which one call tells.
+//! Three facts do not follow from the contract's storage and are read at each head:
+//!
+//! - whether an SCS that has no role yet may join: the pool of SCSs and the number of the block
+//!   decide;
+//! - the deposits from the position on that the engine wants;
+//! - the members whose transactions wait in the VNODE's pool.
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,10 @@ use crate::source::BaseSource;
 /// differ by up to the same number, so that not all are read at the same head.
 const WHOLE_READ_BLOCKS: u64 = 32;
 
-/// A reading, and until when it holds.
+/// A reading, and the base block up to which it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptReading {
-    /// What was read.
+pub(crate) struct KeptReading {
+    /// The last reading.
     pub reading: BaseReading,
     /// The storage root before and after the reading; `None` if they differ, or if the VNODE tells
     /// none: a chain base always has storage.
@@ -37,7 +39,7 @@ impl<S: BaseSource> BaseReader<S> {
     ///
     /// # Errors
     /// As for [`Self::read`].
-    pub async fn refresh(
+    pub(crate) async fn refresh(
         &self,
         chain: Address,
         wish: ReadWish,

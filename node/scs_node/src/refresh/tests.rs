@@ -206,7 +206,7 @@ fn a_chain_base_that_has_not_changed_costs_one_call_a_head() {
     assert_eq!(scene.next(), WHOLE);
     assert_eq!(scene.reading().state.role, ContractRole::Backup);
     assert_eq!(scene.next(), 1);
-    // What was read over another connection is not used.
+    // A reading over another connection is not used.
     scene.kept = None;
     assert_eq!(scene.next(), WHOLE);
 }
@@ -279,7 +279,7 @@ fn any_number_of_deposits_costs_one_call() {
     scene.change(|base| base.deposits = users.clone());
     assert_eq!(scene.next(), WHOLE);
     assert_eq!(scene.reading().state.deposits.entries.len(), 200);
-    // Those that are credited are forgotten without another reading.
+    // Credited deposits are forgotten without another reading.
     scene.wish.deposits_from = 150;
     assert_eq!(scene.next(), 1);
     let left = &scene.reading().state.deposits;

@@ -26,19 +26,19 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 const READ_PAUSE: Duration = Duration::from_secs(5);
 
 impl Runner {
-    /// Hears everything, until nobody sends any more.
+    /// Handles events, results and submissions until nobody sends any more.
     pub(super) async fn run(
         mut self,
-        mut heard: mpsc::Receiver<ScsEvent>,
+        mut events: mpsc::Receiver<ScsEvent>,
         mut letters: mpsc::Receiver<Letter>,
-        mut acted: mpsc::Receiver<EngineActions>,
+        mut engine_actions: mpsc::Receiver<EngineActions>,
         mut submissions: mpsc::Receiver<SubmittedTransaction>,
     ) {
         loop {
             tokio::select! {
-                Some(event) = heard.recv() => self.hear(event),
+                Some(event) = events.recv() => self.hear(event),
                 Some(letter) = letters.recv() => self.open(letter),
-                Some(actions) = acted.recv() => self.act(actions),
+                Some(actions) = engine_actions.recv() => self.act(actions),
                 Some(submitted) = submissions.recv() => {
                     self.give(submitted.chain, Event::Transaction(Box::new(submitted.transaction)));
                 }

@@ -1,5 +1,5 @@
-//! What an SCS does with what it has read of a chain base: it registers, if the operator's rules
-//! allow it, and it has an engine for each MicroChain that it is part of.
+//! The reaction of an SCS to the state of a chain base: it registers, if the operator's rules allow
+//! it, and it has an engine for each MicroChain that it is part of.
 
 use microchain::contract::ContractRole;
 use microchain::event::CACHE_BYTES_DEFAULT;
@@ -7,7 +7,7 @@ use microchain::{EngineOptions, Event, MemberEngine, MicroChainSetup};
 use primitives::Address;
 use sha2::{Digest, Sha256};
 
-use super::Runner;
+use super::{EngineStartError, Runner};
 use crate::account::{Outlay, Purpose};
 use crate::base::{BaseReading, join_call};
 use crate::worker::EngineHandle;
@@ -73,20 +73,19 @@ impl Runner {
                 }
                 self.keep_followed();
             }
-            Err(reason) => tracing::error!(%chain, %reason, "the MicroChain cannot be opened"),
+            Err(error) => tracing::error!(%chain, %error, "the MicroChain cannot be opened"),
         }
     }
 
-    pub(super) fn open_engine(&self, setup: MicroChainSetup) -> Result<EngineHandle, String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
+    pub(super) fn open_engine(&self, setup: MicroChainSetup) -> Result<EngineHandle, EngineStartError> {
         let chain = setup.address;
         let options = EngineOptions {
-            directory: self.folders.make(&setup).map_err(|error| text(&error))?,
+            directory: self.folders.make(&setup)?,
             key: self.config.key.clone(),
             cache_bytes: CACHE_BYTES_DEFAULT,
         };
-        let engine = MemberEngine::open(setup, &options).map_err(|error| text(&error))?;
-        let handle = EngineHandle::start(engine, self.actions.clone()).map_err(|error| text(&error))?;
+        let engine = MemberEngine::open(setup, &options)?;
+        let handle = EngineHandle::start(engine, self.actions.clone()).map_err(EngineStartError::Thread)?;
         self.served.add(chain, handle.reader().clone());
         Ok(handle)
     }

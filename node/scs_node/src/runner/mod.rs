@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use microchain::Event;
+use microchain::{EngineError, Event};
 use primitives::{Address, SecretKey, U256};
 use scs_service::client::{ClientTls, ScsClient, ScsClientConfig};
 use scs_service::{ScsId, ScsMessage};
@@ -38,7 +38,7 @@ const FOLLOWED_MAX: usize = 1024;
 /// Results of reads, actions of engines, and transactions of clients that wait.
 const INBOX_MAX: usize = 1024;
 
-/// How an SCS runs.
+/// The settings of an SCS.
 #[derive(Clone, Debug)]
 pub struct ScsNodeConfig {
     /// The VNODE: `host:port`.
@@ -53,32 +53,46 @@ pub struct ScsNodeConfig {
     pub directory: PathBuf,
     /// Seconds between two blocks of a MicroChain.
     pub period_secs: u64,
-    /// Who gets the rewards; zero for the SCS itself.
+    /// The address that gets the rewards; zero for the SCS itself.
     pub beneficiary: Address,
     /// The SCS joins no MicroChain that locks a larger bond, in sha.
     pub bond_max: U256,
     /// The SCS joins no MicroChain that pays less for a block, in sha.
     pub reward_min: U256,
-    /// How many MicroChains the SCS serves at most.
+    /// The most MicroChains that the SCS serves.
     pub capability: usize,
     /// The longest pause before a lost connection is made again.
     pub reconnect_max: Duration,
 }
 
-/// Why an SCS cannot start.
+/// The reason why an SCS cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ScsRunnerError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// A MicroChain cannot be opened.
-    #[error("MicroChain {chain}: {reason}")]
+    #[error("MicroChain {chain}: {error}")]
     Engine {
         /// The MicroChain.
         chain: Address,
-        /// Why.
-        reason: String,
+        /// The error.
+        error: EngineStartError,
     },
+}
+
+/// The reason why the engine of a MicroChain does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineStartError {
+    /// The folder of the MicroChain cannot be made.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The store of the MicroChain cannot be opened.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The engine has no thread.
+    #[error(transparent)]
+    Thread(std::io::Error),
 }
 
 /// A running SCS. When it is dropped, it stops.
@@ -109,12 +123,12 @@ impl ScsRunner {
         client_config.tls = config.tls.clone();
         client_config.reconnect_max = config.reconnect_max;
         client_config.handshake.capability = config.capability as u64;
-        let (client, heard) = ScsClient::start(client_config);
+        let (client, events) = ScsClient::start(client_config);
         let (inbox, letters) = mpsc::channel(INBOX_MAX);
-        let (actions, acted) = mpsc::channel(INBOX_MAX);
+        let (actions, engine_actions) = mpsc::channel(INBOX_MAX);
         let (submitted, submissions) = mpsc::channel(INBOX_MAX);
-        let (calls, calling) = mpsc::channel(OUTBOX_MAX);
-        let (broadcasts, sending) = mpsc::channel(OUTBOX_MAX);
+        let (calls, call_orders) = mpsc::channel(OUTBOX_MAX);
+        let (broadcasts, unsent_broadcasts) = mpsc::channel(OUTBOX_MAX);
         let account = BaseAccount::new(client.clone(), config.key.clone(), config.chain_id);
         let reader = BaseReader::new(client.clone(), id);
         let served = Arc::new(ServedChains::new(
@@ -142,7 +156,7 @@ impl ScsRunner {
             let chain = setup.address;
             let engine = runner
                 .open_engine(setup)
-                .map_err(|reason| ScsRunnerError::Engine { chain, reason })?;
+                .map_err(|error| ScsRunnerError::Engine { chain, error })?;
             let followed = Followed {
                 engine: Some(engine),
                 ..Followed::default()
@@ -153,25 +167,25 @@ impl ScsRunner {
             runner.followed.entry(chain).or_default();
         }
         let tasks = vec![
-            tokio::spawn(runner.run(heard, letters, acted, submissions)),
-            tokio::spawn(send_calls(account, calling)),
-            tokio::spawn(send_broadcasts(client, sending)),
+            tokio::spawn(runner.run(events, letters, engine_actions, submissions)),
+            tokio::spawn(send_calls(account, call_orders)),
+            tokio::spawn(send_broadcasts(client, unsent_broadcasts)),
         ];
         Ok(Self { served, tasks })
     }
 
-    /// What clients see.
+    /// The chains as clients see them.
     pub fn served(&self) -> Arc<ServedChains> {
         Arc::clone(&self.served)
     }
 }
 
-/// What is known of a chain base.
+/// The state of a chain base, as far as it is known.
 #[derive(Debug, Default)]
 struct Followed {
     engine: Option<EngineHandle>,
     reading: ReadState,
-    /// What was read last. Without it, everything is read.
+    /// The last reading. Without it, everything is read.
     kept: Option<Box<KeptReading>>,
     /// Whether the connection is new since everything was read.
     must_read_all: bool,
@@ -179,7 +193,7 @@ struct Followed {
     held: Vec<Event>,
     /// The bytes of those events.
     held_bytes: usize,
-    /// When the SCS tries to join next, as a base block, and the pause after that.
+    /// The base block at which the SCS tries to join next, and the pause after that.
     join_at: u64,
     join_pause: u64,
     /// The last failure that was logged.
@@ -195,7 +209,7 @@ enum ReadState {
     RunningAndStale,
 }
 
-/// What a task of the runner has to say.
+/// A message of a task to the runner.
 enum Letter {
     /// A chain base was read.
     Read(Address, Result<Box<KeptReading>, BaseError>),
@@ -203,7 +217,7 @@ enum Letter {
     ReadAgain(Address),
 }
 
-/// All that an SCS knows. One task owns it.
+/// The state of an SCS. One task owns it.
 struct Runner {
     id: Address,
     reader: BaseReader,

@@ -1,4 +1,5 @@
-//! How calls and messages leave an SCS. Each kind has a task of its own, so nothing waits for them.
+//! The calls and the messages that leave an SCS. Each kind has a task of its own, so nothing waits
+//! for them.
 
 use microchain::{Action, BaseCall, MemberMessage};
 use primitives::{Address, hex};

@@ -11,9 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tonic::Request;
-use tonic::client::Grpc;
 
-use super::{ScsClient, ScsClientError, session};
+use super::{AnswerError, ScsClient, ScsClientError, link};
 use crate::message::payload::decode_text;
 use crate::proto::{
     AccountInfoRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest, ScbPublicCallRequest,
@@ -24,7 +23,7 @@ use crate::wire::{
 };
 
 /// The answer of calls that return nothing.
-const SUCCESS: &str = "success";
+pub(super) const SUCCESS: &str = "success";
 /// Fields of an account that have a meaning. Others may follow.
 const ACCOUNT_FIELDS_MIN: usize = 4;
 
@@ -79,7 +78,7 @@ impl ScsClient {
             addr: raw(address),
         };
         let body = self.call(ACCOUNT_INFO, request).await?;
-        read_account(&body).map_err(|error| ScsClientError::Answer(error.to_string()))
+        Ok(read_account(&body).map_err(AnswerError::from)?)
     }
 
     /// Reads a contract and parts of its storage at the head of the VNODE; `None` if there is no
@@ -101,7 +100,7 @@ impl ScsClient {
         if body.is_empty() {
             return Ok(None);
         }
-        read_contract(&body).map(Some).map_err(ScsClientError::Answer)
+        Ok(Some(read_contract(&body)?))
     }
 
     /// Sends a signed transaction of the base chain, or of a MicroChain.
@@ -113,7 +112,7 @@ impl ScsClient {
             data: transaction.0,
             ..RemoteCallRequest::default()
         };
-        check_success(&self.call(REMOTE_CALL, request).await?)
+        Ok(check_success(&self.call(REMOTE_CALL, request).await?)?)
     }
 
     /// Calls a contract at the head of the VNODE, in its own name. A call that fails returns the
@@ -150,7 +149,7 @@ impl ScsClient {
             blockdata: block.0,
             ..UploadBlockRequest::default()
         };
-        check_success(&self.call(UPLOAD_BLOCK, request).await?)
+        Ok(check_success(&self.call(UPLOAD_BLOCK, request).await?)?)
     }
 
     /// Fetches a block that the SCS `uploader` has left at the VNODE; with `hash` `None` the last
@@ -184,10 +183,7 @@ impl ScsClient {
         request: M,
     ) -> Result<bytes::Bytes, ScsClientError> {
         let config = self.config();
-        let origin = session::origin(config).map_err(ScsClientError::Answer)?;
-        let mut grpc = Grpc::with_origin(self.link()?.sender, origin)
-            .max_decoding_message_size(config.message_len_max)
-            .max_encoding_message_size(config.message_len_max);
+        let mut grpc = link::grpc(config, self.link()?.sender)?;
         let answered = async {
             grpc.ready().await.map_err(|_| ScsClientError::NotConnected)?;
             let reply = grpc.unary(Request::new(request), path(method), codec()).await?;
@@ -203,13 +199,12 @@ fn raw(address: Address) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(address.as_slice())
 }
 
-fn check_success(body: &[u8]) -> Result<(), ScsClientError> {
-    match decode_text(body) {
-        Ok(text) if text == SUCCESS => Ok(()),
-        Ok(text) => Err(ScsClientError::Answer(format!(
-            "got {text:?}, expected {SUCCESS:?}"
-        ))),
-        Err(error) => Err(ScsClientError::Answer(error.to_string())),
+fn check_success(body: &[u8]) -> Result<(), AnswerError> {
+    let got = decode_text(body)?;
+    if got == SUCCESS {
+        Ok(())
+    } else {
+        Err(AnswerError::NoSuccess { got })
     }
 }
 
@@ -231,47 +226,56 @@ fn read_account(body: &[u8]) -> Result<AccountSummary, DecodeError> {
     })
 }
 
-fn read_contract(body: &[u8]) -> Result<ContractSummary, String> {
-    let json: ContractJson = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let base64 = |field: &str, text: &str| STANDARD.decode(text).map_err(|error| format!("{field}: {error}"));
-    let hash = |field: &str, bytes: &[u8]| {
-        B256::try_from(bytes).map_err(|_| format!("{field}: got {} bytes, expected 32", bytes.len()))
+fn read_contract(body: &[u8]) -> Result<ContractSummary, AnswerError> {
+    let json: ContractJson = serde_json::from_slice(body)?;
+    let base64 = |field, text: &str| {
+        STANDARD
+            .decode(text)
+            .map_err(|error| AnswerError::Base64 { field, error })
     };
-    let root = hex::decode(&json.root).map_err(|error| format!("Root: {error}"))?;
+    let hash = |field, bytes: &[u8]| {
+        let got = bytes.len();
+        B256::try_from(bytes).map_err(|_| AnswerError::Length { field, got })
+    };
     let code = base64("Code", json.code.as_deref().unwrap_or_default())?;
     let storage = json.storage.unwrap_or_default().into_iter();
     Ok(ContractSummary {
-        balance: U256::from_str_radix(json.balance.get(), 10).map_err(|error| format!("Balance: {error}"))?,
+        balance: U256::from_str_radix(json.balance.get(), 10).map_err(AnswerError::Balance)?,
         tx_nonce: json.nonce,
-        storage_root: hash("Root", &root)?,
+        storage_root: hash("Root", &hex_bytes("Root", &json.root)?)?,
         code_hash: hash("CodeHash", &base64("CodeHash", &json.code_hash)?)?,
         code: code.into(),
         storage: storage
             .map(|(slot, value)| Ok((read_slot(&slot)?, read_value(&value)?)))
-            .collect::<Result<_, String>>()?,
+            .collect::<Result<_, AnswerError>>()?,
     })
 }
 
-fn read_slot(text: &str) -> Result<U256, String> {
-    let bytes = hex::decode(text).map_err(|error| format!("Storage: slot {text:?}: {error}"))?;
-    U256::try_from_be_slice(&bytes)
-        .ok_or_else(|| format!("Storage: slot: got {} bytes, expected 32", bytes.len()))
+fn hex_bytes(field: &'static str, digits: &str) -> Result<Vec<u8>, AnswerError> {
+    hex::decode(digits).map_err(|error| AnswerError::Hex {
+        field,
+        got: digits.to_owned(),
+        error,
+    })
+}
+
+fn read_slot(text: &str) -> Result<U256, AnswerError> {
+    let field = "Storage: slot";
+    let bytes = hex_bytes(field, text)?;
+    let got = bytes.len();
+    U256::try_from_be_slice(&bytes).ok_or(AnswerError::Length { field, got })
 }
 
 /// A value: the RLP of a number, or nothing for zero.
-fn read_value(text: &str) -> Result<U256, String> {
+fn read_value(text: &str) -> Result<U256, AnswerError> {
     if text.is_empty() {
         return Ok(U256::ZERO);
     }
-    let failed = |error: &dyn std::fmt::Display| format!("Storage: value {text:?}: {error}");
-    let bytes = hex::decode(text).map_err(|error| failed(&error))?;
-    let mut rest = &bytes[..];
-    let value = <U256 as alloy_rlp::Decodable>::decode(&mut rest).map_err(|error| failed(&error))?;
-    if rest.is_empty() {
-        Ok(value)
-    } else {
-        Err(failed(&"got bytes after the end, expected none"))
-    }
+    let bytes = hex_bytes("Storage: value", text)?;
+    alloy_rlp::decode_exact(&bytes).map_err(|error| AnswerError::Value {
+        got: text.to_owned(),
+        error,
+    })
 }
 
 #[cfg(test)]

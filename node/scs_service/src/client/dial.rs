@@ -16,16 +16,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::ScsClientConfig;
+use super::{AuthorityError, AuthorityFault, ScsClientConfig, ScsLinkError};
 use crate::wire::RequestSender;
 
 /// Longest time for a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the certificate of a VNODE is checked.
+/// The settings for the check of a VNODE's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTls {
-    /// A file of certificates (PEM): that of the VNODE, or of who signed it.
+    /// A file of certificates (PEM): the VNODE's own, or its signer's.
     pub authority: PathBuf,
     /// The name in the certificate; `None` for the host that is connected to.
     pub name: Option<String>,
@@ -43,17 +43,23 @@ impl Drop for Dialed {
     }
 }
 
-/// Connects to the VNODE. The error is a text for people.
-pub(super) async fn dial(config: &ScsClientConfig) -> Result<Dialed, String> {
+/// Connects to the VNODE.
+pub(super) async fn dial(config: &ScsClientConfig) -> Result<Dialed, ScsLinkError> {
     let connected = timeout(CONNECT_TIMEOUT, connect(config)).await;
-    connected.map_err(|_| format!("no connection to {} after {CONNECT_TIMEOUT:?}", config.address))?
+    connected.map_err(|_| ScsLinkError::ConnectTimeout {
+        address: config.address.clone(),
+        limit: CONNECT_TIMEOUT,
+    })?
 }
 
-async fn connect(config: &ScsClientConfig) -> Result<Dialed, String> {
+async fn connect(config: &ScsClientConfig) -> Result<Dialed, ScsLinkError> {
     let address = &config.address;
     let stream = TcpStream::connect(address)
         .await
-        .map_err(|error| format!("cannot connect to {address}: {error}"))?;
+        .map_err(|error| ScsLinkError::Connect {
+            address: address.clone(),
+            error,
+        })?;
     let _ = stream.set_nodelay(true);
     let Some(tls) = &config.tls else {
         return start_http(stream, config).await;
@@ -63,12 +69,16 @@ async fn connect(config: &ScsClientConfig) -> Result<Dialed, String> {
         (None, Some((host, _))) => host.trim_start_matches('[').trim_end_matches(']'),
         (None, None) => address,
     };
-    let server_name = ServerName::try_from(name.to_owned())
-        .map_err(|error| format!("host {name:?} is not a name for a certificate: {error}"))?;
+    let server_name = ServerName::try_from(name.to_owned()).map_err(|error| ScsLinkError::HostName {
+        name: name.to_owned(),
+        error,
+    })?;
     let connected = tls.connector()?.connect(server_name, stream).await;
-    let stream = connected.map_err(|error| {
-        let authority = tls.authority.display();
-        format!("TLS with {address}: got {error}, expected one for {name} that {authority} vouches for")
+    let stream = connected.map_err(|error| ScsLinkError::Tls {
+        address: address.clone(),
+        name: name.to_owned(),
+        authority: tls.authority.clone(),
+        error,
     })?;
     start_http(stream, config).await
 }
@@ -77,25 +87,28 @@ impl ClientTls {
     /// Reads the file, as for a connection.
     ///
     /// # Errors
-    /// What is wrong with the file, as a text for people.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`AuthorityError`] says what is wrong with the file.
+    pub fn check(&self) -> Result<(), AuthorityError> {
         self.connector().map(drop)
     }
 
-    fn connector(&self) -> Result<TlsConnector, String> {
-        let failed = |reason: &dyn std::fmt::Display| format!("{}: {reason}", self.authority.display());
+    fn connector(&self) -> Result<TlsConnector, AuthorityError> {
+        self.read_authority().map_err(|cause| AuthorityError {
+            path: self.authority.clone(),
+            cause,
+        })
+    }
+
+    fn read_authority(&self) -> Result<TlsConnector, AuthorityFault> {
         let mut roots = RootCertStore::empty();
-        let certificates = CertificateDer::pem_file_iter(&self.authority).map_err(|error| failed(&error))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| failed(&error))?;
-            roots.add(certificate).map_err(|error| failed(&error))?;
+        for certificate in CertificateDer::pem_file_iter(&self.authority)? {
+            roots.add(certificate?)?;
         }
         if roots.is_empty() {
-            return Err(failed(&"got no certificate, expected one"));
+            return Err(AuthorityFault::Empty);
         }
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed(&error))?
+            .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -103,7 +116,7 @@ impl ClientTls {
     }
 }
 
-async fn start_http<S>(stream: S, config: &ScsClientConfig) -> Result<Dialed, String>
+async fn start_http<S>(stream: S, config: &ScsClientConfig) -> Result<Dialed, ScsLinkError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -114,7 +127,10 @@ where
         .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| format!("HTTP/2 with {}: {error}", config.address))?;
+        .map_err(|error| ScsLinkError::Http {
+            address: config.address.clone(),
+            error,
+        })?;
     Ok(Dialed {
         sender: RequestSender(sender),
         task: tokio::spawn(connection),

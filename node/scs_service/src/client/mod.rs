@@ -3,21 +3,24 @@
 //! | question | module |
 //! |---|---|
 //! | how is a connection made? | `dial` |
-//! | what happens on it? | `session` |
+//! | what happens on it? | `link` |
 //! | what do the unary calls return? | `calls` |
 //! | how is an SCS asked directly? | `sync` |
+//! | what can go wrong? | `error` |
 //!
 //! A VNODE may push a message twice or never. So a message only says that something may have
-//! changed: whoever gets it reads the state of the contract. [`ScsEvent::Disconnected`] says that
+//! changed, and the SCS then reads the state of the contract. [`ScsEvent::Disconnected`] says that
 //! messages may be missing, and [`ScsEvent::Connected`] that it is time to read everything again.
 
 mod calls;
 mod dial;
-mod session;
+mod error;
+mod link;
 mod sync;
 
 pub use calls::{AccountSummary, ContractSummary};
 pub use dial::ClientTls;
+pub use error::{AnswerError, AuthorityError, AuthorityFault, ScsClientError, ScsLinkError};
 pub use sync::ask_for_block;
 
 use std::sync::Arc;
@@ -27,15 +30,14 @@ use parking_lot::RwLock;
 use primitives::{Address, B256, Bytes};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tonic::Status;
 
 use crate::message::payload::Handshake;
-use crate::message::{ControlStatus, ScsId, ScsMessage, ScsMessageError};
+use crate::message::{ControlStatus, ScsId, ScsMessage};
 use crate::proto::ScsPushMsg;
 use crate::wire::{MESSAGE_LEN_MAX, RequestSender};
 
 /// Default for the longest pause before the connection is made again.
-pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// The pause before the first attempt to make the connection again.
 const RECONNECT_MIN: Duration = Duration::from_millis(200);
 /// Events that wait to be handled. If more come, no more is read from the VNODE.
@@ -43,7 +45,7 @@ const EVENTS_MAX: usize = 4096;
 /// Broadcasts that wait to be sent. If more come, [`ScsClient::broadcast`] waits.
 const BROADCASTS_MAX: usize = 1024;
 
-/// How an SCS connects.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub struct ScsClientConfig {
     /// The VNODE: `host:port`.
@@ -52,13 +54,14 @@ pub struct ScsClientConfig {
     pub tls: Option<ClientTls>,
     /// The id of the SCS.
     pub id: ScsId,
-    /// What the SCS says of itself.
+    /// The announcement of the SCS about itself.
     pub handshake: Handshake,
     /// The longest pause before the connection is made again.
     pub reconnect_max: Duration,
-    /// How long a call, and the answer to the handshake, may take.
+    /// The longest time for a call, and for the answer to the handshake.
     pub call_timeout: Duration,
-    /// How often a silent VNODE is asked for a sign of life, and how long it may take.
+    /// The time after which a silent VNODE is asked for a sign of life, and the longest time for
+    /// the answer.
     pub keep_alive: Duration,
     /// Most bytes of a message, in both directions.
     pub message_len_max: usize,
@@ -83,7 +86,7 @@ impl ScsClientConfig {
     }
 }
 
-/// What an SCS hears.
+/// The events that an SCS hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScsEvent {
     /// The VNODE has taken the handshake. Messages may have been missed before.
@@ -91,10 +94,10 @@ pub enum ScsEvent {
         /// The address that the VNODE wants to be paid at for relaying.
         beneficiary: Address,
     },
-    /// There is no connection, or no longer. Told once for each reason until there is one again.
-    /// Messages on their way, in both directions, may be lost.
+    /// The connection broke, or cannot be made. Told once for each reason until there is a
+    /// connection again. Messages on their way, in both directions, may be lost.
     Disconnected {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The head of the base chain has risen.
@@ -112,7 +115,7 @@ pub enum ScsEvent {
     DirectCall {
         /// The MicroChain.
         chain: Address,
-        /// Who signed it, as the VNODE says.
+        /// The signer, as the VNODE says.
         sender: Address,
         /// The RLP of the transaction with twelve fields.
         transaction: Bytes,
@@ -121,35 +124,9 @@ pub enum ScsEvent {
     Broadcast(ScsMessage),
     /// A message that this program does not understand.
     Ignored {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-}
-
-/// Why a call or a broadcast fails.
-#[derive(Debug, thiserror::Error)]
-pub enum ScsClientError {
-    /// There is no connection now.
-    #[error("not connected to the VNODE")]
-    NotConnected,
-    /// The message is malformed.
-    #[error(transparent)]
-    Message(#[from] ScsMessageError),
-    /// The VNODE refuses, or the connection broke.
-    #[error("{}: {}", .0.code(), .0.message())]
-    Status(Box<Status>),
-    /// The VNODE has not answered in time.
-    #[error("no answer after {0:?}")]
-    Timeout(Duration),
-    /// The answer is not what the call returns.
-    #[error("answer: {0}")]
-    Answer(String),
-}
-
-impl From<Status> for ScsClientError {
-    fn from(status: Status) -> Self {
-        Self::Status(Box::new(status))
-    }
 }
 
 /// A client of a VNODE. Clones are the same. The connection ends with the last one.
@@ -168,7 +145,7 @@ impl Drop for ClientInner {
     }
 }
 
-/// What the client and its task share.
+/// The state that the client and its task share.
 #[derive(Debug)]
 struct ClientShared {
     config: ScsClientConfig,
@@ -192,7 +169,7 @@ impl ScsClient {
             config,
             link: RwLock::default(),
         });
-        let task = tokio::spawn(session::stay_connected(Arc::clone(&shared), events));
+        let task = tokio::spawn(link::stay_connected(Arc::clone(&shared), events));
         let inner = ClientInner {
             shared,
             task: task.abort_handle(),

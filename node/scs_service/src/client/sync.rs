@@ -1,14 +1,13 @@
 //! The call that an SCS answers itself, `moac.SCS/Sync` (docs/scs-wire.md, 1).
 //!
-//! It is part of the published service, but no published program calls it.
+//! The call is part of the published service, but no published program makes it.
 
 use primitives::{Address, Bytes};
 use tokio::time::timeout;
 use tonic::Request;
-use tonic::client::Grpc;
 
 use super::dial::dial;
-use super::{ScsClientConfig, ScsClientError, session};
+use super::{ScsClientConfig, ScsClientError, link};
 use crate::proto::{BlockSyncRequest, ServiceReply};
 use crate::wire::{SYNC, codec, path};
 
@@ -28,11 +27,8 @@ pub async fn ask_for_block(
         blocknumber: number,
         scsid: config.id.to_wire(),
     };
-    let dialed = dial(config).await.map_err(ScsClientError::Answer)?;
-    let origin = session::origin(config).map_err(ScsClientError::Answer)?;
-    let mut grpc = Grpc::with_origin(dialed.sender.clone(), origin)
-        .max_decoding_message_size(config.message_len_max)
-        .max_encoding_message_size(config.message_len_max);
+    let dialed = dial(config).await?;
+    let mut grpc = link::grpc(config, dialed.sender.clone())?;
     let asked = async {
         grpc.ready().await.map_err(|_| ScsClientError::NotConnected)?;
         let reply = grpc.unary(Request::new(request), path(SYNC), codec()).await?;

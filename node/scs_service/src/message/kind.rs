@@ -4,19 +4,11 @@
 ///
 /// The published VNODE passes a broadcast of any status on, and sends those above 6 to SCSs that
 /// take part in consensus, watch or are in reserve. A program that does not know a status ignores
-/// the message. So extensions travel as broadcasts with a status from here to
-/// [`OWN_STATUS_LAST`]. The first ones are in docs/microchain-design.md, 7. The others are
-/// reserved.
+/// the message. So extensions travel as broadcasts with a status from here to 127. The first ones
+/// are in docs/microchain-design.md, 7. The others are reserved.
 pub const OWN_STATUS_FIRST: i32 = 64;
-/// The last status of the range that begins with [`OWN_STATUS_FIRST`].
-pub const OWN_STATUS_LAST: i32 = 127;
 
-/// Whether only programs of this project use the status of a broadcast.
-pub const fn is_own_status(status: i32) -> bool {
-    OWN_STATUS_FIRST <= status && status <= OWN_STATUS_LAST
-}
-
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     /// A transaction for a MicroChain.
@@ -170,7 +162,7 @@ statuses! {
 
 impl ControlStatus {
     /// Whether the notice may change roles, so that known roles are read again.
-    pub const fn changes_roles(self) -> bool {
+    pub(crate) const fn changes_roles(self) -> bool {
         matches!(
             self,
             Self::RegisterOpen
@@ -184,7 +176,7 @@ impl ControlStatus {
 
     /// The status in the input of 0x0d: its last 32 bytes as a number, of which the lowest 31 bits
     /// count. A shorter input is read as if zeros stood before it.
-    pub fn from_notice(input: &[u8]) -> Self {
+    pub(crate) fn from_notice(input: &[u8]) -> Self {
         let mut low = [0; 4];
         let tail = &input[input.len().saturating_sub(4)..];
         low[4 - tail.len()..].copy_from_slice(tail);

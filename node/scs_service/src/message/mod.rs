@@ -1,4 +1,4 @@
-//! What the fields of a pushed message mean, read strictly (docs/scs-wire.md, 2).
+//! The fields of a pushed message, read strictly (docs/scs-wire.md, 2).
 //!
 //! An error names the field, what was got and what was expected. The payloads of handshakes and
 //! pings are in [`payload`].
@@ -13,23 +13,21 @@ use bytes::Bytes;
 use primitives::{Address, B256, DecodeError, hex, keccak256};
 
 use crate::proto::ScsPushMsg;
-pub use kind::{
-    BroadcastStatus, ControlStatus, MessageKind, OWN_STATUS_FIRST, OWN_STATUS_LAST, is_own_status,
-};
+pub use kind::{BroadcastStatus, ControlStatus, MessageKind, OWN_STATUS_FIRST};
 
 /// Most bytes of a requestid. A node id with a counter has about 150.
-pub const REQUEST_ID_LEN_MAX: usize = 1024;
+pub(crate) const REQUEST_ID_LEN_MAX: usize = 1024;
 /// Fewest bytes of the requestid of a message that is passed on. The published VNODE ends when it
 /// passes a shorter one on.
-pub const REQUEST_ID_LEN_MIN: usize = 16;
+pub(crate) const REQUEST_ID_LEN_MIN: usize = 16;
 /// Most bytes of an scsid. An id has 42.
-pub const SCS_ID_LEN_MAX: usize = 128;
+pub(crate) const SCS_ID_LEN_MAX: usize = 128;
 /// Bytes of an address.
 const ADDRESS_LEN: usize = 20;
 /// The RLP prefix of 20 bytes.
 const ADDRESS_RLP_PREFIX: u8 = 0x94;
 
-/// Why a message is refused.
+/// The reason why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScsMessageError {
     /// A field has a length that it cannot have.
@@ -37,7 +35,7 @@ pub enum ScsMessageError {
     Length {
         /// The field.
         field: &'static str,
-        /// Its length.
+        /// The length of the field.
         got: usize,
         /// The lengths that it may have.
         expected: &'static str,
@@ -123,7 +121,7 @@ impl fmt::Display for ScsId {
     }
 }
 
-/// How an address is written in a message.
+/// The form of an address in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressForm {
     /// 20 bytes.
@@ -137,7 +135,7 @@ pub enum AddressForm {
 pub struct WireAddress {
     /// The address.
     pub address: Address,
-    /// How it is written.
+    /// The form of the address.
     pub form: AddressForm,
 }
 
@@ -195,7 +193,7 @@ pub struct ScsMessage {
     pub timestamp: Option<u64>,
     /// Whether this is a request, not an answer.
     pub is_request: bool,
-    /// What the message is for.
+    /// The purpose of the message.
     pub kind: MessageKind,
     /// The text of the field scsid, which need not be an id.
     pub scs_id: Bytes,

@@ -7,24 +7,24 @@ use primitives::{DecodeError, Encodable};
 use super::ScsMessageError;
 
 /// The answer to a good handshake.
-pub const SHAKE_REPLY: &str = "shakereply";
+pub(crate) const SHAKE_REPLY: &str = "shakereply";
 /// The answer to a handshake for another chain.
-pub const CHAIN_ID_ERROR: &str = "chainiderror";
+pub(crate) const CHAIN_ID_ERROR: &str = "chainiderror";
 /// The answer of a node that cannot serve yet.
-pub const NOT_INITIALIZED: &str = "Not initialize";
+pub(crate) const NOT_INITIALIZED: &str = "Not initialize";
 /// The beginning of the answer to a handshake with a bad id. The id follows.
-pub const INVALID_ID: &str = "shakereply: error: invalid scsId ";
+pub(crate) const INVALID_ID: &str = "shakereply: error: invalid scsId ";
 /// The answer to the ping of an SCS.
-pub const PING_REPLY: &str = "pingreply";
+pub(crate) const PING_REPLY: &str = "pingreply";
 
-/// What an SCS says of itself.
+/// The announcement of an SCS about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handshake {
     /// Of no meaning.
     pub operation: String,
     /// Of no meaning.
     pub public_key: String,
-    /// How many MicroChains the SCS can serve.
+    /// The most MicroChains that the SCS can serve.
     pub capability: u64,
     /// The chain id of the base chain.
     pub chain_id: u64,

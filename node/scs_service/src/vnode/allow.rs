@@ -1,14 +1,14 @@
-//! Who may use the service: ids of SCSs, addresses of machines, or both together.
+//! The list of those who may use the service: ids of SCSs, addresses of machines, or both together.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use inbound::ClientAddress;
+use daemon::ClientAddress;
 
 use crate::message::ScsId;
 
-/// Who is allowed: an SCS, a machine, or an SCS on a machine.
+/// An entry of the list: an SCS, a machine, or an SCS on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowEntry {
     /// The SCS with this id, from anywhere.
@@ -50,7 +50,7 @@ impl fmt::Display for AllowEntry {
     }
 }
 
-/// Who may use the service. An empty list allows everybody.
+/// The list of those who may use the service. An empty list allows everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<AllowEntry>);
 

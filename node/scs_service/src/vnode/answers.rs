@@ -18,7 +18,7 @@ use tonic::body::Body;
 use super::server::{ConnectionState, OpenCall};
 use crate::wire::metered::StreamMeter;
 
-/// When the answers of a connection were made that are not sent yet, by number.
+/// The times at which the answers of a connection were made that are not sent yet, by number.
 #[derive(Debug, Default)]
 pub(super) struct UnsentAnswers {
     next: u64,
@@ -34,7 +34,7 @@ impl UnsentAnswers {
         number
     }
 
-    /// When the oldest of them was made.
+    /// The time at which the oldest of them was made.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.made.values().next().copied()
     }

@@ -154,7 +154,7 @@ impl ServiceState {
         );
         let (key, owner) = (key.map_err(refusal)?, connection.client.address);
         let kept = self.uploads.put(key, &request.blockdata, owner, Instant::now());
-        kept.map_err(Status::resource_exhausted)?;
+        kept.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         Ok(reply(request.requestid, encode_text(SUCCESS)))
     }
 

@@ -1,24 +1,23 @@
-//! What the connections of one address share: calls that are answered, broadcasts that are taken,
-//! and whether an SCS that is allowed has shaken hands there.
+//! The share of one address in the service, for all its connections: calls that are answered,
+//! broadcasts that are taken, and whether an SCS that is allowed has shaken hands there.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use inbound::{ClientAddress, TokenBucket, TokenRate};
+use daemon::{ClientAddress, TokenBucket, TokenRate};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::limits::ServiceLimits;
 
-/// How many seconds' worth of broadcasts may come at once.
+/// The seconds' worth of broadcasts that may come at once.
 const BROADCAST_BURST_SECS: f64 = 2.0;
 
-/// What the connections of one address share.
+/// The share of one address.
 #[derive(Debug)]
 pub(super) struct ClientShare {
-    /// The address.
     pub(super) address: ClientAddress,
     /// Permits for calls.
     pub(super) calls: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Who gets which message: the table of docs/scs-wire.md, 5.
+//! The receivers of each message: the table of docs/scs-wire.md, 5.
 
 use crate::message::{BroadcastStatus, ControlStatus, MessageKind};
 

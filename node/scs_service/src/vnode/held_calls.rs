@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::host::DirectCall;
 
-/// How long such a transaction is kept: an SCS that restarts is back by then.
+/// The time for which such a transaction is kept: an SCS that restarts is back by then.
 pub(super) const HELD_AGE_MAX: Duration = Duration::from_secs(600);
-/// How many are kept, and the bytes of all of them.
+/// The most transactions that are kept, and the most bytes of all of them.
 const HELD_MAX: usize = 1024;
 const HELD_BYTES_MAX: usize = 4 << 20;
 

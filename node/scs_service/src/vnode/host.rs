@@ -1,4 +1,4 @@
-//! What the service asks the node for.
+//! The node, as the service asks it.
 //!
 //! All functions of [`ScsHost`] may read the disk or run code. The service calls them on threads
 //! for blocking work, except for those that say otherwise.
@@ -9,7 +9,7 @@ use super::filter::ScsRole;
 use crate::message::ScsId;
 use crate::proto::ScsPushMsg;
 
-/// Why the node does not answer.
+/// The reason why the node does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The request is refused. The text is for whoever sent it.
@@ -23,7 +23,7 @@ pub enum HostError {
     Failed(String),
 }
 
-/// What a contract answers when it is asked for a role.
+/// The answer of a contract that is asked for a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleAnswer {
     /// The role. An account without code gives [`ScsRole::None`].
@@ -63,7 +63,7 @@ pub struct HostAccount {
     pub code_hash: B256,
 }
 
-/// What the base chain has of an account that exists, without its storage.
+/// An account of the base chain that exists, without its storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostContract {
     /// The balance in sha.
@@ -101,7 +101,7 @@ pub trait ContractView {
 pub struct DirectCall {
     /// The hash of the transaction.
     pub hash: B256,
-    /// Who signed it.
+    /// The signer.
     pub sender: Address,
     /// The MicroChain.
     pub chain: Address,
@@ -109,12 +109,12 @@ pub struct DirectCall {
     pub rlp: Bytes,
 }
 
-/// What became of a transaction that an SCS has sent.
+/// The fate of a transaction that an SCS has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceptedTransaction {
-    /// It is in the pool of the base chain.
+    /// The transaction is in the pool of the base chain.
     Pooled,
-    /// It is for a MicroChain. The service takes it on.
+    /// The transaction is for a MicroChain. The service takes it on.
     ForChain(DirectCall),
 }
 

@@ -1,4 +1,4 @@
-//! How much everybody may have.
+//! The limits of each client and of all clients.
 
 use std::time::Duration;
 
@@ -59,21 +59,22 @@ pub struct ServiceLimits {
     pub uploads_max: usize,
     /// Bytes of uploaded blocks.
     pub upload_bytes_max: usize,
-    /// How long an uploaded block is kept.
+    /// The time for which an uploaded block is kept.
     pub upload_age_max: Duration,
     /// Calls that are answered at the same time.
     pub calls_max: usize,
     /// Calls of one address that are answered at the same time.
     pub address_calls_max: usize,
-    /// How long a call waits for its turn.
+    /// The longest time that a call waits for its turn.
     pub call_wait_max: Duration,
-    /// How long a client may take to read an answer.
+    /// The longest time that a client may take to read an answer.
     pub answer_timeout: Duration,
     /// Broadcasts that are taken from one address in a second; the others wait.
     pub broadcasts_per_second: u32,
-    /// How long a connection without a stream and without a call stays open.
+    /// The time for which a connection without a stream and without a call stays open.
     pub idle_timeout: Duration,
-    /// How often a silent client is asked for a sign of life, and how long it may take.
+    /// The time after which a silent client is asked for a sign of life, and the longest time for
+    /// the answer.
     pub keep_alive: Duration,
 }
 

@@ -23,13 +23,14 @@ use crate::proto::ScsPushMsg;
 
 /// Messages with a longer requestid are pushed once.
 const REPEATABLE_ID_LEN_MAX: usize = 20;
-/// How often the SCSs are pinged, if the head has risen.
+/// The time between two pings of the SCSs, if the head has risen.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// How often transactions that wait for an SCS are looked at, and how many are tried again then.
+/// The time between two looks at transactions that wait for an SCS, and the number that is tried
+/// again then.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const RETRIES_MAX: usize = 64;
-/// How long the roles for one message may take to read. The SCSs whose roles are not read by then
-/// do not get it.
+/// The longest time for reading the roles for one message. The SCSs whose roles are not read by
+/// then do not get it.
 const ROLES_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl ServiceState {
@@ -169,7 +170,7 @@ impl ServiceState {
         }
     }
 
-    /// These transactions were not pushed, and may come again.
+    /// Forgets transactions that were not pushed, so that they may come again.
     fn forget(&self, calls: &[DirectCall]) {
         for call in calls {
             tracing::debug!(hash = %call.hash, chain = %call.chain, "no SCS came for a transaction");
@@ -231,7 +232,7 @@ pub(super) async fn call_loop(state: Arc<ServiceState>, mut calls: mpsc::Receive
     let mut interval = tokio::time::interval(RETRY_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut registrations = 0;
-    // How many of the held ones are to be tried again.
+    // The number of held ones that are to be tried again.
     let mut due = 0;
     loop {
         tokio::select! {

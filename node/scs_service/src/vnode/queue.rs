@@ -1,4 +1,4 @@
-//! What waits for one stream to be sent.
+//! The messages that wait for one stream to be sent.
 //!
 //! The queue is bounded by number and bytes, and by the memory for all queues. Broadcasts of other
 //! SCSs may fill a part of it only, and are dropped beyond that, as in the published node. If
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use inbound::{QuotaPermit, percent_of};
+use daemon::{QuotaPermit, percent_of};
 use parking_lot::Mutex;
 use tonic::Status;
 
@@ -21,10 +21,10 @@ use crate::proto::ScsPushMsg;
 /// Bytes of a waiting message beside its fields.
 const ENTRY_LEN: usize = 400;
 
-/// What becomes of a message for an SCS.
+/// The fate of a message for an SCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushOutcome {
-    /// It will be sent.
+    /// The message will be sent.
     Queued,
     /// The queue has no place for it.
     Dropped,
@@ -50,7 +50,7 @@ struct QueueState {
     /// Bytes of those in parts of the stream's body. A part counts until it is dropped, because
     /// HTTP/2 keeps it until its client lets it through.
     sending: usize,
-    /// What the messages hold of the memory for all queues.
+    /// The part of the memory for all queues that the messages hold.
     permit: QuotaPermit,
     end: QueueEnd,
     waker: Option<Waker>,
@@ -234,7 +234,7 @@ impl<G: Unpin> tokio_stream::Stream for Outbound<G> {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use inbound::{ClientId, Quota};
+    use daemon::{ClientId, Quota};
 
     use super::*;
 
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// What is sent now: lengths of messages, then the error, if any.
+    /// The messages that are sent now: lengths of messages, then the error, if any.
     fn sent(queue: &Arc<PushQueue>) -> (Vec<usize>, Option<tonic::Code>) {
         let sent = taken(queue);
         drop(queue.part(Bytes::new()));

@@ -19,16 +19,15 @@ use crate::proto::ScsPushMsg;
 /// An SCS that has shaken hands.
 #[derive(Debug)]
 pub(super) struct ConnectedScs {
-    /// Its id.
     pub(super) id: ScsId,
-    /// Its id in lower case, as it stands in the requestids of its messages.
+    /// The id in lower case, as it stands in the requestids of its messages.
     pub(super) id_text: String,
-    /// What waits to be sent to it.
+    /// The messages that wait to be sent to it.
     pub(super) queue: Arc<PushQueue>,
     client: Arc<ClientShare>,
-    /// In which order the SCSs came.
+    /// The number of the handshake.
     number: u64,
-    /// It has had a role in a MicroChain.
+    /// The SCS has had a role in a MicroChain.
     has_role: AtomicBool,
     /// One more than the head that it was last pinged with; 0 before the first ping.
     pinged: AtomicU64,
@@ -136,12 +135,12 @@ impl ScsRegistry {
         self.state.lock().connected.get(id).cloned()
     }
 
-    /// How often an SCS has shaken hands so far.
+    /// The number of handshakes of an SCS so far.
     pub(super) fn registrations(&self) -> u64 {
         self.state.lock().next_number
     }
 
-    /// How many SCSs are connected.
+    /// The number of connected SCSs.
     pub(super) fn len(&self) -> usize {
         self.state.lock().connected.len()
     }
@@ -199,7 +198,7 @@ mod tests {
     use std::net::IpAddr;
     use std::time::Instant;
 
-    use inbound::{ClientAddress, Quota};
+    use daemon::{ClientAddress, Quota};
     use primitives::Address;
 
     use super::super::client_share::ClientShares;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use daemon::tls::ServerTls;
+use daemon::{Claim, ClientAddress, Place, PlaceLimits, Places, StatedClaim, accept, all_ended, stopped};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use inbound::{Claim, ClientAddress, Place, PlaceLimits, Places, StatedClaim};
 use parking_lot::Mutex;
-use server_tls::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -33,16 +33,15 @@ use super::service::{ScsService, ServiceConfig, ServiceState};
 
 /// The name of HTTP/2 in the handshake of TLS.
 pub const ALPN: &[u8] = b"h2";
-/// Pause after a failed accept, for example if there are no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time for a client to finish the handshake of TLS, and to send its first request.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a connection looks whether it has been idle for too long, or does not read an answer.
+/// The time between two looks whether a connection has been idle for too long, or does not read an
+/// answer.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the streams have to tell their clients that the node stops.
+/// The time in which the streams tell their clients that the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(300);
 
-/// Why the service cannot start.
+/// The reason why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address cannot be listened on.
@@ -124,9 +123,9 @@ impl ScsServer {
 }
 
 /// Runs a task until the server stops or is dropped.
-async fn until_stopped(mut stopped: watch::Receiver<bool>, task: impl Future<Output = ()>) {
+async fn until_stopped(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) {
     tokio::select! {
-        _ = stopped.wait_for(|stop| *stop) => {}
+        () = stopped(&mut stop) => {}
         () = task => {}
     }
 }
@@ -154,14 +153,14 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// What the calls and streams of a connection share.
+/// The state that the calls and streams of a connection share.
 pub(super) struct ConnectionState {
-    /// What its address shares.
+    /// The share of its address.
     pub(super) client: Arc<ClientShare>,
     place: Place<StatedClaim>,
     open: AtomicUsize,
     registered: AtomicUsize,
-    /// When the last call or stream ended; `None` before the first one.
+    /// The time at which the last call or stream ended; `None` before the first one.
     idle_since: Mutex<Option<Instant>>,
     /// The answers that are not sent yet.
     pub(super) unsent: Mutex<UnsentAnswers>,
@@ -207,38 +206,22 @@ async fn accept_connections(
     listener: TcpListener,
     state: Arc<ServiceState>,
     tls: Option<Arc<ServerTls>>,
-    mut stopped: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let limits = &state.config.limits;
     let places = Places::new(PlaceLimits {
         total: limits.connections_max,
         per_client: limits.address_connections_max,
     });
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            // An error means that the server was dropped, which also stops it.
-            _ = stopped.wait_for(|stop| *stop) => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "the service for SCS servers cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    let admit = |(stream, peer): (TcpStream, SocketAddr)| {
         let (client, now) = (ClientAddress::from(peer.ip()), Instant::now());
         if !state.config.allow.may_connect(client) {
             tracing::debug!(%peer, "this address may not use the service for SCS servers");
-            continue;
+            return None;
         }
         let Some(place) = places.take(client, StatedClaim::new(now), now) else {
             tracing::debug!(%peer, "too many connections to the service for SCS servers");
-            continue;
+            return None;
         };
         let connection = Arc::new(ConnectionState {
             client: state.shares.get(client, limits, now),
@@ -248,16 +231,10 @@ async fn accept_connections(
             idle_since: Mutex::new(None),
             unsent: Mutex::default(),
         });
-        connections.spawn(serve_stream(
-            stream,
-            tls.clone(),
-            connection,
-            Arc::clone(&state),
-            stopped.clone(),
-        ));
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+        let (tls, state) = (tls.clone(), Arc::clone(&state));
+        Some(serve_stream(stream, tls, connection, state, stop.clone()))
+    };
+    all_ended(accept(listener, "the service for SCS servers", stop.clone(), admit).await).await;
 }
 
 /// Serves a connection, after the handshake of TLS if there is one.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use inbound::Quota;
+use daemon::Quota;
 use primitives::{Address, B256};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -23,23 +23,23 @@ use crate::proto::ScsPushMsg;
 /// The part of the memory for messages that one address may have, in percent.
 const CLIENT_SHARE_PERCENT: usize = 50;
 
-/// How the service presents itself, and whom it serves.
+/// The settings of the service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceConfig {
     /// The node's id: its public key as 128 hex digits. Messages of this node begin with it.
     pub node_id: String,
     /// The address that is paid for relaying.
     pub beneficiary: Option<Address>,
-    /// Who may use the service.
+    /// The list of those who may use the service.
     pub allow: AllowList,
-    /// How much everybody may have.
+    /// The limits of each client and of all clients.
     pub limits: ServiceLimits,
 }
 
-/// Why a transaction for a MicroChain is not taken.
+/// The reason why a transaction for a MicroChain is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirectCallError {
-    /// It was taken before. The text is that of the published node.
+    /// The transaction was taken before. The text is that of the published node.
     #[error("Marked transactions")]
     Known,
     /// Too many transactions wait to be pushed.
@@ -50,7 +50,7 @@ pub enum DirectCallError {
     Ended,
 }
 
-/// What the service has done so far.
+/// The counters of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceCounters {
     /// SCSs that are connected now.
@@ -67,7 +67,7 @@ pub struct ServiceCounters {
 #[derive(Clone)]
 pub struct ScsService(pub(super) Arc<ServiceState>);
 
-/// What the parts of the service share.
+/// The state that the parts of the service share.
 pub(super) struct ServiceState {
     pub(super) host: Arc<dyn ScsHost>,
     pub(super) config: ServiceConfig,
@@ -194,7 +194,7 @@ impl ScsService {
         self.0.push(message.compact(), None).await
     }
 
-    /// What the service has done so far.
+    /// The counters of the service.
     pub fn counters(&self) -> ServiceCounters {
         let cells = &self.0.counters;
         ServiceCounters {

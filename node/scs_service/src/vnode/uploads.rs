@@ -1,13 +1,13 @@
 //! Blocks of MicroChains that SCSs have left for each other (docs/scs-wire.md, 9).
 //!
-//! They are kept in memory, for a while, within a number and a number of bytes. If there is no room
-//! for a new one, the address that holds the most bytes loses its oldest one.
+//! The blocks are kept in memory, for a while, within a number and a number of bytes. If there is
+//! no room for a new one, the address that holds the most bytes loses its oldest one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use inbound::ClientAddress;
+use daemon::ClientAddress;
 use parking_lot::Mutex;
 
 use super::limits::ServiceLimits;
@@ -18,7 +18,6 @@ const KEY_LEN_MAX: usize = 128;
 /// Bytes of an uploaded block beside its content.
 const ENTRY_LEN: usize = 512;
 
-/// What a block is kept under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockKey {
     line: BlockLine,
@@ -67,11 +66,19 @@ impl BlockKey {
 #[derive(Debug)]
 struct Upload {
     data: Bytes,
-    /// How often it was uploaded, and not downloaded since.
+    /// The number of times that it was uploaded, and not downloaded since.
     count: u32,
     owner: ClientAddress,
     at: Instant,
     number: u64,
+}
+
+/// A block is too long to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("blockdata: got {got} bytes, expected at most {max}")]
+pub(super) struct LongUpload {
+    got: usize,
+    max: usize,
 }
 
 /// The uploaded blocks.
@@ -105,21 +112,20 @@ impl Uploads {
     /// Keeps a block.
     ///
     /// # Errors
-    /// A text if the block is longer than all blocks together may be.
+    /// [`LongUpload`] if the block is longer than all blocks together may be.
     pub(super) fn put(
         &self,
         key: BlockKey,
         data: &Bytes,
         owner: ClientAddress,
         now: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), LongUpload> {
         let len = ENTRY_LEN + data.len();
         if len > self.bytes_max || self.count_max == 0 {
-            return Err(format!(
-                "blockdata: got {} bytes, expected at most {}",
-                data.len(),
-                self.bytes_max.saturating_sub(ENTRY_LEN)
-            ));
+            return Err(LongUpload {
+                got: data.len(),
+                max: self.bytes_max.saturating_sub(ENTRY_LEN),
+            });
         }
         let state = &mut *self.state.lock();
         state.expire(self.age_max, now);

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use daemon::{QuotaError, QuotaPermit};
 use hyper::body::{Body, Frame, SizeHint};
-use inbound::{QuotaError, QuotaPermit};
 use parking_lot::Mutex;
 use tonic::Status;
 
 /// An answer of at most this many bytes is not counted. So a call that has acted can always say so.
 pub(crate) const FREE_ANSWER_LEN: usize = 1024;
 
-/// What a request or a stream holds of the memory for received bytes. Clones are the same.
+/// The part of the memory for received bytes that a request or a stream holds. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamMeter(Arc<Mutex<QuotaPermit>>);
 
@@ -100,7 +100,7 @@ where
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use inbound::{ClientId, Quota};
+    use daemon::{ClientId, Quota};
 
     use super::*;
 

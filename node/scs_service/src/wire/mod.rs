@@ -1,7 +1,7 @@
-//! How calls and streams travel: the paths of the services, and what tonic needs to serve and to
-//! make calls over connections of our own.
+//! The transport of calls and streams: the paths of the services, and what tonic needs to serve and
+//! to make calls over connections of our own.
 //!
-//! This is what a generator would write from a service definition, and no more.
+//! A generator would write the same from a service definition.
 
 pub(crate) mod metered;
 mod sender;

@@ -1,4 +1,4 @@
-//! Who gets which broadcast and which transaction.
+//! The receivers of each broadcast and of each transaction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -123,7 +123,7 @@ async fn a_message_is_pushed_once() {
     let relayed = setup.host.0.lock().relayed.clone();
     assert_eq!(relayed.len(), 5);
     assert_eq!(relayed[0], (long.encode(), message_hash(&long.encode())));
-    // What a peer passes on is not sent back to peers.
+    // A message that a peer passes on is not sent back to peers.
     let from_peer = message(2, 0, id(9), 3);
     let pushed = setup.service().push_from_peer(&from_peer.encode()).await;
     assert_eq!(pushed, Ok(1));
@@ -240,7 +240,7 @@ async fn a_transaction_waits_for_those_who_make_blocks() {
         maker.is_quiet().await && monitor.is_quiet().await,
         "each comes once"
     );
-    // It is not pushed again to an SCS that comes later.
+    // The transaction is not pushed again to an SCS that comes later.
     drop(maker);
     let mut again = setup.scs(id(1)).await;
     assert!(again.is_quiet().await);

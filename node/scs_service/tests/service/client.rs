@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::tls::{ServerTls, TlsFiles};
 use primitives::{Address, B256, U256};
 use scs_service::client::{ScsClient, ScsClientConfig, ScsClientError, ScsEvent};
 use scs_service::message::ControlStatus;
 use scs_service::proto::StorageRequest;
 use scs_service::vnode::{ALPN, HostContract, ScsRole, ScsServer, ServiceConfig};
-use server_tls::{ServerTls, TlsFiles};
 use tokio::sync::mpsc::Receiver;
 
 use crate::common::{

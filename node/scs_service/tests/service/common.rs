@@ -46,11 +46,11 @@ pub(crate) fn node_id() -> String {
     "ab".repeat(64)
 }
 
-/// What a node in memory knows.
+/// The chain of a node in memory.
 #[derive(Default)]
 pub(crate) struct HostState {
     pub(crate) roles: HashMap<(Address, ScsId), RoleAnswer>,
-    /// How often a role was read.
+    /// The number of times that a role was read.
     pub(crate) role_reads: usize,
     /// Hash and notices of each block, from block 0 on.
     pub(crate) blocks: Vec<BlockNotices>,

@@ -179,7 +179,7 @@ async fn the_newest_stream_of_an_id_gets_the_pushes_and_all_are_read() {
     // The older stream is read all the same, after its handshake, too.
     first.send(message(2, 0, id(9), 2).encode()).await;
     assert_eq!(second.message().await.payload, Bytes::from_static(b"content 2"));
-    // Its end does not take the id from the newer one.
+    // The end of the older stream does not take the id from the newer one.
     drop(first);
     bystander.send(message(2, 0, id(9), 3).encode()).await;
     assert_eq!(second.message().await.payload, Bytes::from_static(b"content 3"));
@@ -230,7 +230,7 @@ async fn a_list_says_who_may_connect() {
     let mut early = client.stream().await;
     early.send(message(2, 0, id(2), 1).encode()).await;
     assert_eq!(early.error().await.code(), Code::PermissionDenied);
-    // Where an allowed SCS is connected, other streams may send, too.
+    // Other streams may send, too, from an address at which an allowed SCS is connected.
     let mut allowed = client.stream().await;
     assert_eq!(allowed.shake_hands(id(1)).await, "shakereply");
     setup.set_role(CHAIN, id(1), ScsRole::Consensus);

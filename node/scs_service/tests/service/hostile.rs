@@ -392,8 +392,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head[..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What HTTP/2 answers by itself, or answers for a path that there is not: a client that asks for
-/// it without end, and reads nothing, is not read any more, or cut off.
+/// A client asks without end for answers that HTTP/2 gives by itself, or for paths that do not
+/// exist, and reads nothing. It is not read any more, or cut off.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_of_frames_without_a_reader_do_not_pile_up() {
     /// More than all buffers of the system between a client and the service hold.

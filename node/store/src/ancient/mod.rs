@@ -24,8 +24,9 @@ use primitives::B256;
 
 use crate::blocks_file::RECORDS_START;
 use crate::canonical::canonical_hash;
-use crate::codec::{RowReader, block_key, push_number};
-use crate::source::Source;
+use crate::codec::{RowReader, block_key, fixed_number, push_number};
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::{StoreError, TableId};
 use record::decode_part;
 
@@ -57,10 +58,10 @@ impl BlockPart {
     }
 }
 
-/// Where the parts of a block are in the file.
+/// The place of a block in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AncientPlace {
-    /// Where the record begins.
+    /// The offset of the record.
     offset: u64,
     /// Bytes of each part, in the order of [`BlockPart::ALL`].
     lens: [u64; 2],
@@ -75,7 +76,7 @@ impl AncientPlace {
         row
     }
 
-    fn decode(row: &[u8]) -> Result<Self, String> {
+    fn decode(row: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(row);
         let place = Self {
             offset: reader.number()?,
@@ -85,14 +86,15 @@ impl AncientPlace {
         let end = place.lens.into_iter().try_fold(place.offset, u64::checked_add);
         match end {
             Some(_) if place.offset >= RECORDS_START => Ok(place),
-            _ => Err(format!(
-                "place in the blocks file: got offset {} and {:?} bytes, expected an offset from {RECORDS_START} on",
-                place.offset, place.lens
-            )),
+            _ => Err(RowError::Place {
+                offset: place.offset,
+                lens: place.lens,
+                lowest: RECORDS_START,
+            }),
         }
     }
 
-    /// Where the record ends.
+    /// The offset behind the record.
     const fn end(&self) -> u64 {
         self.offset + self.lens[0] + self.lens[1]
     }
@@ -108,11 +110,7 @@ impl AncientPlace {
 
 /// The place of block `number`; `None` if it is not in the file.
 fn place_of(source: &(impl Source + ?Sized), number: u64) -> Result<Option<AncientPlace>, StoreError> {
-    let key = number.to_be_bytes();
-    source
-        .with(INDEX, &key, AncientPlace::decode)?
-        .transpose()
-        .map_err(|reason| StoreError::corrupt(INDEX, &key, reason))
+    read_row(source, INDEX, &number.to_be_bytes(), AncientPlace::decode)
 }
 
 /// The last block in the file, with its place; `None` if the file has none.
@@ -124,15 +122,11 @@ fn last_place(source: &(impl Source + ?Sized)) -> Result<Option<(u64, AncientPla
 
 /// Number and place by a row of the index.
 fn indexed(key: &[u8], row: &[u8]) -> Result<(u64, AncientPlace), StoreError> {
-    let corrupt = |reason: String| StoreError::corrupt(INDEX, key, reason);
-    let number = key
-        .try_into()
-        .map_err(|_| corrupt(format!("key: got {} bytes, expected 8", key.len())))?;
-    let place = AncientPlace::decode(row).map_err(corrupt)?;
-    Ok((u64::from_be_bytes(number), place))
+    let read = || Ok((fixed_number(key)?, AncientPlace::decode(row)?));
+    read().map_err(|error: RowError| error.in_row(INDEX, key))
 }
 
-/// Where the record ends that a row of the index names.
+/// The end of the record that a row of the index names.
 ///
 /// # Errors
 /// [`StoreError`] when the row is corrupt.
@@ -181,7 +175,7 @@ fn read_part(
     let bytes = file.read(number, part.name(), offset, len)?;
     decode_part(number, part, hash, &bytes)
         .map(Some)
-        .map_err(|reason| file.damaged(number, part.name(), offset, &reason))
+        .map_err(|error| file.damaged(number, part.name(), offset, &error))
 }
 
 /// A block whose place in the file was checked.
@@ -195,7 +189,7 @@ pub struct AncientRow {
 
 /// Reads of the index of the file.
 pub trait AncientReads: Source {
-    /// How many blocks are in the file: those from 0 to the one before this number.
+    /// The number of blocks in the file. Their numbers begin with 0 and have no gaps.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the last row of the index is corrupt.

@@ -8,6 +8,7 @@ use crate::blocks_file::RECORDS_START;
 use crate::canonical::canonical_hash;
 use crate::codec::block_key;
 use crate::compression::CONTENT_BYTES_MAX;
+use crate::row_error::RowError;
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -68,7 +69,7 @@ impl Tables<'_> {
         records: &mut Vec<u8>,
     ) -> Result<Option<(AncientBlock, AncientPlace)>, StoreError> {
         let key = number.to_be_bytes();
-        let missing = |table, key: &[u8]| StoreError::corrupt(table, key, "row is missing");
+        let missing = |table, key: &[u8]| RowError::Missing.in_row(table, key);
         let hash = canonical_hash(self, number)?.ok_or_else(|| missing(TableId::NumberToHash, &key))?;
         let key = block_key(number, &hash);
         let begin = records.len();
@@ -103,8 +104,12 @@ impl Tables<'_> {
         if let Some((last, _)) = last_place(self)?
             && last != number
         {
-            let reason = format!("last block of the file: got {last}, expected {number}");
-            return Err(StoreError::corrupt(INDEX, &key, reason));
+            let error = RowError::Differs {
+                field: "last block of the file",
+                got: last,
+                expected: number,
+            };
+            return Err(error.in_row(INDEX, &key));
         }
         for part in BlockPart::ALL {
             let row = read_part(self, part, number, hash);

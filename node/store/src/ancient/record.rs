@@ -8,6 +8,7 @@ use primitives::B256;
 
 use super::BlockPart;
 use crate::compression::{FrameEncoder, decode_frame};
+use crate::row_error::RowError;
 
 /// Bytes of a checksum.
 const CHECKSUM: usize = 4;
@@ -42,19 +43,22 @@ impl PartEncoder {
     }
 }
 
-/// The row of a part. The error is a reason in words.
+/// The row of a part.
 pub(super) fn decode_part(
     number: u64,
     part: BlockPart,
     hash: &B256,
     bytes: &[u8],
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, RowError> {
     let Some((frame, stored)) = bytes.split_last_chunk::<CHECKSUM>() else {
-        return Err(format!("got {} bytes, expected at least {CHECKSUM}", bytes.len()));
+        return Err(RowError::CutOff {
+            got: bytes.len(),
+            expected: CHECKSUM as u64,
+        });
     };
     let (got, expected) = (checksum(number, part, hash, frame), u32::from_le_bytes(*stored));
     if got != expected {
-        return Err(format!("checksum: got {got:08x}, expected {expected:08x}"));
+        return Err(RowError::Checksum { got, expected });
     }
     decode_frame(frame)
 }
@@ -118,7 +122,7 @@ mod tests {
         assert_eq!(decode_part(7, BlockPart::Body, &hash, &bytes).unwrap(), b"row");
         let check = |number, part, hash: B256| {
             let error = decode_part(number, part, &hash, &bytes).unwrap_err();
-            assert!(error.contains("checksum: got"), "{error}");
+            assert!(matches!(error, RowError::Checksum { .. }), "{error}");
         };
         check(8, BlockPart::Body, hash);
         check(7, BlockPart::Receipts, hash);

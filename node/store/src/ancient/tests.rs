@@ -198,7 +198,7 @@ fn a_snapshot_keeps_its_blocks_when_others_take_their_place() {
         lens[5] - lens[1] < 4096,
         "other records are overwritten: {lens:?}"
     );
-    // When the snapshot is gone, its place is used.
+    // Once the snapshot is gone, its place is used.
     drop(old);
     write(&store, |tables| {
         (FORK..8)

@@ -1,7 +1,6 @@
-//! How headers, bodies and receipts are encoded in their rows.
+//! The encoding of headers, bodies and receipts in their rows.
 //!
-//! The layouts are in the list of tables. A decoder gives a reason in words for bytes that are not
-//! such a row, and never panics.
+//! The layouts are in the list of tables. A decoder never panics.
 
 use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
@@ -12,6 +11,7 @@ use primitives::{
 
 use super::{BlockBody, HeaderRecord, TransactionPosition};
 use crate::codec::{RowReader, push_number};
+use crate::row_error::RowError;
 
 impl HeaderRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -21,14 +21,18 @@ impl HeaderRecord {
         row
     }
 
-    pub(crate) fn decode(row: &[u8]) -> Result<Self, String> {
+    pub(crate) fn decode(row: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(row);
         let total_difficulty = U256::from_be_bytes(reader.array::<32>()?);
         let [executed] = reader.array()?;
         if executed > 1 {
-            return Err(format!("executed: got {executed}, expected 0 or 1"));
+            return Err(RowError::Value {
+                field: "executed",
+                got: executed.into(),
+                expected: "0 or 1",
+            });
         }
-        let header = Header::decode(reader.remaining()).map_err(text)?;
+        let header = Header::decode(reader.remaining())?;
         Ok(Self {
             header,
             total_difficulty,
@@ -46,19 +50,19 @@ pub(super) fn encode_positions(positions: &[TransactionPosition]) -> Vec<u8> {
     row
 }
 
-pub(super) fn decode_positions(row: &[u8]) -> Result<Vec<TransactionPosition>, String> {
+pub(super) fn decode_positions(row: &[u8]) -> Result<Vec<TransactionPosition>, RowError> {
     let mut reader = RowReader::new(row);
     let mut positions = Vec::with_capacity(1);
     while !reader.is_empty() {
-        let (block_number, index) = (reader.number()?, reader.number()?);
         positions.push(TransactionPosition {
-            block_number,
-            index: u32::try_from(index)
-                .map_err(|_| format!("index: got {index}, expected less than 2^32"))?,
+            block_number: reader.number()?,
+            index: reader.number32("index")?,
         });
     }
     if positions.is_empty() || !positions.is_sorted_by(|one, other| one < other) {
-        return Err("positions: got none or another order, expected them ascending".to_owned());
+        return Err(RowError::Order {
+            field: "positions (at least one)",
+        });
     }
     Ok(positions)
 }
@@ -73,25 +77,28 @@ pub(super) fn encode_body(body: &BlockBody) -> Vec<u8> {
     row
 }
 
-pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, String> {
+/// Splits the row of a body: the bytes of the senders, and the lists of transactions and uncles.
+pub(crate) fn split_body(row: &[u8]) -> Result<(&[u8], RlpReader<'_>), RowError> {
     let mut reader = RowReader::new(row);
     let count = reader.u32()? as usize;
-    let senders: Vec<_> = reader
-        .take(count.checked_mul(20).ok_or("number of senders is too large")?)?
-        .chunks_exact(20)
-        .map(Address::from_slice)
-        .collect();
-    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
-    let transactions = decode_entries(parts.list("transactions").map_err(text)?, |rlp| {
+    let senders = reader.take(count.saturating_mul(20))?;
+    Ok((senders, RlpReader::open(reader.remaining(), "body")?))
+}
+
+pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, RowError> {
+    let (senders, mut parts) = split_body(row)?;
+    let senders: Vec<_> = senders.chunks_exact(20).map(Address::from_slice).collect();
+    parts.expect_count("body", 2, "2")?;
+    let transactions = decode_entries(parts.list("transactions")?, |rlp| {
         Transaction::decode_item(rlp, rules)
     })?;
-    let uncles = decode_entries(parts.list("uncles").map_err(text)?, Header::decode)?;
-    if !parts.is_empty() {
-        return Err("body: got more than 2 parts, expected transactions and uncles".to_owned());
-    }
+    let uncles = decode_entries(parts.list("uncles")?, Header::decode)?;
     if transactions.len() != senders.len() {
-        let (got, expected) = (senders.len(), transactions.len());
-        return Err(format!("senders: got {got}, expected {expected}"));
+        return Err(RowError::Differs {
+            field: "senders",
+            got: senders.len() as u64,
+            expected: transactions.len() as u64,
+        });
     }
     Ok(BlockBody {
         transactions,
@@ -132,8 +139,8 @@ pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
     row
 }
 
-pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, String> {
-    let receipts = RlpReader::open(row, "receipts").map_err(text)?;
+pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, RowError> {
+    let receipts = RlpReader::open(row, "receipts")?;
     decode_entries(receipts, |rlp| {
         let mut fields = RlpReader::open(rlp, "receipt")?;
         let count = fields.count("receipt")?;
@@ -184,15 +191,10 @@ pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, String> {
 fn decode_entries<T>(
     mut list: RlpReader<'_>,
     decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
-) -> Result<Vec<T>, String> {
+) -> Result<Vec<T>, RowError> {
     let mut entries = Vec::new();
     while !list.is_empty() {
-        let entry = list.raw("entry").and_then(&decode).map_err(text)?;
-        entries.push(entry);
+        entries.push(list.raw("entry").and_then(&decode)?);
     }
     Ok(entries)
-}
-
-fn text(error: DecodeError) -> String {
-    error.to_string()
 }

@@ -14,11 +14,13 @@ use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxR
 
 use crate::ancient::{BlockPart, with_part};
 use crate::canonical::canonical_hash;
-use crate::codec::block_key;
-use crate::source::Source;
+use crate::codec::{block_key, decode_block_key, fixed_number};
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
+pub(crate) use encoding::split_body;
 use encoding::{
     decode_body, decode_positions, decode_receipts, encode_body, encode_positions, encode_receipts,
 };
@@ -45,27 +47,21 @@ pub struct BlockBody {
     pub uncles: Vec<Header>,
 }
 
-/// How many bytes of a transaction's hash its position is stored under. Whoever makes two hashes
-/// with the same first bytes only makes the row of both longer.
+/// Bytes of a transaction's hash that are the key of its position. Two hashes with the same first
+/// bytes only make the row of both longer.
 pub(crate) const POSITION_KEY_BYTES: usize = 8;
 
 fn position_key(hash: &B256) -> &[u8] {
     &hash[..POSITION_KEY_BYTES]
 }
 
-/// Where a transaction of a canonical block is.
+/// The place of a transaction of a canonical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionPosition {
     /// Number of the block.
     pub block_number: u64,
     /// Index of the transaction in the block, from 0.
     pub index: u32,
-}
-
-/// A row of exactly `N` bytes.
-pub(crate) fn fixed<const N: usize>(table: TableId, key: &[u8], row: &[u8]) -> Result<[u8; N], StoreError> {
-    row.try_into()
-        .map_err(|_| StoreError::corrupt(table, key, format!("got {} bytes, expected {N}", row.len())))
 }
 
 /// Reads of blocks.
@@ -75,15 +71,7 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn head(&self) -> Result<Option<(u64, B256)>, StoreError> {
-        self.with(TableId::Meta, meta_key::HEAD, |row| {
-            let row: [u8; 40] = fixed(TableId::Meta, meta_key::HEAD, row)?;
-            let (number, hash) = row.split_at(8);
-            Ok((
-                u64::from_be_bytes(number.try_into().expect("8 bytes")),
-                B256::from_slice(hash),
-            ))
-        })?
-        .transpose()
+        read_row(self, TableId::Meta, meta_key::HEAD, decode_block_key)
     }
 
     /// Hash of the canonical block `number`; `None` if there is no such block.
@@ -99,10 +87,7 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn block_number(&self, hash: &B256) -> Result<Option<u64>, StoreError> {
-        self.with(TableId::HashToNumber, hash.as_slice(), |row| {
-            fixed::<8>(TableId::HashToNumber, hash.as_slice(), row).map(u64::from_be_bytes)
-        })?
-        .transpose()
+        read_row(self, TableId::HashToNumber, hash.as_slice(), fixed_number)
     }
 
     /// Header of the block `number` with `hash`; `None` if it is not stored.
@@ -111,9 +96,7 @@ pub trait BlockReads: Source {
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn header(&self, number: u64, hash: &B256) -> Result<Option<HeaderRecord>, StoreError> {
         let key = block_key(number, hash);
-        self.with(TableId::BlockToHeader, &key, HeaderRecord::decode)?
-            .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToHeader, &key, reason))
+        read_row(self, TableId::BlockToHeader, &key, HeaderRecord::decode)
     }
 
     /// Header of the block `hash`; `None` if it is not stored.
@@ -135,7 +118,7 @@ pub trait BlockReads: Source {
     fn body(&self, number: u64, hash: &B256, rules: TxRules) -> Result<Option<BlockBody>, StoreError> {
         with_part(self, BlockPart::Body, number, hash, |row| decode_body(row, rules))?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &block_key(number, hash), reason))
+            .map_err(|error| error.in_row(TableId::BlockToBody, &block_key(number, hash)))
     }
 
     /// Length of the rows of header and body of the block `number` with `hash`, in bytes; 0 if they
@@ -156,10 +139,11 @@ pub trait BlockReads: Source {
     fn receipts(&self, number: u64, hash: &B256) -> Result<Option<Vec<Receipt>>, StoreError> {
         with_part(self, BlockPart::Receipts, number, hash, decode_receipts)?
             .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &block_key(number, hash), reason))
+            .map_err(|error| error.in_row(TableId::BlockToReceipts, &block_key(number, hash)))
     }
 
-    /// Where the transaction `hash` may be: one of these places, if a canonical block has it.
+    /// The places that the transaction `hash` may have. It is at one of them if a canonical block
+    /// has it.
     ///
     /// Only the first bytes of the hash are stored, so the caller must compare the transaction. A
     /// classic transaction is also found by its Ethereum hash.
@@ -167,11 +151,8 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn transaction_positions(&self, hash: &B256) -> Result<Vec<TransactionPosition>, StoreError> {
-        let key = position_key(hash);
-        let positions = self.with(TableId::TransactionToPosition, key, decode_positions)?;
-        positions
-            .unwrap_or_else(|| Ok(Vec::new()))
-            .map_err(|reason| StoreError::corrupt(TableId::TransactionToPosition, key, reason))
+        let (table, key) = (TableId::TransactionToPosition, position_key(hash));
+        Ok(read_row(self, table, key, decode_positions)?.unwrap_or_default())
     }
 
     /// The number of transaction positions that are stored.
@@ -179,21 +160,17 @@ pub trait BlockReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or a row is corrupt.
     fn count_positions(&self) -> Result<u64, StoreError> {
-        let (mut count, mut corrupt) = (0, Ok(()));
-        self.scan(
-            TableId::TransactionToPosition,
-            &[],
-            |key, row| match decode_positions(row) {
-                Ok(positions) => {
-                    count += positions.len() as u64;
-                    ControlFlow::Continue(())
-                }
-                Err(reason) => {
-                    corrupt = Err(StoreError::corrupt(TableId::TransactionToPosition, key, reason));
-                    ControlFlow::Break(())
-                }
-            },
-        )?;
+        let (table, mut count, mut corrupt) = (TableId::TransactionToPosition, 0, Ok(()));
+        self.scan(table, &[], |key, row| match decode_positions(row) {
+            Ok(positions) => {
+                count += positions.len() as u64;
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                corrupt = Err(error.in_row(table, key));
+                ControlFlow::Break(())
+            }
+        })?;
         corrupt.map(|()| count)
     }
 }
@@ -284,7 +261,7 @@ impl Tables<'_> {
             })?;
         }
         let (number, hash) = (header.number, header.hash());
-        let missing = |table| StoreError::corrupt(table, &block_key(number, &hash), "row is missing");
+        let missing = |table| RowError::Missing.in_row(table, &block_key(number, &hash));
         let record = self.header(number, &hash)?;
         let record = record.ok_or_else(|| missing(TableId::BlockToHeader))?;
         self.list_side_block(header, &hash, record.total_difficulty)?;

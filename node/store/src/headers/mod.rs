@@ -16,9 +16,10 @@ use std::ops::ControlFlow;
 use alloy_rlp::Encodable;
 use primitives::{B256, Header, U256};
 
-use crate::blocks::{BlockBody, BlockReads, HeaderRecord, fixed};
-use crate::codec::{RowReader, block_key};
-use crate::source::Source;
+use crate::blocks::{BlockBody, BlockReads, HeaderRecord};
+use crate::codec::{RowReader, block_key, decode_block_key, fixed_hash, fixed_number};
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -39,10 +40,10 @@ impl BareHeader {
         row
     }
 
-    fn decode(row: &[u8]) -> Result<Self, String> {
+    fn decode(row: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(row);
         let total_difficulty = U256::from_be_bytes(reader.array::<32>()?);
-        let header = Header::decode(reader.remaining()).map_err(|error| error.to_string())?;
+        let header = Header::decode(reader.remaining())?;
         Ok(Self {
             header,
             total_difficulty,
@@ -64,7 +65,7 @@ pub struct SideBlock {
 }
 
 impl SideBlock {
-    fn decode(key: &[u8], row: &[u8]) -> Result<Self, String> {
+    fn decode(key: &[u8], row: &[u8]) -> Result<Self, RowError> {
         let (mut key, mut row) = (RowReader::new(key), RowReader::new(row));
         let side = Self {
             number: u64::from_be_bytes(key.array()?),
@@ -93,10 +94,9 @@ impl OpenReorganization {
         [key(&self.target), key(&self.old_head)].concat()
     }
 
-    fn decode(row: &[u8]) -> Result<Self, String> {
+    fn decode(row: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(row);
-        let mut block =
-            || Ok::<_, String>((u64::from_be_bytes(reader.array()?), B256::from(reader.array()?)));
+        let mut block = || decode_block_key(reader.take(40)?);
         let (target, old_head) = (block()?, block()?);
         reader.finish()?;
         Ok(Self { target, old_head })
@@ -110,10 +110,12 @@ pub trait HeaderReads: BlockReads {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn bare_header(&self, hash: &B256) -> Result<Option<BareHeader>, StoreError> {
-        let table = TableId::HashToBareHeader;
-        self.with(table, hash.as_slice(), BareHeader::decode)?
-            .transpose()
-            .map_err(|reason| StoreError::corrupt(table, hash.as_slice(), reason))
+        read_row(
+            self,
+            TableId::HashToBareHeader,
+            hash.as_slice(),
+            BareHeader::decode,
+        )
     }
 
     /// Header and total difficulty of the block or bare header `hash`; `None` if there is neither.
@@ -139,13 +141,7 @@ pub trait HeaderReads: BlockReads {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn best_header(&self) -> Result<Option<(u64, B256)>, StoreError> {
-        let key = meta_key::BEST_HEADER;
-        self.with(TableId::Meta, key, |row| {
-            let row: [u8; 40] = fixed(TableId::Meta, key, row)?;
-            let number = u64::from_be_bytes(std::array::from_fn(|at| row[at]));
-            Ok((number, B256::from_slice(&row[8..])))
-        })?
-        .transpose()
+        read_row(self, TableId::Meta, meta_key::BEST_HEADER, decode_block_key)
     }
 
     /// Hash of the best header chain's block or header `number`, if it is not canonical.
@@ -153,9 +149,7 @@ pub trait HeaderReads: BlockReads {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn best_hash_beside_chain(&self, number: u64) -> Result<Option<B256>, StoreError> {
-        let (table, key) = (TableId::BestNumberToHash, number.to_be_bytes());
-        self.with(table, &key, |row| fixed::<32>(table, &key, row).map(B256::from))?
-            .transpose()
+        read_row(self, TableId::BestNumberToHash, &number.to_be_bytes(), fixed_hash)
     }
 
     /// Hash of the best header chain's block or header `number`; `None` above the best header.
@@ -184,12 +178,11 @@ pub trait HeaderReads: BlockReads {
         // A damaged key may be shorter than any number.
         let low = if first == [0; 8] { &[][..] } else { &first };
         self.scan(table, low, |key, row| {
-            let number = fixed::<8>(table, key, key).map(u64::from_be_bytes);
-            match (number, fixed::<32>(table, key, row)) {
+            match (fixed_number(key), fixed_hash(row)) {
                 _ if found.len() == most => return ControlFlow::Break(()),
-                (Ok(number), Ok(hash)) => found.push((number, B256::from(hash))),
+                (Ok(number), Ok(hash)) => found.push((number, hash)),
                 (Err(error), _) | (_, Err(error)) => {
-                    corrupt = Some(error);
+                    corrupt = Some(error.in_row(table, key));
                     return ControlFlow::Break(());
                 }
             }
@@ -240,8 +233,8 @@ pub trait HeaderReads: BlockReads {
         let (table, mut corrupt) = (TableId::SideBlockList, None);
         self.scan(table, low, |key, row| match SideBlock::decode(key, row) {
             Ok(side) => visit(side),
-            Err(reason) => {
-                corrupt = Some(StoreError::corrupt(table, key, reason));
+            Err(error) => {
+                corrupt = Some(error.in_row(table, key));
                 ControlFlow::Break(())
             }
         })?;
@@ -255,15 +248,13 @@ pub trait HeaderReads: BlockReads {
     fn for_each_bare_header(&self, mut visit: impl FnMut(B256, BareHeader)) -> Result<(), StoreError> {
         let (table, mut corrupt) = (TableId::HashToBareHeader, None);
         self.scan(table, &[], |key, row| {
-            let hash = fixed::<32>(table, key, key).map(B256::from);
-            let header = BareHeader::decode(row).map_err(|reason| StoreError::corrupt(table, key, reason));
-            match (hash, header) {
+            match (fixed_hash(key), BareHeader::decode(row)) {
                 (Ok(hash), Ok(header)) => {
                     visit(hash, header);
                     ControlFlow::Continue(())
                 }
                 (Err(error), _) | (_, Err(error)) => {
-                    corrupt = Some(error);
+                    corrupt = Some(error.in_row(table, key));
                     ControlFlow::Break(())
                 }
             }
@@ -276,10 +267,12 @@ pub trait HeaderReads: BlockReads {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn open_reorganization(&self) -> Result<Option<OpenReorganization>, StoreError> {
-        let key = meta_key::REORGANIZATION;
-        self.with(TableId::Meta, key, OpenReorganization::decode)?
-            .transpose()
-            .map_err(|reason| StoreError::corrupt(TableId::Meta, key, reason))
+        read_row(
+            self,
+            TableId::Meta,
+            meta_key::REORGANIZATION,
+            OpenReorganization::decode,
+        )
     }
 }
 

@@ -8,7 +8,7 @@
 //! reorganization leaves no trace. Entries are written at the end of a write transaction: an import
 //! of many blocks writes a row once, not once per block.
 //!
-//! Why lists of blocks:
+//! The reasons for lists of blocks:
 //!
 //! - A row per key and block would take about 24 bytes, and about as many again inside redb (two
 //!   lengths of 4 bytes, and leaves that random keys fill to two thirds). A log has about four
@@ -21,8 +21,8 @@
 //!   share a commit.
 //! - Bitmaps over fixed ranges of blocks would again need a row per block for a rare key.
 //!
-//! Why hashed keys: they are short and evenly spread. If two terms have the same key, a reader
-//! looks at some blocks that do not match. Why no transaction or log numbers: the receipts of a
+//! Hashed keys are short and evenly spread. If two terms have the same key, a reader looks at some
+//! blocks that do not match. Transaction and log numbers are not stored, because the receipts of a
 //! block are one row, which the reader has to read in any case.
 //!
 //! Knows receipts and block numbers. Readers compare the logs themselves to decide what matches.
@@ -35,7 +35,9 @@ use std::ops::ControlFlow;
 use primitives::Receipt;
 
 use crate::block_list::{BlockListRow, BlockListTail};
+use crate::codec::fixed;
 use crate::log_key::LogKey;
+use crate::row_error::RowError;
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -58,22 +60,21 @@ struct LogIndexRow<'a> {
 impl<'a> LogIndexRow<'a> {
     fn parse(key: &[u8], value: &'a [u8]) -> Result<Self, StoreError> {
         let parse = || {
-            let whole: [u8; 16] = key
-                .try_into()
-                .map_err(|_| format!("key: got {} bytes, expected 16", key.len()))?;
+            let whole: [u8; 16] = fixed(key)?;
             let first = u64::from_be_bytes(std::array::from_fn(|at| whole[8 + at]));
             Ok(Self {
                 key: LogKey::from_bytes(std::array::from_fn(|at| whole[at])),
                 list: BlockListRow::parse(first, value)?,
             })
         };
-        parse().map_err(|reason: String| StoreError::corrupt(TABLE, key, reason))
+        parse().map_err(|error: RowError| error.in_row(TABLE, key))
     }
 
     /// Replaces the content of `out` with the block numbers.
     fn read(&self, out: &mut Vec<u64>) -> Result<(), StoreError> {
-        let corrupt = |reason| StoreError::corrupt(TABLE, &row_key(&self.key, self.list.first), reason);
-        self.list.read(out).map_err(corrupt)
+        self.list
+            .read(out)
+            .map_err(|error| error.in_row(TABLE, &row_key(&self.key, self.list.first)))
     }
 }
 
@@ -152,8 +153,7 @@ impl Tables<'_> {
                     continue;
                 };
                 let Some(distance) = number.checked_sub(row.last).filter(|distance| *distance > 0) else {
-                    let reason = format!("last block: got {}, expected less than {number}", row.last);
-                    return Err(StoreError::corrupt(TABLE, &row_key(&key, row.first), reason));
+                    return Err(row.not_below(*number).in_row(TABLE, &row_key(&key, row.first)));
                 };
                 if !row.push(distance) {
                     self.put(TABLE, &row_key(&key, row.first), &row.value())?;
@@ -175,8 +175,12 @@ impl Tables<'_> {
             let tail = self.log_tail(&key, |row| {
                 let BlockListRow { first, last, .. } = row.list;
                 if last != number {
-                    let reason = format!("last block: got {last}, expected {number}");
-                    return Err(StoreError::corrupt(TABLE, &row_key(&key, first), reason));
+                    let error = RowError::Differs {
+                        field: "last block",
+                        got: last,
+                        expected: number,
+                    };
+                    return Err(error.in_row(TABLE, &row_key(&key, first)));
                 }
                 row.read(&mut blocks)?;
                 let mut tail = BlockListTail::of(&row.list);
@@ -185,8 +189,7 @@ impl Tables<'_> {
                 }
                 Ok(tail)
             })?;
-            let missing = || StoreError::corrupt(TABLE, &row_key(&key, number), "row is missing");
-            let tail = tail.ok_or_else(missing)?;
+            let tail = tail.ok_or_else(|| RowError::Missing.in_row(TABLE, &row_key(&key, number)))?;
             let row_key = row_key(&key, tail.first);
             if tail.first == number {
                 self.delete(TABLE, &row_key)?;

@@ -127,7 +127,7 @@ fn one_transaction_of_many_blocks_writes_the_same_rows_as_many_transactions() {
         for number in numbers.clone() {
             tables.index_logs(number, &logs(number));
         }
-        // This block is removed before it was ever written.
+        // Removes a block that was never written.
         tables.index_logs(900_000, &logs(900_000));
         tables.unindex_logs(900_000, &logs(900_000))
     });

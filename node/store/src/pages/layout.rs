@@ -1,4 +1,4 @@
-//! Where pages and their checksums are in the file. Arithmetic only.
+//! The offsets of pages and their checksums in the file. Arithmetic only.
 //!
 //! "Logical" lengths and offsets are those that redb sees; "physical" ones are those in the file.
 

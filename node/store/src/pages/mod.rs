@@ -39,10 +39,11 @@ const FORM: u32 = 1;
 const FILE_HEADER: usize = 16;
 /// The first bytes of a file of schema version 1, which redb wrote without this layer.
 const REDB_MAGIC: &[u8; 4] = b"redb";
-/// What redb gets in place of a damaged page: no page of redb begins with this byte.
+/// The first byte of the page that redb gets in place of a damaged one. No page of redb begins with
+/// it.
 const NOT_A_PAGE: u8 = 0xff;
 
-/// Why a medium cannot be opened as a database.
+/// The reason why a medium cannot be opened as a database.
 #[derive(Debug)]
 pub(crate) enum PageFileError {
     /// The content is something else, or too damaged to tell; in words.
@@ -105,7 +106,7 @@ impl ChecksummedPages {
     /// Starts a new database on an empty medium.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// The errors of the medium.
     pub(crate) fn create(medium: Arc<dyn Medium>) -> io::Result<Self> {
         let mut header = [0; FILE_HEADER];
         header[..8].copy_from_slice(MAGIC);

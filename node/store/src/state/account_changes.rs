@@ -3,20 +3,18 @@
 use primitives::Address;
 
 use super::history::{StateRow, TABLE, history_key, history_prefix, next_older_change, with_list};
-use crate::source::Source;
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::{StoreError, TableId};
 
 fn row_of<T>(
     source: &(impl Source + ?Sized),
     address: &Address,
-    read: impl FnOnce(&StateRow<'_>) -> Result<T, String>,
+    read: impl FnOnce(&StateRow<'_>) -> Result<T, RowError>,
 ) -> Result<Option<T>, StoreError> {
-    let key = address.as_slice();
-    let parse = |row: &[u8]| read(&StateRow::parse(row)?);
-    source
-        .with(TableId::Account, key, parse)?
-        .transpose()
-        .map_err(|reason| StoreError::corrupt(TableId::Account, key, reason))
+    read_row(source, TableId::Account, address.as_slice(), |row| {
+        read(&StateRow::parse(row)?)
+    })
 }
 
 /// The first block above `number` that changed the account.

@@ -1,4 +1,4 @@
-//! What a block changed in the state: keys, and the values before the block.
+//! The changes of a block in the state: keys, and the values before the block.
 //!
 //! The row of [`TableId::BlockToChanges`](crate::TableId::BlockToChanges), packed as
 //! [`crate::compression`] says:
@@ -16,8 +16,9 @@ use primitives::{Address, U256};
 use super::AccountVersion;
 use crate::codec::{RowReader, push_number, push_uint};
 use crate::compression::{pack, unpack};
+use crate::row_error::RowError;
 
-/// What one block changed, with the values before it.
+/// The changes of one block, with the values before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateChanges {
     /// Accounts that the block changed, ascending, as they were before it.
@@ -74,7 +75,7 @@ impl StateChanges {
         pack(&row)
     }
 
-    pub(super) fn decode(packed: &[u8]) -> Result<Self, String> {
+    pub(super) fn decode(packed: &[u8]) -> Result<Self, RowError> {
         let mut changes = Self::default();
         let row = unpack(packed)?;
         let mut reader = RowReader::new(&row);
@@ -96,13 +97,15 @@ impl StateChanges {
         let sorted = changes.accounts.is_sorted_by(|one, other| one.0 < other.0)
             && changes.slots.is_sorted_by(|one, other| one.key() < other.key());
         if !sorted {
-            return Err("accounts and slots: got another order, expected them ascending".to_owned());
+            return Err(RowError::Order {
+                field: "accounts and slots",
+            });
         }
         Ok(changes)
     }
 
     /// The account before the block of this row; `None` if the block did not change it.
-    pub(super) fn find_account(packed: &[u8], address: &Address) -> Result<Option<AccountVersion>, String> {
+    pub(super) fn find_account(packed: &[u8], address: &Address) -> Result<Option<AccountVersion>, RowError> {
         let row = unpack(packed)?;
         let mut reader = RowReader::new(&row);
         for _ in 0..reader.number()? {
@@ -120,7 +123,7 @@ impl StateChanges {
         address: &Address,
         incarnation: u32,
         slot: &U256,
-    ) -> Result<Option<U256>, String> {
+    ) -> Result<Option<U256>, RowError> {
         let row = unpack(packed)?;
         let mut reader = RowReader::new(&row);
         let mut wanted = None;
@@ -146,12 +149,12 @@ impl StateChanges {
     }
 }
 
-fn read_account(reader: &mut RowReader<'_>) -> Result<(Address, AccountVersion), String> {
+fn read_account(reader: &mut RowReader<'_>) -> Result<(Address, AccountVersion), RowError> {
     let address = Address::from(reader.array()?);
     Ok((address, AccountVersion::read(reader)?))
 }
 
-/// What stands before the changed slots of an account.
+/// The fields before the changed slots of an account.
 struct SlotGroup {
     index: u64,
     incarnation: u32,
@@ -159,13 +162,10 @@ struct SlotGroup {
 }
 
 impl SlotGroup {
-    fn read(reader: &mut RowReader<'_>) -> Result<Self, String> {
-        let index = reader.number()?;
-        let incarnation = reader.number()?;
+    fn read(reader: &mut RowReader<'_>) -> Result<Self, RowError> {
         Ok(Self {
-            index,
-            incarnation: u32::try_from(incarnation)
-                .map_err(|_| format!("incarnation: got {incarnation}, expected less than 2^32"))?,
+            index: reader.number()?,
+            incarnation: reader.number32("incarnation")?,
             count: reader.number()?,
         })
     }
@@ -173,16 +173,14 @@ impl SlotGroup {
     fn account<'a>(
         &self,
         accounts: &'a [(Address, AccountVersion)],
-    ) -> Result<&'a (Address, AccountVersion), String> {
+    ) -> Result<&'a (Address, AccountVersion), RowError> {
         let account = usize::try_from(self.index)
             .ok()
             .and_then(|index| accounts.get(index));
-        account.ok_or_else(|| {
-            let count = accounts.len();
-            format!(
-                "index of an account: got {}, expected less than {count}",
-                self.index
-            )
+        account.ok_or(RowError::NotBelow {
+            field: "index of an account",
+            got: self.index,
+            limit: accounts.len() as u64,
         })
     }
 }

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use primitives::{Address, EMPTY_ROOT};
 
 use super::{StateChanges, StateReads};
-use crate::source::Source;
+use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
@@ -47,10 +47,8 @@ impl Tables<'_> {
     pub fn note_dead_tries(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
         for number in first.max(1)..=last {
             let key = number.to_be_bytes();
-            let changes = self.with(TableId::BlockToChanges, &key, StateChanges::decode)?;
+            let changes = read_row(self, TableId::BlockToChanges, &key, StateChanges::decode)?;
             if let Some(changes) = changes {
-                let changes =
-                    changes.map_err(|reason| StoreError::corrupt(TableId::BlockToChanges, &key, reason))?;
                 self.note_dead_storages(number, &changes, false)?;
             }
         }

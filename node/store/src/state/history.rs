@@ -19,8 +19,9 @@ use std::ops::ControlFlow;
 
 use super::{AccountVersion, HorizonReads};
 use crate::block_list::{BlockListRow, BlockListTail};
-use crate::codec::{push_number, read_number};
-use crate::source::Source;
+use crate::codec::{push_number, read_number, take};
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
@@ -28,7 +29,7 @@ pub(super) const TABLE: TableId = TableId::StateHistory;
 
 /// The most blocks in the list of a row.
 const NEWEST_MAX: usize = 40;
-/// How many blocks move to older rows, or back, at once.
+/// The number of blocks that move to older rows, or back, at once.
 const MOVED: usize = 32;
 /// The fewest blocks in the list of a row that has older changes.
 const NEWEST_MIN: usize = NEWEST_MAX + 1 - MOVED;
@@ -53,25 +54,19 @@ pub(super) struct LaterChange {
 }
 
 impl<'a> StateRow<'a> {
-    pub(super) fn parse(row: &'a [u8]) -> Result<Self, String> {
+    pub(super) fn parse(row: &'a [u8]) -> Result<Self, RowError> {
         let mut rest = row;
         let front = read_number(&mut rest)?;
-        let (newest, value) = usize::try_from(front / 2)
-            .ok()
-            .and_then(|len| rest.split_at_checked(len))
-            .ok_or_else(|| {
-                let got = rest.len();
-                format!("list of blocks: got {got} bytes, expected {}", front / 2)
-            })?;
+        let newest = take(&mut rest, front / 2)?;
         Ok(Self {
             has_older: front % 2 == 1,
             newest,
-            value,
+            value: rest,
         })
     }
 
     /// The first change after block `number`; `None` if the value is still the same.
-    pub(super) fn next_change(&self, number: u64) -> Result<Option<LaterChange>, String> {
+    pub(super) fn next_change(&self, number: u64) -> Result<Option<LaterChange>, RowError> {
         let mut list = self.newest;
         let mut block = read_number(&mut list)?;
         if block <= number {
@@ -99,7 +94,7 @@ impl<'a> StateRow<'a> {
     }
 
     /// The blocks of the list, ascending.
-    pub(super) fn blocks(&self) -> Result<Vec<u64>, String> {
+    pub(super) fn blocks(&self) -> Result<Vec<u64>, RowError> {
         let mut list = self.newest;
         let mut blocks = Vec::with_capacity(NEWEST_MAX + 1);
         blocks.push(read_number(&mut list)?);
@@ -111,12 +106,10 @@ impl<'a> StateRow<'a> {
     }
 }
 
-fn older_block(block: u64, distance: u64) -> Result<u64, String> {
+const fn older_block(block: u64, distance: u64) -> Result<u64, RowError> {
     match block.checked_sub(distance) {
         Some(older) if distance > 0 => Ok(older),
-        _ => Err(format!(
-            "distance to the block before {block}: got {distance}, expected 1 to {block}"
-        )),
+        _ => Err(RowError::Distance { block, got: distance }),
     }
 }
 
@@ -153,14 +146,14 @@ pub(super) fn with_list<T>(
     prefix: &[u8],
     key: &[u8],
     value: &[u8],
-    read: impl FnOnce(&BlockListRow<'_>) -> Result<T, String>,
+    read: impl FnOnce(&BlockListRow<'_>) -> Result<T, RowError>,
 ) -> Result<T, StoreError> {
     let parse = || {
         let first = key.strip_prefix(prefix).and_then(|first| first.try_into().ok());
-        let first = first.ok_or("key: it belongs to something else")?;
+        let first = first.ok_or(RowError::OtherKey)?;
         read(&BlockListRow::parse(u64::from_be_bytes(first), value)?)
     };
-    parse().map_err(|reason: String| StoreError::corrupt(TABLE, key, reason))
+    parse().map_err(|error: RowError| error.in_row(TABLE, key))
 }
 
 /// The first change after block `number` in the older rows of `key`; `None` if they have none.
@@ -213,7 +206,7 @@ pub(super) fn newest_changes(table: TableId, key: &[u8], row: &[u8]) -> Result<N
             has_older: row.has_older,
         })
     };
-    read().map_err(|reason: String| StoreError::corrupt(table, key, reason))
+    read().map_err(|error: RowError| error.in_row(table, key))
 }
 
 /// Calls `visit` with each row of [`TableId::StateHistory`], sorted by key and block number, until
@@ -229,8 +222,7 @@ pub(super) fn scan_older_changes(
             [0, owner @ ..] if owner.len() == 20 => (TableId::Account, owner),
             [1, owner @ ..] if owner.len() == 56 => (TableId::Storage, owner),
             _ => {
-                let reason = "key: it is of no account and no slot";
-                return visit(Err(StoreError::corrupt(TABLE, key, reason)));
+                return visit(Err(RowError::OtherKey.in_row(TABLE, key)));
             }
         };
         let read = with_list(prefix, key, value, |row| row.read(&mut blocks));
@@ -256,22 +248,18 @@ impl Tables<'_> {
         number: u64,
         value: &[u8],
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
-        let stored = self.with(table, key, |row| {
+        let stored = read_row(self, table, key, |row| {
             let row = StateRow::parse(row)?;
-            Ok((row.has_older, row.blocks()?, row.value.to_vec()))
+            Ok((row.has_older, row.blocks()?, Some(row.value.to_vec())))
         })?;
-        let (mut has_older, mut blocks, before) = match stored {
-            None => (false, Vec::new(), None),
-            Some(row) => {
-                let (has_older, blocks, before) = row.map_err(corrupt)?;
-                (has_older, blocks, Some(before))
-            }
-        };
+        let (mut has_older, mut blocks, before) = stored.unwrap_or_default();
         if let Some(newest) = blocks.last().filter(|newest| **newest >= number) {
-            return Err(corrupt(format!(
-                "newest change: got block {newest}, expected a block below {number}"
-            )));
+            let error = RowError::NotBelow {
+                field: "block of the newest change",
+                got: *newest,
+                limit: number,
+            };
+            return Err(error.in_row(table, key));
         }
         blocks.push(number);
         if blocks.len() > NEWEST_MAX {
@@ -297,22 +285,19 @@ impl Tables<'_> {
         number: u64,
         before: &[u8],
     ) -> Result<(), StoreError> {
-        let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
-        let stored = self.with(table, key, |row| {
+        let stored = read_row(self, table, key, |row| {
             let row = StateRow::parse(row)?;
             Ok((row.has_older, row.blocks()?))
         })?;
-        let (mut has_older, mut blocks) = stored
-            .ok_or_else(|| corrupt("row is missing".to_owned()))?
-            .map_err(corrupt)?;
-        match blocks.pop() {
-            Some(newest) if newest == number => {}
-            other => {
-                let got = other.unwrap_or_default();
-                return Err(corrupt(format!(
-                    "newest change: got block {got}, expected {number}"
-                )));
-            }
+        let (mut has_older, mut blocks) = stored.ok_or_else(|| RowError::Missing.in_row(table, key))?;
+        let newest = blocks.pop().unwrap_or_default();
+        if newest != number {
+            let error = RowError::Differs {
+                field: "block of the newest change",
+                got: newest,
+                expected: number,
+            };
+            return Err(error.in_row(table, key));
         }
         if has_older && blocks.len() < NEWEST_MIN {
             let prefix = history_prefix(table, key);
@@ -350,15 +335,11 @@ impl Tables<'_> {
             }
             self.delete(TABLE, &row_key)?;
         }
-        let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
-        let shorter = self.with(table, key, |row| {
+        let shorter = read_row(self, table, key, |row| {
             let row = StateRow::parse(row)?;
             Ok(encode_row(false, &row.blocks()?, row.value))
         })?;
-        match shorter {
-            Some(row) => self.put(table, key, &row.map_err(corrupt)?),
-            None => Ok(()),
-        }
+        shorter.map_or(Ok(()), |row| self.put(table, key, &row))
     }
 
     /// Adds blocks to the older rows of `prefix`. They are above all blocks there.
@@ -370,12 +351,9 @@ impl Tables<'_> {
                 continue;
             };
             let Some(distance) = block.checked_sub(row.last).filter(|distance| *distance > 0) else {
-                let reason = format!("last block: got {}, expected less than {block}", row.last);
-                return Err(StoreError::corrupt(
-                    TABLE,
-                    &history_key(prefix, row.first),
-                    reason,
-                ));
+                return Err(row
+                    .not_below(*block)
+                    .in_row(TABLE, &history_key(prefix, row.first)));
             };
             if !row.push(distance) {
                 self.put(TABLE, &history_key(prefix, row.first), &row.value())?;
@@ -534,14 +512,14 @@ mod tests {
                 tables.put_value(TableId::Account, KEY, 5, &[])?;
                 tables.put_value(TableId::Account, KEY, 5, &[]).map(drop)
             },
-            "got block 5, expected a block below 5",
+            "got 5, expected less than 5",
         );
         check(
             &|tables| {
                 tables.put_value(TableId::Account, KEY, 5, &[])?;
                 tables.revert_value(TableId::Account, KEY, 4, &[])
             },
-            "got block 5, expected 4",
+            "got 5, expected 4",
         );
     }
 

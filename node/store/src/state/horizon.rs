@@ -18,7 +18,8 @@
 use super::history::StateRow;
 use super::{StateChanges, StateReads, slot_key};
 use crate::codec::RowReader;
-use crate::source::Source;
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
@@ -30,7 +31,7 @@ pub struct StateHorizon {
     pub block: u64,
     /// The lowest block whose list of changes is stored.
     pub first_changes: u64,
-    /// How many accounts and slots of that list were looked at already.
+    /// The number of accounts and slots of that list that were looked at already.
     pub(super) looked_at: u64,
 }
 
@@ -41,7 +42,7 @@ impl StateHorizon {
             .concat()
     }
 
-    fn decode(row: &[u8]) -> Result<Self, String> {
+    fn decode(row: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(row);
         let mut number = || reader.array().map(u64::from_be_bytes);
         let horizon = Self {
@@ -50,13 +51,13 @@ impl StateHorizon {
             looked_at: number()?,
         };
         reader.finish()?;
-        let Self {
-            block, first_changes, ..
-        } = horizon;
-        if first_changes > block.saturating_add(1) {
-            return Err(format!(
-                "first list of changes: got that of block {first_changes}, expected one up to the horizon {block} or the next"
-            ));
+        let bound = horizon.block.saturating_add(1);
+        if horizon.first_changes > bound {
+            return Err(RowError::Above {
+                field: "block of the first list of changes",
+                got: horizon.first_changes,
+                bound,
+            });
         }
         Ok(horizon)
     }
@@ -69,10 +70,8 @@ pub trait HorizonReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn state_horizon(&self) -> Result<StateHorizon, StoreError> {
-        let key = meta_key::STATE_HORIZON;
-        let row = self.with(TableId::Meta, key, StateHorizon::decode)?;
-        row.unwrap_or_else(|| Ok(StateHorizon::default()))
-            .map_err(|reason| StoreError::corrupt(TableId::Meta, key, reason))
+        let row = read_row(self, TableId::Meta, meta_key::STATE_HORIZON, StateHorizon::decode)?;
+        Ok(row.unwrap_or_default())
     }
 }
 
@@ -92,7 +91,7 @@ impl Tables<'_> {
         while left > 0 && now.first_changes <= target {
             let number = now.first_changes;
             now.block = now.block.max(number);
-            // What was written from here on does not list older blocks.
+            // Rows that are written from here on do not list older blocks.
             self.put_horizon(&now)?;
             let looked_at = if number == 0 {
                 // Block 0 is the first change of everything that it has.
@@ -155,14 +154,15 @@ impl Tables<'_> {
 
     /// Removes what only states before block `number` need of an account or a slot.
     fn prune_key(&mut self, table: TableId, key: &[u8], number: u64) -> Result<(), StoreError> {
-        let looked_up = self.with(table, key, |row| {
+        let found = read_row(self, table, key, |row| {
             let row = StateRow::parse(row)?;
             let is_zero = table == TableId::Storage && row.value.is_empty();
             Ok((row.has_older(), is_zero && row.next_change(number)?.is_none()))
         })?;
         // A slot of a destroyed storage may be gone already.
-        let Some(found) = looked_up else { return Ok(()) };
-        let (has_older, is_gone) = found.map_err(|reason: String| StoreError::corrupt(table, key, reason))?;
+        let Some((has_older, is_gone)) = found else {
+            return Ok(());
+        };
         if has_older {
             self.delete_older(table, key, number)?;
         }

@@ -26,7 +26,8 @@ use std::ops::ControlFlow;
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
 use crate::codec::{RowReader, push_uint};
-use crate::source::Source;
+use crate::row_error::RowError;
+use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 use account_changes::{change_after, change_before};
@@ -101,9 +102,12 @@ impl AccountVersion {
         bytes
     }
 
-    fn read(reader: &mut RowReader<'_>) -> Result<Self, String> {
+    fn read(reader: &mut RowReader<'_>) -> Result<Self, RowError> {
         let flags = read_flags(reader)?;
-        let incarnation = u32::try_from(reader.uint64()?).map_err(|_| "incarnation: got 2^32 or more")?;
+        let incarnation = u32::try_from(reader.uint64()?).map_err(|_| RowError::Overflow {
+            field: "incarnation",
+            bits: 32,
+        })?;
         let account = if flags & HAS_ACCOUNT == 0 {
             None
         } else {
@@ -124,7 +128,7 @@ impl AccountVersion {
     }
 
     /// Passes over an account without reading its values.
-    fn skip(reader: &mut RowReader<'_>) -> Result<(), String> {
+    fn skip(reader: &mut RowReader<'_>) -> Result<(), RowError> {
         let flags = read_flags(reader)?;
         reader.uint_bytes()?;
         if flags & HAS_ACCOUNT != 0 {
@@ -136,7 +140,7 @@ impl AccountVersion {
         Ok(())
     }
 
-    fn decode(value: &[u8]) -> Result<Self, String> {
+    fn decode(value: &[u8]) -> Result<Self, RowError> {
         let mut reader = RowReader::new(value);
         let version = Self::read(&mut reader)?;
         reader.finish()?;
@@ -144,20 +148,26 @@ impl AccountVersion {
     }
 }
 
-fn read_flags(reader: &mut RowReader<'_>) -> Result<u8, String> {
+fn read_flags(reader: &mut RowReader<'_>) -> Result<u8, RowError> {
     let [flags] = reader.array()?;
     if flags & !(HAS_ACCOUNT | HAS_STORAGE | HAS_CODE) != 0 {
-        return Err(format!("flags: got {flags:#04x}, expected at most 0x07"));
+        return Err(RowError::Flags {
+            got: flags,
+            expected: "at most 0x07",
+        });
     }
     if flags & HAS_ACCOUNT == 0 && flags != 0 {
-        return Err(format!("flags: got {flags:#04x}, expected bit 0 to be set"));
+        return Err(RowError::Flags {
+            got: flags,
+            expected: "bit 0 to be set",
+        });
     }
     Ok(flags)
 }
 
 /// An account after a block that changed it, with the slots that the block changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountChange {
+pub struct AccountWrite {
     /// The address of the account.
     pub address: Address,
     /// The account after the block.
@@ -176,8 +186,12 @@ pub(crate) fn slot_key(address: &Address, incarnation: u32, slot: &U256) -> [u8;
     key
 }
 
-fn decode_slot_value(value: &[u8]) -> Result<U256, String> {
-    U256::try_from_be_slice(value).ok_or_else(|| "value: got more than 32 bytes".to_owned())
+fn decode_slot_value(value: &[u8]) -> Result<U256, RowError> {
+    U256::try_from_be_slice(value).ok_or(RowError::TooLong {
+        field: "value",
+        got: value.len(),
+        bound: 32,
+    })
 }
 
 impl NewestChanges {
@@ -264,27 +278,28 @@ pub trait StateReads: Source {
         if *code_hash == EMPTY_CODE_HASH {
             return Ok(Vec::new());
         }
-        let corrupt = |reason: &str| StoreError::corrupt(TableId::HashToCode, code_hash.as_slice(), reason);
-        let code = self
-            .get(TableId::HashToCode, code_hash.as_slice())?
-            .ok_or_else(|| corrupt("row is missing"))?;
-        if primitives::keccak256(&code) == *code_hash {
-            Ok(code)
-        } else {
-            Err(corrupt("the code has another hash"))
+        let (table, key) = (TableId::HashToCode, code_hash.as_slice());
+        let code = self.get(table, key)?;
+        let code = code.ok_or_else(|| RowError::Missing.in_row(table, key))?;
+        let got = primitives::keccak256(&code);
+        if got == *code_hash {
+            return Ok(code);
         }
+        let error = RowError::Hash {
+            got,
+            expected: *code_hash,
+        };
+        Err(error.in_row(table, key))
     }
 
-    /// What the canonical block `number` changed.
+    /// The changes of the canonical block `number`.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt or missing.
     fn changes(&self, number: u64) -> Result<StateChanges, StoreError> {
         let key = number.to_be_bytes();
-        let corrupt = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &key, reason);
-        self.with(TableId::BlockToChanges, &key, StateChanges::decode)?
-            .ok_or_else(|| corrupt("row is missing".to_owned()))?
-            .map_err(corrupt)
+        read_row(self, TableId::BlockToChanges, &key, StateChanges::decode)?
+            .ok_or_else(|| RowError::Missing.in_row(TableId::BlockToChanges, &key))
     }
 
     /// The trie node of the head state under `path`; `None` if there is none.
@@ -305,18 +320,17 @@ fn value_at<T>(
     table: TableId,
     key: &[u8],
     number: u64,
-    decode: impl FnOnce(&[u8]) -> Result<T, String>,
-    find: impl FnOnce(&[u8]) -> Result<Option<T>, String>,
+    decode: impl FnOnce(&[u8]) -> Result<T, RowError>,
+    find: impl FnOnce(&[u8]) -> Result<Option<T>, RowError>,
 ) -> Result<Option<T>, StoreError> {
-    let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
-    let looked_up = source.with(table, key, |row| {
+    let looked_up = read_row(source, table, key, |row| {
         let row = StateRow::parse(row)?;
         Ok(match row.next_change(number)? {
             None => Ok(decode(row.value)?),
             Some(later) => Err(later),
         })
     })?;
-    let change = match looked_up.transpose().map_err(corrupt)? {
+    let change = match looked_up {
         None => return Ok(None),
         Some(Ok(value)) => return Ok(Some(value)),
         Some(Err(later)) => later,
@@ -328,19 +342,16 @@ fn value_at<T>(
     };
     let block = older.unwrap_or(change.block);
     let block_key = block.to_be_bytes();
-    let missing = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &block_key, reason);
-    let found = source.with(TableId::BlockToChanges, &block_key, find)?;
-    let found = found
-        .ok_or_else(|| missing("row is missing".to_owned()))?
-        .map_err(missing)?;
-    match found {
-        Some(value) => Ok(Some(value)),
-        None => Err(missing(format!(
-            "the row lacks a change of {} {}",
-            table.name(),
-            primitives::hex::encode(key)
-        ))),
-    }
+    let found = match read_row(source, TableId::BlockToChanges, &block_key, find)? {
+        None => Err(RowError::Missing),
+        Some(found) => found.ok_or_else(|| RowError::LacksChange {
+            table,
+            key: key.to_vec(),
+        }),
+    };
+    found
+        .map(Some)
+        .map_err(|error| error.in_row(TableId::BlockToChanges, &block_key))
 }
 
 impl Tables<'_> {
@@ -349,11 +360,11 @@ impl Tables<'_> {
     ///
     /// # Errors
     /// [`StoreError`] when the write fails or a row is corrupt.
-    pub fn put_state(&mut self, number: u64, changed: &[AccountChange]) -> Result<(), StoreError> {
+    pub fn put_state(&mut self, number: u64, changed: &[AccountWrite]) -> Result<(), StoreError> {
         let mut sorted: Vec<_> = changed.iter().collect();
         sorted.sort_unstable_by_key(|change| change.address);
         let mut changes = StateChanges::default();
-        for AccountChange {
+        for AccountWrite {
             address,
             version,
             slots,
@@ -362,8 +373,7 @@ impl Tables<'_> {
             let key = address.as_slice();
             let before = self.put_value(TableId::Account, key, number, &version.to_bytes())?;
             let before = before.map(|value| {
-                AccountVersion::decode(&value)
-                    .map_err(|reason| StoreError::corrupt(TableId::Account, key, reason))
+                AccountVersion::decode(&value).map_err(|error| error.in_row(TableId::Account, key))
             });
             changes
                 .accounts
@@ -374,8 +384,7 @@ impl Tables<'_> {
                 let value = value.to_be_bytes_trimmed_vec();
                 let before = self.put_value(TableId::Storage, &key, number, &value)?;
                 let before = before.map(|value| {
-                    decode_slot_value(&value)
-                        .map_err(|reason| StoreError::corrupt(TableId::Storage, &key, reason))
+                    decode_slot_value(&value).map_err(|error| error.in_row(TableId::Storage, &key))
                 });
                 changes.slots.push(SlotChange {
                     address: *address,

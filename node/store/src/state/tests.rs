@@ -92,7 +92,7 @@ struct ModelState {
 
 impl ModelState {
     /// Makes the changes of a block: for each account whether it is destroyed, and its slots.
-    fn apply(&mut self, number: u64, block: &BTreeMap<u8, (bool, BTreeMap<u8, u8>)>) -> Vec<AccountChange> {
+    fn apply(&mut self, number: u64, block: &BTreeMap<u8, (bool, BTreeMap<u8, u8>)>) -> Vec<AccountWrite> {
         let mut changed = Vec::new();
         for (account, (destroyed, slots)) in block.iter().rev() {
             let entry = self.accounts.entry(*account).or_default();
@@ -116,7 +116,7 @@ impl ModelState {
                     (U256::from(*slot), U256::from(*value))
                 })
                 .collect();
-            changed.push(AccountChange {
+            changed.push(AccountWrite {
                 address: Address::repeat_byte(*account),
                 version,
                 slots,
@@ -169,7 +169,7 @@ fn write(store: &Store, work: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreEr
 fn a_missing_or_foreign_list_of_changes_is_an_error() {
     let store = Store::in_memory().unwrap();
     let address = Address::repeat_byte(7);
-    let change = |tx_nonce| AccountChange {
+    let change = |tx_nonce| AccountWrite {
         address,
         version: AccountVersion {
             account: Some(AccountRecord {

@@ -25,7 +25,7 @@ tables! {
         key: "name of the value, in ASCII",
         value: "see `meta_key`",
         put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put_best_header, \
-                 put_open_reorganization, put",
+                 put_open_reorganization, prune_states, put",
         removed_by: "delete_notices, delete_best_header, delete_open_reorganization",
         is_state: false,
         may_wait: false,
@@ -137,8 +137,8 @@ tables! {
         may_wait: true,
     }
 
-    /// Where a transaction of a canonical block is. A classic transaction is also found by its
-    /// Ethereum hash. Transactions whose hashes begin with the same bytes share a row.
+    /// Block and index of each transaction of a canonical block. A classic transaction is also
+    /// found by its Ethereum hash. Transactions whose hashes begin with the same bytes share a row.
     TransactionToPosition = "transaction_to_position" {
         key: "first bytes of the transaction hash (8)",
         value: "for each transaction block number and index in the block, in LEB128, ascending",
@@ -154,7 +154,7 @@ tables! {
         value: "newest changes, as `state::history` encodes them; \
                 flags (1), incarnation (number); if the account exists also nonce (number), \
                 balance (number), storage root (32) unless empty, code hash (32) unless empty",
-        put_by: "put_state, revert_state",
+        put_by: "put_state, revert_state, prune_states",
         removed_by: "revert_state",
         is_state: true,
         may_wait: true,
@@ -166,8 +166,8 @@ tables! {
         key: "address (20), incarnation (4), slot (32)",
         value: "newest changes, as `state::history` encodes them; \
                 the value without leading zero bytes; no bytes for zero",
-        put_by: "put_state, revert_state",
-        removed_by: "revert_state",
+        put_by: "put_state, revert_state, prune_states",
+        removed_by: "revert_state, prune_states, sweep_dead_storages",
         is_state: true,
         may_wait: true,
     }
@@ -179,12 +179,12 @@ tables! {
         value: "nothing if there is one block; otherwise in LEB128 last minus first block number, \
                 then the distance of each block from the one before",
         put_by: "put_state, revert_state",
-        removed_by: "revert_state",
+        removed_by: "revert_state, prune_states, sweep_dead_storages",
         is_state: false,
         may_wait: true,
     }
 
-    /// What each canonical block above the horizon changed in the state, with the values before it.
+    /// The changes of each canonical block above the horizon in the state: the values before it.
     /// Past states are read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",

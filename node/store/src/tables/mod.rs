@@ -97,7 +97,7 @@ mod list;
 
 pub use list::TableId;
 
-/// How many tables there are.
+/// The number of tables.
 pub(crate) const TABLE_COUNT: usize = TableId::ALL.len();
 
 impl TableId {
@@ -137,11 +137,12 @@ pub mod meta_key {
     /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how
     /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
     /// it.
-    pub const STATE_HORIZON: &[u8] = b"state_horizon";
+    pub(crate) const STATE_HORIZON: &[u8] = b"state_horizon";
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.
-    pub const NOTICE_ROWS: &[u8] = b"notice_rows";
-    /// What the server of an application chain must not forget as a member. `microchain` writes it.
+    pub(crate) const NOTICE_ROWS: &[u8] = b"notice_rows";
+    /// The facts that the server of an application chain must not forget as a member. `microchain`
+    /// writes them.
     pub const MEMBER: &[u8] = b"member";
 }
 

@@ -25,7 +25,7 @@ pub(super) const COPY_STARTS: [u64; 2] = [0, PAGE];
 /// The header of a write-ahead log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogHeader {
-    /// How often the log was begun anew.
+    /// The number of times that the log was begun anew.
     generation: u64,
     /// Random; part of the checksums of this generation's records.
     pub(super) salt: u64,

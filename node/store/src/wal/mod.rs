@@ -37,7 +37,7 @@ const PAGE: u64 = 4096;
 /// Offset of the first record.
 const RECORDS_START: u64 = COPY_STARTS.len() as u64 * PAGE;
 
-/// What a database says about its log.
+/// The position of a database in its log, as the database says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPosition {
     /// Id of the database.
@@ -62,7 +62,7 @@ pub(crate) struct WriteAheadLog {
     medium: Arc<dyn Medium>,
     path: PathBuf,
     header: LogHeader,
-    /// Where the next record begins.
+    /// The offset of the next record.
     end: u64,
     /// Sequence of the last batch, in the log or not.
     sequence: u64,
@@ -72,7 +72,7 @@ impl WriteAheadLog {
     /// Starts a log on an empty medium, for a database at `position`. The log is durable then.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// The errors of the medium.
     pub(crate) fn create(
         medium: Arc<dyn Medium>,
         path: PathBuf,
@@ -98,7 +98,7 @@ impl WriteAheadLog {
         self.end == RECORDS_START
     }
 
-    /// What the database must say once it has the next batch.
+    /// The position that the database must have with the next batch.
     pub(crate) const fn next_position(&self) -> LogPosition {
         LogPosition {
             database: self.header.database,

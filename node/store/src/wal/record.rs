@@ -19,7 +19,8 @@
 
 use super::PAGE;
 use crate::TableId;
-use crate::codec::{push_number, read_number};
+use crate::codec::{push_number, read_number, take};
+use crate::row_error::RowError;
 use crate::tables::TABLE_COUNT;
 
 /// Bytes of a record before its changes.
@@ -39,7 +40,7 @@ pub(crate) struct RowChanges {
     bytes: Vec<u8>,
     /// The number of each table in this record, in the order of [`TableId::ALL`].
     numbers: [Option<u8>; TABLE_COUNT],
-    /// How many tables have a number.
+    /// The number of tables that have a number.
     tables: u8,
     /// Length of the longest record that fits into the log.
     bytes_max: usize,
@@ -218,7 +219,7 @@ pub(crate) struct RowChange<'a> {
 }
 
 /// Reads the changes of a record, in order. Ends after the first error.
-pub(crate) fn row_changes(bytes: &[u8]) -> impl Iterator<Item = Result<RowChange<'_>, String>> {
+pub(crate) fn row_changes(bytes: &[u8]) -> impl Iterator<Item = Result<RowChange<'_>, RowError>> {
     let mut rest = bytes;
     let mut tables = Vec::new();
     std::iter::from_fn(move || {
@@ -231,19 +232,26 @@ pub(crate) fn row_changes(bytes: &[u8]) -> impl Iterator<Item = Result<RowChange
 }
 
 /// Reads the next change; `None` at the end.
-fn next_change<'a>(rest: &mut &'a [u8], tables: &mut Vec<TableId>) -> Result<Option<RowChange<'a>>, String> {
+fn next_change<'a>(
+    rest: &mut &'a [u8],
+    tables: &mut Vec<TableId>,
+) -> Result<Option<RowChange<'a>>, RowError> {
     while let Some((kind, behind)) = rest.split_first() {
         *rest = behind;
         let Some(kind) = kind.checked_sub(1) else {
-            let (len, behind) = rest.split_first().ok_or("the name of a table is missing")?;
+            let (len, behind) = rest
+                .split_first()
+                .ok_or(RowError::CutOff { got: 0, expected: 1 })?;
             *rest = behind;
             tables.push(table_by_name(take(rest, u64::from(*len))?)?);
             continue;
         };
         let number = usize::from(kind / 2);
-        let table = tables
-            .get(number)
-            .ok_or_else(|| format!("table: got number {number}, expected less than {}", tables.len()))?;
+        let table = tables.get(number).ok_or(RowError::NotBelow {
+            field: "number of a table",
+            got: number as u64,
+            limit: tables.len() as u64,
+        })?;
         let len = read_number(rest)?;
         let key = take(rest, len)?;
         let value = if kind % 2 == 0 {
@@ -261,21 +269,12 @@ fn next_change<'a>(rest: &mut &'a [u8], tables: &mut Vec<TableId>) -> Result<Opt
     Ok(None)
 }
 
-/// Reads the next `len` bytes.
-fn take<'a>(rest: &mut &'a [u8], len: u64) -> Result<&'a [u8], String> {
-    let split = usize::try_from(len)
-        .ok()
-        .and_then(|len| rest.split_at_checked(len));
-    let (bytes, behind) =
-        split.ok_or_else(|| format!("record ends early: got {} more bytes, expected {len}", rest.len()))?;
-    *rest = behind;
-    Ok(bytes)
-}
-
-fn table_by_name(name: &[u8]) -> Result<TableId, String> {
+fn table_by_name(name: &[u8]) -> Result<TableId, RowError> {
     let mut tables = TableId::ALL.into_iter();
     let table = tables.find(|table| table.name().as_bytes() == name);
-    table.ok_or_else(|| format!("table: got {:?}, which is unknown", String::from_utf8_lossy(name)))
+    table.ok_or_else(|| RowError::UnknownTable {
+        name: String::from_utf8_lossy(name).into_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -353,13 +352,13 @@ mod tests {
     #[test]
     fn errors_name_what_is_wrong() {
         let check = |bytes: &[u8], expected: &str| {
-            let error = row_changes(bytes).find_map(Result::err).unwrap();
+            let error = row_changes(bytes).find_map(Result::err).unwrap().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        check(&[0], "name of a table is missing");
+        check(&[0], "got 0 more bytes, expected 1");
         check(&[0, 3, b'n', b'o', b'n'], "table: got \"non\", which is unknown");
         check(&[0, 9, b'n'], "got 1 more bytes, expected 9");
-        check(&[1, 0, 0], "table: got number 0, expected less than 0");
+        check(&[1, 0, 0], "number of a table: got 0, expected less than 0");
         let meta = [&[0, 4][..], b"meta"].concat();
         check(
             &[&meta[..], &[1, 2, 9, 9, 5, 1]].concat(),

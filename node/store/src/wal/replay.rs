@@ -17,9 +17,33 @@ use super::record::{FRONT, RecordFront};
 use super::{LogPosition, PAGE, RECORDS_START, WriteAheadLog};
 use crate::StoreError;
 use crate::medium::Medium;
+use crate::row_error::RowError;
 
 /// Bytes that are written again at once.
 const COPIED_BYTES: u64 = 1 << 20;
+
+/// The reason why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+enum LogDamage {
+    #[error("both copies of its header are damaged, at offsets {} and {}", .offsets[0], .offsets[1])]
+    Headers { offsets: [u64; 2] },
+    #[error(
+        "id of the database: got {got:016x}, expected {expected:016x}: it is the log of another database"
+    )]
+    OtherDatabase { got: u64, expected: u64 },
+    #[error(
+        "its first record, at offset {offset}, has sequence {got}, expected at most {bound}: the database is older than its log"
+    )]
+    OldDatabase { offset: u64, got: u64, bound: u64 },
+    #[error("the record at offset {offset} has sequence {got}, expected {expected}")]
+    Sequence { offset: u64, got: u64, expected: u64 },
+    #[error("the record at offset {offset} is damaged: record {next} follows at offset {next_offset}")]
+    Record {
+        offset: u64,
+        next: u64,
+        next_offset: u64,
+    },
+}
 
 /// A record that the database lacks.
 #[derive(Clone, Copy, Debug)]
@@ -45,19 +69,14 @@ impl WriteAheadLog {
         position: LogPosition,
     ) -> Result<(Self, Vec<NewRecord>), StoreError> {
         let failed = |source| StoreError::medium(&path, source);
-        let damaged = |what: String| StoreError::damaged_beside(&path, what);
+        let damaged = |what: LogDamage| StoreError::damaged_beside(&path, what.to_string());
         let header = LogHeader::read(&*medium).map_err(failed)?;
-        let header = header.ok_or_else(|| {
-            let [first, second] = COPY_STARTS;
-            damaged(format!(
-                "both copies of its header are damaged, at offsets {first} and {second}"
-            ))
-        })?;
+        let header = header.ok_or_else(|| damaged(LogDamage::Headers { offsets: COPY_STARTS }))?;
         if header.database != position.database {
-            return Err(damaged(format!(
-                "id of the database: got {:016x}, expected {:016x}: it is the log of another database",
-                header.database, position.database
-            )));
+            return Err(damaged(LogDamage::OtherDatabase {
+                got: header.database,
+                expected: position.database,
+            }));
         }
         let found = find_records(&*medium, &header)
             .map_err(failed)?
@@ -65,13 +84,11 @@ impl WriteAheadLog {
         if let Some(first) = found.records.first()
             && first.sequence > position.sequence + 1
         {
-            return Err(damaged(format!(
-                "its first record, at offset {}, has sequence {}, expected at most {}: the database is \
-                 older than its log",
-                first.offset,
-                first.sequence,
-                position.sequence + 1
-            )));
+            return Err(damaged(LogDamage::OldDatabase {
+                offset: first.offset,
+                got: first.sequence,
+                bound: position.sequence + 1,
+            }));
         }
         let mut log = Self {
             medium,
@@ -95,7 +112,7 @@ impl WriteAheadLog {
     /// Reads the changes of a record.
     ///
     /// # Errors
-    /// Those of the medium.
+    /// The errors of the medium.
     pub(crate) fn read_changes(&self, record: &NewRecord) -> Result<Vec<u8>, StoreError> {
         let mut changes = vec![0; record.len as usize];
         let read = self.medium.read(record.offset + FRONT as u64, &mut changes);
@@ -104,7 +121,7 @@ impl WriteAheadLog {
     }
 
     /// The error for a record whose changes cannot be read.
-    pub(crate) fn damaged_record(&self, record: &NewRecord, what: &str) -> StoreError {
+    pub(crate) fn damaged_record(&self, record: &NewRecord, what: &RowError) -> StoreError {
         let what = format!("record {} at offset {}: {what}", record.sequence, record.offset);
         StoreError::damaged_beside(&self.path, what)
     }
@@ -127,12 +144,12 @@ impl WriteAheadLog {
 /// The whole records of a log.
 struct FoundRecords {
     records: Vec<NewRecord>,
-    /// Where the next record begins.
+    /// The offset of the next record.
     end: u64,
 }
 
 /// Finds the whole records. The inner error says what is damaged.
-fn find_records(medium: &dyn Medium, header: &LogHeader) -> io::Result<Result<FoundRecords, String>> {
+fn find_records(medium: &dyn Medium, header: &LogHeader) -> io::Result<Result<FoundRecords, LogDamage>> {
     let len = medium.len()?;
     let mut found = FoundRecords {
         records: Vec::new(),
@@ -152,12 +169,11 @@ fn find_records(medium: &dyn Medium, header: &LogHeader) -> io::Result<Result<Fo
         if let Some(last) = found.records.last()
             && front.sequence != last.sequence + 1
         {
-            return Ok(Err(format!(
-                "the record at offset {} has sequence {}, expected {}",
-                found.end,
-                front.sequence,
-                last.sequence + 1
-            )));
+            return Ok(Err(LogDamage::Sequence {
+                offset: found.end,
+                got: front.sequence,
+                expected: last.sequence + 1,
+            }));
         }
         found.records.push(NewRecord {
             offset: found.end,
@@ -169,10 +185,11 @@ fn find_records(medium: &dyn Medium, header: &LogHeader) -> io::Result<Result<Fo
     // Nothing may follow an incomplete record.
     for offset in (found.end..len).step_by(PAGE as usize).skip(1) {
         if let Some(front) = read_front(medium, header, offset, len)? {
-            return Ok(Err(format!(
-                "the record at offset {} is damaged: record {} follows at offset {offset}",
-                found.end, front.sequence
-            )));
+            return Ok(Err(LogDamage::Record {
+                offset: found.end,
+                next: front.sequence,
+                next_offset: offset,
+            }));
         }
     }
     Ok(Ok(found))

@@ -229,7 +229,7 @@ fn the_log_of_another_database_is_refused() {
 #[test]
 fn a_value_that_looks_like_a_record_is_none() {
     let (memory, mut log) = log_of(&[]);
-    // Whoever writes rows does not know the salt. Here the row has a record of another log.
+    // Nobody who writes rows knows the salt. Here the row has a record of another log.
     let (foreign, _) = log_of(&[1, 2, 3]);
     let records = foreign.bytes().split_off(RECORDS_START as usize);
     let with_padding = |padding: usize| {

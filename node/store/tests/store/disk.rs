@@ -12,7 +12,7 @@ use store::{Medium, Store, StoreError, StoreMedia, StoreOptions};
 /// Bytes that a file system allocates at once.
 const BLOCK: usize = 4096;
 
-/// How the disk fails.
+/// The fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskFault {
     /// Every operation fails for lack of space.

@@ -1,5 +1,5 @@
-//! Whatever the disk does: committed data stays, uncommitted data is never seen, and a read returns
-//! what was written or an error.
+//! Faults of a disk: committed data stays, uncommitted data is never seen, and a read returns what
+//! was written or an error.
 
 use std::sync::Arc;
 

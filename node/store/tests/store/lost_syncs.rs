@@ -6,12 +6,13 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::scenario::*;
 
-/// What the program does when a sync has failed.
+/// The reaction of the program to a failed sync.
 #[derive(Clone, Copy, Debug)]
 enum After {
-    /// It goes on with the open store.
+    /// The program goes on with the open store.
     GoOn,
-    /// It ends, and another one opens the store while the system still shows what was lost.
+    /// The program ends, and another one opens the store while the system still shows the lost
+    /// bytes.
     StartAgain,
 }
 

@@ -8,8 +8,8 @@ use store::Store;
 use crate::disk::Disk;
 use crate::scenario::*;
 
-/// What is on the disk after a power failure. `luck` 0: nothing that was not synced. 1: everything,
-/// as after `kill -9`. Otherwise chance decides for each sector.
+/// The content of the disk after a power failure. `luck` 0: nothing that was not synced. 1:
+/// everything, as after `kill -9`. Otherwise chance decides for each sector.
 fn left(disk: &Disk, luck: u64, random: &mut Random) -> Arc<Disk> {
     let left = disk.after_power_loss(|| match luck {
         0 => false,

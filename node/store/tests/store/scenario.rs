@@ -1,5 +1,6 @@
-//! What the tests of failing disks do: batches of pseudo-random changes and of blocks, some of
-//! which move into the blocks file and back, and what the store must have after each batch.
+//! The writes of the tests of failing disks: batches of pseudo-random changes and of blocks, some
+//! of which move into the blocks file and back. Also the content that the store must have after
+//! each batch.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,7 +24,7 @@ pub(crate) const KEY_BYTES: usize = 8;
 /// Number of batches in the scenario.
 pub(crate) const BATCHES: u32 = 8;
 
-/// How the store is opened.
+/// The limits of the opened store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Setting {
     /// With a cache into which the pages of a batch do not fit: they are read from the disk again
@@ -81,9 +82,9 @@ pub(crate) fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         .collect()
 }
 
-/// What a batch does with blocks, in this order.
+/// The blocks that a batch takes back, writes and moves, in this order.
 struct BlockPlan {
-    /// How many canonical blocks it takes back, and the mark of their branch.
+    /// The number of canonical blocks that are taken back, and the mark of their branch.
     taken_back: (u64, u8),
     /// The blocks that it makes canonical, and the mark of their branch.
     added: (std::ops::Range<u64>, u8),
@@ -150,7 +151,7 @@ fn write_blocks(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
         moved,
     } = block_plan(index);
     for _ in 0..count {
-        // When a batch is written again, there is nothing to take back.
+        // A batch that is written again has nothing to take back.
         if let Some((number, hash)) = tables.head()?
             && hash == block(number, old_mark).0
         {

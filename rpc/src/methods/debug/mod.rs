@@ -83,7 +83,7 @@ fn set_head(node: &Node, (Count(number),): (Count,)) -> RpcResult<()> {
             | WriteError::Import(ImportError::StateNotKept(_))
             | WriteError::Stopping
             | WriteError::Failed(_)),
-        ) => Err(RpcError::refused(error.to_string())),
+        ) => Err(RpcError::refused_by(error)),
         Err(error) => Err(failure_of("the node could not change its chain", error)),
     }
 }

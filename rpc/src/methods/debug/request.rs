@@ -21,7 +21,7 @@ pub(super) struct TraceOptions {
 }
 
 impl TraceOptions {
-    /// What is asked for, within the operator's largest time limit.
+    /// The trace that is asked for, within the operator's largest time limit.
     pub(super) fn request(&self, timeout_max: Duration) -> TraceRequest {
         TraceRequest::new(self.tracer, work_limit(self.timeout.min(timeout_max)))
     }
@@ -142,7 +142,7 @@ impl FromParam for TraceTimeout {
 
 #[cfg(test)]
 mod tests {
-    use chain::work::WorkStop;
+    use chain::query_limit::QueryStop;
 
     use super::*;
 
@@ -230,7 +230,7 @@ mod tests {
             let request = options.expect("options").request(Duration::ZERO);
             request.limit.check()
         };
-        let expected = Err(WorkStop::Timeout(Duration::ZERO));
+        let expected = Err(QueryStop::Timeout(Duration::ZERO));
         assert_eq!((timeout("1ms"), timeout("9000m")), (expected, expected));
     }
 

@@ -1,8 +1,6 @@
 //! Whole states and parts of storages: `debug_dumpBlock`, `debug_storageRangeAt`.
 
-use std::collections::BTreeMap;
-
-use chain::state::flat;
+use chain::state::scan;
 use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
 use primitives::{Address, B256, U256};
 use serde::Serialize;
@@ -10,7 +8,7 @@ use serde::Serialize;
 use super::trace::trace_error;
 use crate::budget::{reserve_values, work_limit};
 use crate::error::{RpcError, RpcResult, failure};
-use crate::json::JsonOf;
+use crate::json::{JsonMembers, JsonOf};
 use crate::methods::mc::{Word, stored_number};
 use crate::node::Node;
 use crate::table::Method;
@@ -45,7 +43,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 #[derive(Serialize)]
 struct StateDump {
     root: Data<B256>,
-    accounts: BTreeMap<String, DumpAccount>,
+    accounts: JsonMembers<DumpAccount>,
 }
 
 impl Described for StateDump {
@@ -61,7 +59,7 @@ struct DumpAccount {
     root: Data<B256>,
     code_hash: Data<B256>,
     code: Data,
-    storage: BTreeMap<String, Data<B256>>,
+    storage: JsonMembers<Data<B256>>,
 }
 
 /// `debug_dumpBlock`.
@@ -70,11 +68,10 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     let number = stored_number(&view, at, "dump")?;
     let header = view.header(number).map_err(failure)?;
     let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
-    view.require_state(number)
-        .map_err(|error| RpcError::refused(error.to_string()))?;
+    view.require_state(number).map_err(RpcError::refused_by)?;
     let mut found = Vec::new();
     let mut memory = Ok(());
-    let whole = flat::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {
+    let whole = scan::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {
         if memory.is_ok() {
             memory = reserve_values(ACCOUNT_LEN + SLOT_LEN * slots.len());
         }
@@ -90,7 +87,7 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
         )));
     }
     let len_max = node.settings.response_len_max;
-    let mut accounts = BTreeMap::new();
+    let mut accounts = Vec::new();
     let mut code_len = 0;
     for (account, slots) in found {
         let record = account.account;
@@ -113,11 +110,11 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
                 .map(|(slot, value)| (word_text(slot), Data(B256::from(value))))
                 .collect(),
         };
-        accounts.insert(crate::types::data(account.address), object);
+        accounts.push((crate::types::data(account.address), object));
     }
     let dump = StateDump {
         root: Data(header.header.state_root),
-        accounts,
+        accounts: accounts.into_iter().collect(),
     };
     JsonOf::write(&dump)
 }
@@ -131,7 +128,7 @@ fn word_text(value: U256) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StorageRangeObject {
-    storage: BTreeMap<String, StorageEntryObject>,
+    storage: JsonMembers<StorageEntryObject>,
     next_key: Option<Data<B256>>,
 }
 

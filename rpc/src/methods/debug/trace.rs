@@ -38,7 +38,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 /// The traces of all transactions of a block, as JSON.
 type BlockTrace = JsonOf<BlockTraces>;
 
-/// What `options` ask for, within the limits of the node.
+/// The trace that `options` ask for, within the limits of the node.
 fn request(node: &Node, options: &TraceOptions) -> TraceRequest {
     options.request(node.settings.trace_timeout_max)
 }
@@ -117,6 +117,6 @@ pub(in crate::methods) fn trace_error(error: TraceError) -> RpcError {
         | TraceError::NoTransaction { .. }
         | TraceError::NoMemory
         | TraceError::Stopped(_)
-        | TraceError::TooLarge { .. } => RpcError::refused(error.to_string()),
+        | TraceError::TooLarge { .. } => RpcError::refused_by(error),
     }
 }

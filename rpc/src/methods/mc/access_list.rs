@@ -32,7 +32,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// What a call touches, as JSON.
+/// The accounts and slots that a call touches, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CreatedAccessList<'a> {

@@ -165,7 +165,7 @@ pub(super) fn complete(
 /// chains, which is not executed here.
 ///
 /// # Errors
-/// Those of `mc_estimateGas`: the transaction would fail, or the estimate takes too long.
+/// Errors of `mc_estimateGas`: the transaction would fail, or the estimate takes too long.
 pub(super) fn with_gas(
     node: &Node,
     mut request: TransactionRequest,
@@ -220,7 +220,7 @@ fn form(node: &Node, is_typed: bool) -> RpcResult<TxForm> {
     })
 }
 
-/// Where a transaction belongs, by its sharding flag and the proxy that it names.
+/// The destination of a transaction, by its sharding flag and the proxy that it names.
 enum TxRoute {
     /// Into this node's pool.
     Pool,
@@ -247,7 +247,7 @@ impl TxRoute {
     }
 }
 
-/// Where this node sends a transaction itself.
+/// The ways by which this node sends a transaction.
 enum SendingRoute<'a> {
     /// Into its pool.
     Pool,
@@ -255,7 +255,7 @@ enum SendingRoute<'a> {
     Service(&'a dyn ScsServiceControl),
 }
 
-/// Where a request goes. Refuses what this node does not send. The messages are those of
+/// Chooses the way of a request. Refuses one that this node does not send, with the messages of
 /// `mc_sendTransaction`.
 fn sending_route<'a>(node: &'a Node, request: &TransactionRequest) -> RpcResult<SendingRoute<'a>> {
     match TxRoute::of(node, request.sharding_flag, request.via) {
@@ -284,13 +284,16 @@ fn own_service(node: &Node, flag: u64) -> RpcResult<&dyn ScsServiceControl> {
 
 /// Hands a transaction to the service. It enters neither the pool nor a block of this chain.
 fn submit_to_service(service: &dyn ScsServiceControl, transaction: &Transaction) -> RpcResult<Data<B256>> {
-    service.submit(transaction).map(Data).map_err(RpcError::refused)
+    service
+        .submit(transaction)
+        .map(Data)
+        .map_err(RpcError::refused_by)
 }
 
 /// `mc_sendRawTransaction`: in twelve or nine fields, or with a type.
 fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
-    let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
-        .map_err(|error| RpcError::refused(error.to_string()))?;
+    let transaction =
+        Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules()).map_err(RpcError::refused_by)?;
     match TxRoute::of(node, transaction.sharding_flag, transaction.via) {
         TxRoute::Pool => submit(node, transaction, name_style),
         TxRoute::OwnService => submit_to_service(own_service(node, transaction.sharding_flag)?, &transaction),
@@ -353,11 +356,11 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
         Err(SubmitError::Pool(PoolError::Known(stored))) => {
             Err(RpcError::refused(PoolError::Known(shown(stored)).to_string()))
         }
-        Err(error) => Err(RpcError::refused(error.to_string())),
+        Err(error) => Err(RpcError::refused_by(error)),
     }
 }
 
 /// The error of an account that cannot sign.
 pub(super) fn account_error(error: AccountError) -> RpcError {
-    RpcError::refused(error.to_string())
+    RpcError::refused_by(error)
 }

@@ -1,4 +1,4 @@
-//! What transactions pay: suggestions, and the history of fees.
+//! The fees of transactions: suggestions, and the history of fees.
 //!
 //! No chain of this node has a base fee (EIP-1559). A transaction pays its gas price, and all of it
 //! is the fee of the miner.
@@ -93,9 +93,7 @@ fn fee_history(
         gas_used_ratio: Vec::new(),
     };
     for number in oldest..oldest + count {
-        limit
-            .check()
-            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        limit.check().map_err(RpcError::refused_by)?;
         let missing = || failure(format_args!("block {number} is below the head and not stored"));
         let (hash, record) = view.header(number).map_err(failure)?.ok_or_else(missing)?;
         let header = &record.header;

@@ -1,11 +1,11 @@
 //! Filters (docs/interface.md, 2.6; docs/interface.md, 3.1; docs/interface.md, 4.6).
 //!
-//! What filters are and how long they live is in [`crate::filters`].
+//! Filters themselves are in [`crate::filters`].
 
 use std::time::Instant;
 
 use chain::pool::PENDING_FEED_MAX;
-use inbound::ClientId;
+use daemon::ClientId;
 use primitives::B256;
 
 use super::logs::find_logs;

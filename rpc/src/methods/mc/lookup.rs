@@ -213,6 +213,6 @@ pub(in crate::methods) fn call_error(error: EvmCallError) -> RpcError {
         | EvmCallError::NotKept(_)
         | EvmCallError::Refused(_)
         | EvmCallError::AlwaysFails(_)
-        | EvmCallError::Stopped(_) => RpcError::refused(error.to_string()),
+        | EvmCallError::Stopped(_) => RpcError::refused_by(error),
     }
 }

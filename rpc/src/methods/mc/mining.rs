@@ -20,8 +20,8 @@ use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Data, Quantity};
 
-/// How long `mc_getWork` waits for work. After a block, our chains have no work for the next block
-/// for a short time. This wait is longer.
+/// The time that `mc_getWork` waits for work. After a block, our chains have no work for the next
+/// block for a short time. This wait is longer.
 const WORK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two requests of `mc_getWork` to the work manager while it waits.
 const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -132,7 +132,7 @@ fn answer(result: Result<Imported, WriteError>) -> RpcResult<bool> {
             | WriteError::Failed(_)
             | WriteError::AboveHead { .. }
             | WriteError::Early(_)),
-        ) => Err(RpcError::refused(error.to_string())),
+        ) => Err(RpcError::refused_by(error)),
     }
 }
 

@@ -8,6 +8,7 @@ use primitives::{Address, B256, Bytes, U256};
 
 use super::request::Word;
 use crate::decode::{FromParam, ParamFields, read_map};
+use crate::error::cut_name;
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
 
@@ -22,11 +23,12 @@ impl FromParam for StateOverrides {
         let mut seen = BTreeSet::new();
         let read = |(name, json): (&str, &str)| {
             let Data(address) = Data::<[u8; 20]>::decode_fixed(name).map_err(|reason| at(name, reason))?;
+            let address = Address::from(address);
             if !seen.insert(address) {
                 return Err(ParamError::RepeatedField(name.to_owned()));
             }
             let change = account_override(json).map_err(|reason| at(name, reason))?;
-            Ok((address.into(), change))
+            Ok((address, change))
         };
         read_map(json, read).map(Self)
     }
@@ -38,7 +40,7 @@ impl FromParam for StateOverrides {
 
 /// The error of a member whose name is not fixed.
 fn at(name: &str, reason: ParamError) -> ParamError {
-    ParamError::Rule(format!("{name}: {reason}"))
+    ParamError::Rule(format!("{}: {reason}", cut_name(name)))
 }
 
 fn account_override(json: &str) -> Result<AccountOverride, ParamError> {

@@ -21,7 +21,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("mc_signTransaction", ["transaction"], sign)
             .summary("Signs a transaction of an unlocked account and does not send it."),
-        // It may estimate gas, for anybody.
+        // The method may estimate gas, for anybody.
         Method::heavy("mc_fillTransaction", ["transaction"], fill)
             .summary("Returns the transaction that would be sent, without a signature."),
         Method::blocking("mc_resend", ["transaction", "gasPrice", "gas"], resend).summary(

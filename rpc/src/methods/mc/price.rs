@@ -6,7 +6,7 @@ use primitives::U256;
 use crate::error::{RpcResult, failure};
 use crate::node::Node;
 
-/// How many blocks are read, from the head down.
+/// The number of blocks that are read, from the head down.
 const SAMPLE_BLOCKS: u64 = 10;
 /// The price in sha if these blocks have no transaction: 18 Gsha.
 const PRICE_DEFAULT: u64 = 18_000_000_000;

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use inbound::ClientId;
+use daemon::ClientId;
 use serde::Serialize;
 
 use crate::decode::{FromParam, json_type};
@@ -14,7 +14,7 @@ use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::subscriptions::{
-    HeadSource, MatchingLogs, NewHeads, PendingSource, RpcSession, SubscriptionSource, SyncSource,
+    HeadSource, MatchingLogs, MessageSubscriptions, NewHeads, PendingSource, SubscriptionSource, SyncSource,
 };
 use crate::table::Method;
 use crate::types::{ParamError, Quantity};
@@ -23,12 +23,12 @@ use crate::wire_type::{Described, WireType};
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::session("mc_subscribe", ["kind", "details"], subscribe).summary(
+        Method::subscribing("mc_subscribe", ["kind", "details"], subscribe).summary(
             "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this \
              connection. If a client reads slowly, it gets only the last 65,536 pending \
              transactions.",
         ),
-        Method::session("mc_unsubscribe", ["id"], unsubscribe)
+        Method::subscribing("mc_unsubscribe", ["id"], unsubscribe)
             .summary("Ends a subscription of this connection."),
     ]
 }
@@ -74,7 +74,7 @@ impl Described for SubscriptionId {
 /// `mc_subscribe`: the id that the notifications will carry.
 fn subscribe(
     node: &Node,
-    session: &RpcSession,
+    subscriptions: &MessageSubscriptions,
     (kind, details): (String, Option<SubscriptionDetails>),
     name_style: NameStyle,
     client: ClientId,
@@ -110,12 +110,17 @@ fn subscribe(
             ));
         }
     };
-    session.add(source, name_style).map(SubscriptionId)
+    subscriptions.add(source, name_style).map(SubscriptionId)
 }
 
 /// `mc_unsubscribe`: true. A subscription that does not exist is an error.
-fn unsubscribe(_: &Node, session: &RpcSession, (NamedId(id),): (NamedId,), _: NameStyle) -> RpcResult<bool> {
-    if id.is_some_and(|id| session.remove(id)) {
+fn unsubscribe(
+    _: &Node,
+    subscriptions: &MessageSubscriptions,
+    (NamedId(id),): (NamedId,),
+    _: NameStyle,
+) -> RpcResult<bool> {
+    if id.is_some_and(|id| subscriptions.remove(id)) {
         Ok(true)
     } else {
         Err(RpcError::refused("subscription not found"))

@@ -173,7 +173,7 @@ pub(in crate::methods) fn raw_by_hash(
     })
 }
 
-/// Where a transaction was found: at an index of a block, or in the pool.
+/// The place at which a transaction was found: at an index of a block, or in the pool.
 enum TransactionLocation {
     Block(FoundBlock, usize),
     Pool(PooledTransaction),

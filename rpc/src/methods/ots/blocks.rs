@@ -164,7 +164,7 @@ fn issuance(node: &Node, block: &CachedBlock) -> OtsIssuance {
     }
 }
 
-/// What the transactions of a block paid for their gas; 0 if the block was not executed.
+/// The fees of the transactions of a block; 0 if the block was not executed.
 fn total_fees(node: &Node, view: &View, block: &CachedBlock) -> RpcResult<U256> {
     let id = block.id();
     let receipts = node.blocks.receipts(&node.chain, view, &id)?.unwrap_or_default();

@@ -132,10 +132,7 @@ fn search(
     };
     let (request, mut at) = (request(node), first);
     for _ in 0..BLOCKS_MAX {
-        request
-            .limit
-            .check()
-            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        request.limit.check().map_err(RpcError::refused_by)?;
         let Some(number) = next(at)? else {
             return Ok((page, false));
         };

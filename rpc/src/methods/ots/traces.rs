@@ -1,4 +1,4 @@
-//! What a transaction did: its calls, the money that it moved inside, and why it failed.
+//! The acts of a transaction: its calls, the money that it moved inside, and why it failed.
 
 use chain::trace::{CallFrame, CallOptions, Trace, TraceRequest, Tracer};
 use chain::view::StoredBlock;

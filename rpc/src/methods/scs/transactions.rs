@@ -50,7 +50,7 @@ struct MicroTransactionObject {
     nonce: Quantity,
     query_in_block: Integer,
     r: Quantity<U256>,
-    /// What the call returned, in base64.
+    /// The output of the call, in base64.
     result: String,
     s: Quantity<U256>,
     sharding_flag: Quantity,

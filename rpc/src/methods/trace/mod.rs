@@ -1,6 +1,6 @@
 //! The `trace` module: calls of transactions and rewards of blocks in the form of Parity.
 //!
-//! What is run again with its changes is in `replay.rs`.
+//! `replay.rs` runs transactions and calls again and shows their changes.
 
 mod replay;
 
@@ -274,10 +274,7 @@ fn trace_filter(
         if selection.left == 0 {
             break;
         }
-        request
-            .limit
-            .check()
-            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        request.limit.check().map_err(RpcError::refused_by)?;
         let missing = || failure(format_args!("block {number} is below the head and not stored"));
         let block = view.block(number).map_err(failure)?.ok_or_else(missing)?;
         write_block(node, &view, &block, &request, &mut selection, &mut out)?;

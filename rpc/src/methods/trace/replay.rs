@@ -53,10 +53,9 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// What is asked for beside the output.
+/// The parts of the answer that are asked for, beside the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TraceTypes {
-    /// The calls.
     calls: bool,
     /// The changed values.
     changes: bool,
@@ -164,10 +163,11 @@ fn trace_call(
     (call, types, at): (CallObject, TraceTypes, BlockRef),
 ) -> RpcResult<JsonOf<ReplayObject<'static>>> {
     let request = call_request(node, call, Default::default(), Default::default())?;
-    run(node, &request, types, at)
+    run_request(node, &request, types, at)
 }
 
-fn run(
+/// Runs a request on the state after the block `at`.
+fn run_request(
     node: &Node,
     request: &CallRequest,
     types: TraceTypes,
@@ -208,8 +208,7 @@ fn trace_call_many(
 /// `trace_rawTransaction`: as a call of the account that has signed.
 fn trace_raw(node: &Node, (raw, types): (Data, TraceTypes)) -> RpcResult<JsonOf<ReplayObject<'static>>> {
     let spec = node.chain.spec();
-    let refused = |error: &dyn std::fmt::Display| RpcError::refused(error.to_string());
-    let transaction = Transaction::decode_raw(&raw.0, spec.tx_rules()).map_err(|error| refused(&error))?;
+    let transaction = Transaction::decode_raw(&raw.0, spec.tx_rules()).map_err(RpcError::refused_by)?;
     if transaction.sharding_flag != 0 {
         return Err(RpcError::refused(format!(
             "shardingFlag: got {}, expected 0: the transaction is not run on this chain",
@@ -217,7 +216,7 @@ fn trace_raw(node: &Node, (raw, types): (Data, TraceTypes)) -> RpcResult<JsonOf<
         )));
     }
     let number = node.view()?.head_number() + 1;
-    let from = sender(spec, number, &transaction).map_err(|error| refused(&error))?;
+    let from = sender(spec, number, &transaction).map_err(RpcError::refused_by)?;
     let request = CallRequest {
         from: Some(from),
         to: transaction.to,
@@ -229,7 +228,7 @@ fn trace_raw(node: &Node, (raw, types): (Data, TraceTypes)) -> RpcResult<JsonOf<
         access_list: transaction.access_list,
         ..CallRequest::default()
     };
-    run(node, &request, types, BlockRef::Latest)
+    run_request(node, &request, types, BlockRef::Latest)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::stopped;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, select_all};
 use futures_util::stream::FuturesUnordered;
@@ -24,12 +25,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::acceptor::RequestSource;
-use super::stopped;
 use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::{RpcError, RpcResult};
 use crate::message::NoMemory;
-use crate::subscriptions::{ChangeSignal, PulledNotifications, RpcSession, Subscriptions};
+use crate::subscriptions::{ChangeSignal, MessageSubscriptions, PulledNotifications, Subscriptions};
 use crate::text::Text;
 use crate::traffic::{FREE_LEN, MemoryReservation};
 
@@ -59,7 +59,7 @@ pub(super) trait DuplexChannel: Send {
     -> impl Future<Output = Result<(), DuplexError>> + Send;
 }
 
-/// Why a connection is closed by the server while it does not stop.
+/// The reason why the server closes a connection while it does not stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DuplexError {
     /// The client takes too long to read what it is sent.
@@ -94,7 +94,7 @@ pub(super) enum DuplexError {
     Io(#[from] io::Error),
 }
 
-/// How an exchange of messages ended.
+/// The end of an exchange of messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DuplexEnd {
     /// The client hung up.
@@ -162,11 +162,11 @@ async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
     }
 }
 
-/// What a client does.
+/// An act of a client.
 enum ClientEvent {
-    /// It sends a message, or no more.
+    /// The client sends a message, or no more.
     Message(Result<Option<Bytes>, DuplexError>),
-    /// It does not read any more, either.
+    /// The client does not read any more, either.
     Gone,
 }
 
@@ -203,14 +203,14 @@ struct DuplexConnection<'a, C> {
     unsent: VecDeque<OutgoingMessage>,
     /// Notifications that are unsent or being sent.
     unsent_notifications: usize,
-    /// Their memory.
+    /// The memory of these notifications.
     notification_memory: MemoryReservation,
 }
 
 /// A message whose call is done.
 struct FinishedCall {
     answer: Result<Option<Text>, NoMemory>,
-    session: RpcSession,
+    subscriptions: MessageSubscriptions,
 }
 
 /// A message for the client.
@@ -247,11 +247,14 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
         let reservation = self.reserve(message.len())?;
         let (dispatcher, caller) = (self.dispatcher, self.caller);
-        let session = self.subscriptions.session();
+        let subscriptions = self.subscriptions.of_message();
         let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
-            let answer = dispatcher.answer(message, caller, Some(&session)).await;
+            let answer = dispatcher.answer(message, caller, Some(&subscriptions)).await;
             drop(reservation);
-            FinishedCall { answer, session }
+            FinishedCall {
+                answer,
+                subscriptions,
+            }
         });
         match poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await {
             Poll::Ready(finished) => self.finish_call(finished),
@@ -318,12 +321,18 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
 
     /// Queues the answer, and starts the subscriptions that the call made. Their notifications come
     /// after the answer.
-    fn finish_call(&mut self, FinishedCall { answer, session }: FinishedCall) -> Result<(), DuplexError> {
+    fn finish_call(
+        &mut self,
+        FinishedCall {
+            answer,
+            subscriptions,
+        }: FinishedCall,
+    ) -> Result<(), DuplexError> {
         match answer {
             Ok(answer) => self.unsent.extend(answer.map(OutgoingMessage::Answer)),
             Err(NoMemory) => return Err(DuplexError::NoMemory),
         }
-        self.subscriptions.start(&session, &mut self.signals);
+        self.subscriptions.start(&subscriptions, &mut self.signals);
         self.has_backlog |= self.subscriptions.has_backlog();
         Ok(())
     }

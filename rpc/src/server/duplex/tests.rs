@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough for an event that must not happen to happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// What the methods work on.
+/// The context of the methods.
 struct TestContext {
     /// Each permit lets one `mc_hold` call end.
     gate: Semaphore,
@@ -96,34 +96,33 @@ fn now(context: &Arc<TestContext>) -> RpcResult<&'static str> {
 
 fn subscribe(
     context: &Arc<TestContext>,
-    session: &RpcSession,
+    subscriptions: &MessageSubscriptions,
     (): (),
     name_style: NameStyle,
 ) -> RpcResult<String> {
     let ticker = Ticker(Arc::clone(context), *context.ticks.borrow());
-    session.add(Box::new(ticker), name_style)
+    subscriptions.add(Box::new(ticker), name_style)
 }
 
 fn unsubscribe(
     _: &Arc<TestContext>,
-    session: &RpcSession,
+    subscriptions: &MessageSubscriptions,
     (id,): (String,),
     _: NameStyle,
 ) -> RpcResult<bool> {
     let id = u128::from_str_radix(id.trim_start_matches("0x"), 16);
-    Ok(id.is_ok_and(|id| session.remove(id)))
+    Ok(id.is_ok_and(|id| subscriptions.remove(id)))
 }
 
 fn methods() -> Vec<Method<Arc<TestContext>>> {
     vec![
         Method::waiting("mc_hold", [], hold),
         Method::inline("mc_now", [], now),
-        Method::session("mc_subscribe", [], subscribe),
-        Method::session("mc_unsubscribe", ["id"], unsubscribe),
+        Method::subscribing("mc_subscribe", [], subscribe),
+        Method::subscribing("mc_unsubscribe", ["id"], unsubscribe),
     ]
 }
 
-/// A channel in memory.
 struct MemoryChannel<const HALF: bool> {
     incoming: mpsc::UnboundedReceiver<Result<String, RpcError>>,
     outgoing: mpsc::Sender<String>,
@@ -441,7 +440,7 @@ async fn a_pull_delays_no_call_and_an_ended_subscription_is_silent() {
     );
 }
 
-/// However much a client has not read, its connection holds one pull, and all of it is counted.
+/// A connection holds one pull, however much its client has not read, and all of it is counted.
 /// What the client reads later is complete.
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_one_pull() {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use inbound::{Place, PlaceLimits, Places};
+use daemon::{Place, PlaceLimits, Places, accept};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ use super::duplex::{self, DuplexChannel, DuplexError};
 use super::metered::Metered;
 use super::pace::ReadPace;
 use super::stream::{ValueStream, ValueStreamError};
-use super::{ACCEPT_PAUSE, ServeError, ServerTasks, stopped};
+use super::{ServeError, ServerTasks};
 use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::RpcError;
@@ -75,43 +75,33 @@ pub fn start<C: Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
-    let (mut listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
+    let (listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
     // Each connection is a client of its own.
     let places = Places::new(PlaceLimits {
         total: dispatcher.limits().ipc_connections_max,
         per_client: 1,
     });
     let mut tasks = ServerTasks::new(vec![places.clone()]);
-    tasks.start(|mut stop| async move {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                accepted = listener.accept() => accepted,
+    tasks.start(|stop| async move {
+        let admit = |stream| {
+            let limits = dispatcher.limits();
+            let source = RequestSource::new(RpcCaller::local(dispatcher.traffic()), Activity::new(limits));
+            let (client, activity) = (source.caller.client, source.activity.clone());
+            let Some(place) = places.take(client, activity, Instant::now()) else {
+                tracing::warn!("too many connections on the local socket: closing the newest");
+                return None;
             };
-            match accepted {
-                Ok(stream) => {
-                    let source = RequestSource::new(
-                        RpcCaller::local(dispatcher.traffic()),
-                        Activity::new(dispatcher.limits()),
-                    );
-                    let (client, activity) = (source.caller.client, source.activity.clone());
-                    match places.take(client, activity, Instant::now()) {
-                        Some(place) => {
-                            let dispatcher = Arc::clone(&dispatcher);
-                            tokio::spawn(serve(dispatcher, stream, source, place, stop.clone()));
-                        }
-                        None => {
-                            tracing::warn!("too many connections on the local socket: closing the newest");
-                        }
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection on the local socket");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+            Some(serve(
+                Arc::clone(&dispatcher),
+                stream,
+                source,
+                place,
+                stop.clone(),
+            ))
+        };
+        let mut connections = accept(listener, "the local socket", stop.clone(), admit).await;
+        // The connections end by themselves, and the server waits for their places.
+        connections.detach_all();
     });
     Ok(IpcServer { socket, tasks })
 }

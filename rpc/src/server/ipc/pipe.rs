@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use daemon::Listener;
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 
 use super::ChannelStream;
@@ -20,9 +21,10 @@ pub(super) struct PipeListener {
     waiting: NamedPipeServer,
 }
 
-impl PipeListener {
-    /// Waits for the next connection.
-    pub(super) async fn accept(&mut self) -> io::Result<NamedPipeServer> {
+impl Listener for PipeListener {
+    type Connection = NamedPipeServer;
+
+    async fn accept(&mut self) -> io::Result<NamedPipeServer> {
         self.waiting.connect().await?;
         // The next instance is made at once. Without it a client would find no pipe meanwhile.
         let next = ServerOptions::new()
@@ -39,7 +41,6 @@ impl ChannelStream for NamedPipeServer {
     }
 }
 
-/// The name of a pipe.
 pub(super) struct PipeName {
     pub(super) path: PathBuf,
 }

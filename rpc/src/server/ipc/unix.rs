@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::Listener;
 use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::sleep;
@@ -22,15 +23,15 @@ const FOLDER_MODE: u32 = 0o700;
 /// Accepts connections on a unix socket.
 pub(super) struct UnixSocketListener(UnixListener);
 
-impl UnixSocketListener {
-    /// Waits for the next connection.
-    #[expect(clippy::needless_pass_by_ref_mut, reason = "the pipe of Windows needs it")]
-    pub(super) async fn accept(&mut self) -> io::Result<UnixStream> {
+impl Listener for UnixSocketListener {
+    type Connection = UnixStream;
+
+    async fn accept(&mut self) -> io::Result<UnixStream> {
         self.0.accept().await.map(|(stream, _)| stream)
     }
 }
 
-/// How often a client is asked for that has stopped to send.
+/// The time between two looks for a client that has stopped to send.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ChannelStream for UnixStream {

@@ -1,4 +1,4 @@
-//! Where geth 1.8.27 answers something else, and why.
+//! The answers in which geth 1.8.27 differs, and the reasons.
 //!
 //! Each rule names the method, the member, and what the values must be like. A rule that explains
 //! nothing is an error, too: then the reason is gone.
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::Difference;
 use super::scene::RELAY;
-use crate::harness::{BENEFICIARY, account};
+use crate::mc::harness::{BENEFICIARY, account};
 
 /// A difference, with what the rules ask about it.
 pub(super) struct Case<'a> {
     method: &'a str,
     params: &'a Value,
-    /// This node's whole answer.
+    /// The whole answer of this node.
     answer: &'a Value,
     difference: &'a Difference,
 }
@@ -93,10 +93,10 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Why geth's answer is another one, and for which differences this holds.
+/// The reason for geth's other answer, and the differences for which it holds.
 type Rule = (&'static str, fn(&Case<'_>) -> bool);
 
-/// This node's reasons of failures, by the first words of geth's.
+/// The reasons of failures of this node, by the first words of geth's.
 const REASONS: [(&str, &str); 9] = [
     ("invalid opcode", "Invalid opcode"),
     ("invalid jump destination", "evm: InvalidJump"),

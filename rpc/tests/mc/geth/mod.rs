@@ -23,7 +23,7 @@ use store::Store;
 
 use known::{Case, Known};
 
-use crate::harness::Net;
+use crate::mc::harness::Net;
 
 /// The folder with the data.
 fn folder() -> PathBuf {
@@ -53,7 +53,7 @@ fn node_of(genesis: &str, blocks: Vec<u8>) -> Net {
     Net::of_spec((*spec).clone(), store)
 }
 
-/// Where two answers differ.
+/// The place where two answers differ.
 #[derive(Debug)]
 struct Difference {
     /// The members and indices that lead to the value.

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use super::{folder, node_of, scene};
-use crate::http_client;
+use crate::shared::http_client;
 
 /// A running geth. It ends with the value.
 struct Geth {

@@ -5,8 +5,8 @@
 use primitives::{Address, address, hex};
 use serde_json::{Value, json};
 
-use crate::calls::{RUNTIME, creation, word};
-use crate::harness::{BENEFICIARY, Net, account, quantity};
+use crate::mc::calls::{RUNTIME, creation, word};
+use crate::mc::harness::{BENEFICIARY, Net, account, quantity};
 
 /// The first blocks of Byzantium, Constantinople and Petersburg, as in the genesis file.
 const FORKS: [u64; 3] = [3, 5, 8];
@@ -238,7 +238,7 @@ pub(super) fn blocks(net: &Net) -> Vec<u8> {
         .collect()
 }
 
-/// What both nodes are asked: methods with their parameters.
+/// The questions to both nodes: methods with their parameters.
 pub(super) fn questions(net: &Net) -> Vec<(&'static str, Value)> {
     let mut list = Vec::new();
     let bare = json!({"disableMemory": true, "disableStack": true, "disableStorage": true});

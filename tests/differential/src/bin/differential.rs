@@ -1,6 +1,5 @@
 //! The program `differential`: compares the executor of the node with others. See CONTRIBUTING.md.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use chain::ChainSpec;
 use clap::Parser;
 use differential::campaign::{SeedRange, compare_seeds, write_cases};
 use differential::client::IndependentExecutor;
+use differential::error::DifferentialError;
 use differential::generate;
 use differential::named_node::{NodeOptions, compare_with_node};
 use differential::ours::tx_form;
@@ -44,7 +44,7 @@ struct DifferentialOptions {
     named: NamedNodeOptions,
 }
 
-/// What the node at the URL is.
+/// The options that describe the node at the URL.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With --node")]
 struct NamedNodeOptions {
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the program. Returns whether both sides agree.
-fn run(options: &DifferentialOptions) -> Result<bool, String> {
+fn run(options: &DifferentialOptions) -> Result<bool, DifferentialError> {
     let seeds = SeedRange {
         first: options.seed,
         count: options.count,
@@ -107,22 +107,31 @@ fn run(options: &DifferentialOptions) -> Result<bool, String> {
     }
 }
 
-fn compare_with_named(seeds: SeedRange, url: &str, options: &DifferentialOptions) -> Result<bool, String> {
+fn compare_with_named(
+    seeds: SeedRange,
+    url: &str,
+    options: &DifferentialOptions,
+) -> Result<bool, DifferentialError> {
     let named = &options.named;
     let spec = match &named.genesis {
         None => ChainSpec::dev(),
         Some(path) => {
-            let failed = |error: &dyn Display| format!("{}: {error}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-            let file = ChainSpec::from_genesis_file("named", &text).map_err(|error| failed(&error))?;
-            file.spec
+            let path = path.clone();
+            match std::fs::read_to_string(&path) {
+                Err(error) => return Err(DifferentialError::File { path, error }),
+                Ok(text) => {
+                    ChainSpec::from_genesis_file("named", &text)
+                        .map_err(|error| DifferentialError::GenesisFile { path, error })?
+                        .spec
+                }
+            }
         }
     };
     let own_form = tx_form(&spec);
     let form = match (named.fields.as_deref(), own_form) {
         (Some("9"), TxForm::Native) => TxForm::Classic,
         (Some("12"), TxForm::Ethereum) => {
-            return Err("fields: got 12, but transactions of this chain have 9".to_owned());
+            return Err(DifferentialError::Fields);
         }
         _ => own_form,
     };
@@ -139,10 +148,10 @@ fn compare_with_named(seeds: SeedRange, url: &str, options: &DifferentialOptions
         url: url.to_owned(),
         module: named.module.clone(),
         form,
-        key: key.map_err(|error| format!("key: {error}"))?,
+        key: key.map_err(DifferentialError::Key)?,
         gas_price: named.gasprice.map(U256::from),
         spec,
-        rules: ForkRules::named(fork).ok_or_else(|| format!("fork: got {fork}, which is not known"))?,
+        rules: known_rules(fork)?,
         patience: Duration::from_secs(named.patience),
     };
     match compare_with_node(seeds, node) {
@@ -161,12 +170,15 @@ fn compare_with_named(seeds: SeedRange, url: &str, options: &DifferentialOptions
     }
 }
 
-fn compare_with_client(seeds: SeedRange, mut rules: Vec<&'static ForkRules>) -> Result<bool, String> {
+fn compare_with_client(
+    seeds: SeedRange,
+    mut rules: Vec<&'static ForkRules>,
+) -> Result<bool, DifferentialError> {
     rules.retain(|rules| rules.client.is_some());
     if rules.is_empty() {
-        return Err("the independent executor has none of these forks".to_owned());
+        return Err(DifferentialError::NoCommonFork);
     }
-    let mut client = IndependentExecutor::installed().ok_or("Node.js or its libraries are missing")?;
+    let mut client = IndependentExecutor::installed().ok_or(DifferentialError::NotInstalled)?;
     let report = compare_seeds(seeds, &rules, &mut client, |difference| {
         println!("{difference}\n")
     });
@@ -181,13 +193,16 @@ fn compare_with_client(seeds: SeedRange, mut rules: Vec<&'static ForkRules>) -> 
 }
 
 /// The rules with these names; all of them if there are no names.
-fn chosen_rules(names: &[String]) -> Result<Vec<&'static ForkRules>, String> {
+fn chosen_rules(names: &[String]) -> Result<Vec<&'static ForkRules>, DifferentialError> {
     if names.is_empty() {
         return Ok(RULES.iter().collect());
     }
-    let known = |name: &String| {
-        let all: Vec<&str> = RULES.iter().map(|rules| rules.name).collect();
-        ForkRules::named(name).ok_or_else(|| format!("fork: got {name}, expected one of {}", all.join(", ")))
-    };
-    names.iter().map(known).collect()
+    names.iter().map(|name| known_rules(name)).collect()
+}
+
+fn known_rules(name: &str) -> Result<&'static ForkRules, DifferentialError> {
+    ForkRules::named(name).ok_or_else(|| DifferentialError::Fork {
+        got: name.to_owned(),
+        expected: RULES.map(|rules| rules.name).join(", "),
+    })
 }

@@ -17,6 +17,7 @@ use store::{StateReads, Store};
 use super::{NamedNode, NodeReport, parse};
 use crate::client::CodeStep;
 use crate::compare::first_step;
+use crate::error::DifferentialError;
 use crate::ours::{receipts_root, steps};
 
 /// The most values of the state that are compared one by one for each block. The state root covers
@@ -32,18 +33,14 @@ pub struct Follower {
     report: NodeReport,
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 impl Follower {
     /// A copy with block 0 only.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn new(spec: ChainSpec) -> Result<Self, String> {
-        let (spec, store) = (Arc::new(spec), Store::in_memory().map_err(text)?);
-        ensure_genesis(&store, &spec).map_err(text)?;
+    pub fn new(spec: ChainSpec) -> Result<Self, DifferentialError> {
+        let (spec, store) = (Arc::new(spec), Store::in_memory()?);
+        ensure_genesis(&store, &spec)?;
         Ok(Self {
             importer: Importer::new(store.clone(), spec.clone(), SealCheck::Off),
             spec,
@@ -52,46 +49,46 @@ impl Follower {
         })
     }
 
-    /// What was compared so far.
+    /// The figures so far.
     pub const fn report(&self) -> NodeReport {
         self.report
     }
 
-    fn view(&self) -> Result<View, String> {
-        View::new(&self.store, self.spec.clone()).map_err(text)
+    fn view(&self) -> Result<View, DifferentialError> {
+        Ok(View::new(&self.store, self.spec.clone())?)
     }
 
     /// Checks that the node has our block 0.
     ///
     /// # Errors
     /// If it has another one.
-    pub fn check_block_0(&self, node: &NamedNode) -> Result<(), String> {
-        let (got, expected) = (self.view()?.head_hash(), node.block_hash(0)?);
-        if got == expected {
+    pub fn check_block_0(&self, node: &NamedNode) -> Result<(), DifferentialError> {
+        let (ours, theirs) = (self.view()?.head_hash(), node.block_hash(0)?);
+        if ours == theirs {
             return Ok(());
         }
-        Err(format!(
-            "block 0: ours is {got}, the node's is {expected}; the option --genesis names the node's genesis file"
-        ))
+        Err(DifferentialError::OtherChain { ours, theirs })
     }
 
     /// Executes and compares the blocks that the node has made since the last call.
     ///
     /// # Errors
     /// The first difference.
-    pub fn follow(&mut self, node: &NamedNode) -> Result<(), String> {
+    pub fn follow(&mut self, node: &NamedNode) -> Result<(), DifferentialError> {
         let head = node.head_number()?;
         for number in self.view()?.head_number() + 1..=head {
             let block = node.read_block(number, self.spec.tx_rules())?;
-            self.compare_block(node, &block)
-                .map_err(|difference| format!("block {number} ({}): {difference}", block.hash()))?;
+            let compared = self.compare_block(node, &block);
+            compared.map_err(DifferentialError::at(|| {
+                format!("block {number} ({})", block.hash())
+            }))?;
             self.report.blocks += 1;
             self.report.transactions += block.transactions.len() as u64;
         }
         Ok(())
     }
 
-    fn compare_block(&mut self, node: &NamedNode, block: &Block) -> Result<(), String> {
+    fn compare_block(&mut self, node: &NamedNode, block: &Block) -> Result<(), DifferentialError> {
         let (own, receipts) = self.execute(block)?;
         let order = ExecutionOrder::of(&self.spec, block.header.number, &block.transactions);
         let mut found = None;
@@ -109,11 +106,10 @@ impl Follower {
         }
         // Our block becomes the head of our copy, so that its transactions can be traced and its
         // state can be read.
-        self.importer
-            .import(&own, None)
-            .map_err(|error| format!("the block is refused: {error}"))?;
+        self.importer.import(&own, None)?;
         if let Some((index, what)) = found {
-            return Err(format!("{what}\n  {}", self.parting(node, block, &own, index)));
+            let parting = self.parting(node, block, &own, index);
+            return Err(DifferentialError::Difference(format!("{what}\n  {parting}")));
         }
         self.compare_values(node, own.header.number)?;
         let (ours, theirs) = (&own.header, &block.header);
@@ -132,46 +128,38 @@ impl Follower {
             ("hash", own.hash().to_string(), block.hash().to_string()),
         ];
         match values.iter().find(|(_, ours, theirs)| ours != theirs) {
-            Some((what, ours, theirs)) => Err(format!("{what}: ours {ours}, the node's {theirs}")),
+            Some((what, ours, theirs)) => Err(DifferentialError::Difference(format!(
+                "{what}: ours {ours}, the node's {theirs}"
+            ))),
             None => Ok(()),
         }
     }
 
     /// Executes the transactions of a block of the node. Returns the block with our results in its
     /// header, and the receipts.
-    fn execute(&self, block: &Block) -> Result<(Block, Vec<Receipt>), String> {
+    fn execute(&self, block: &Block) -> Result<(Block, Vec<Receipt>), DifferentialError> {
         let spec = &*self.spec;
         let number = block.header.number;
         let view = self.view()?;
         let parent = &view.head().header;
-        let senders = senders(spec, number, &block.transactions).map_err(text)?;
-        let snapshot = self.store.snapshot().map_err(text)?;
+        let senders = senders(spec, number, &block.transactions)?;
+        let snapshot = self.store.snapshot()?;
         let mut state = BlockState::new(&*snapshot, parent.number, parent.state_root);
         let mut executor = Executor::new(spec, &block.header, &mut state);
-        executor.begin().map_err(text)?;
-        if spec.system_contract {
-            executor.system_transaction().map_err(text)?;
-        }
-        let order = ExecutionOrder::of(spec, number, &block.transactions);
-        for index in order.transactions().flatten() {
-            let transaction = &block.transactions[index];
-            if spec.system_contract && transaction.is_system() {
-                continue;
-            }
-            executor
-                .transaction(transaction, senders[index])
-                .map_err(|error| format!("transaction {index} is refused: {error}"))?;
-        }
-        let executed = executor.finish(&block.uncles).map_err(text)?;
+        executor.body(&block.transactions, &senders, |index, _, error| {
+            DifferentialError::at(|| format!("transaction {index} is refused"))(error)
+        })?;
+        let executed = executor.finish(&block.uncles)?;
         let mut own = block.clone();
-        own.header.state_root = state.root().map_err(text)?;
+        own.header.state_root = state.root()?;
         own.header.receipts_root = receipts_root(spec, &executed.receipts);
         own.header.logs_bloom = executed.logs_bloom;
         own.header.gas_used = executed.gas_used;
         Ok((own, executed.receipts))
     }
 
-    /// Where our steps of a transaction and the node's part, as far as the node has traces.
+    /// The step at which our trace of a transaction and the node's part, as far as the node has
+    /// traces.
     fn parting(&self, node: &NamedNode, block: &Block, own: &Block, index: usize) -> String {
         let hash = hex::encode_prefixed(block.transactions[index].hash());
         let options = json!({ "disableStorage": true, "disableStack": true, "disableMemory": true });
@@ -190,12 +178,12 @@ impl Follower {
     }
 
     /// Compares the values that a block has changed with what the node answers.
-    fn compare_values(&mut self, node: &NamedNode, number: u64) -> Result<(), String> {
+    fn compare_values(&mut self, node: &NamedNode, number: u64) -> Result<(), DifferentialError> {
         let view = self.view()?;
-        let changes = view.snapshot().changes(number).map_err(text)?;
+        let changes = view.snapshot().changes(number)?;
         let at = format!("{number:#x}");
         for (address, _) in changes.accounts.iter().take(VALUES_MAX) {
-            let ours = view.account(address, number).map_err(text)?.unwrap_or_default();
+            let ours = view.account(address, number)?.unwrap_or_default();
             let params = json!([hex::encode_prefixed(address), at]);
             let balance: U256 = parse(&node.call("getBalance", params.clone())?, "a balance")?;
             let nonce: u64 = parse(&node.call("getTransactionCount", params.clone())?, "a nonce")?;
@@ -205,24 +193,26 @@ impl Follower {
                 ("nonce", ours.tx_nonce.to_string(), nonce.to_string()),
                 (
                     "code",
-                    hex::encode(view.code(address, number).map_err(text)?),
+                    hex::encode(view.code(address, number)?),
                     hex::encode(code),
                 ),
             ];
             if let Some((what, ours, theirs)) = values.iter().find(|(_, ours, theirs)| ours != theirs) {
-                return Err(format!("{what} of {address}: ours {ours}, the node's {theirs}"));
+                return Err(DifferentialError::Difference(format!(
+                    "{what} of {address}: ours {ours}, the node's {theirs}"
+                )));
             }
             self.report.values += 3;
         }
         for change in changes.slots.iter().take(VALUES_MAX) {
             let (address, slot) = (change.address, change.slot);
-            let ours = view.slot(&address, &slot, number).map_err(text)?;
+            let ours = view.slot(&address, &slot, number)?;
             let params = json!([hex::encode_prefixed(address), format!("{slot:#x}"), at]);
             let theirs: U256 = parse(&node.call("getStorageAt", params)?, "a slot")?;
             if ours != theirs {
-                return Err(format!(
+                return Err(DifferentialError::Difference(format!(
                     "slot {slot:#x} of {address}: ours {ours:#x}, the node's {theirs:#x}"
-                ));
+                )));
             }
             self.report.values += 1;
         }

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::campaign::SeedRange;
 use crate::case::{CaseAccount, CaseInput, CaseTransaction, SignatureKind};
+use crate::error::DifferentialError;
 use crate::generate::{self, AddressPool};
 use crate::opcodes::op;
 use crate::program::{Part, Program};
@@ -33,7 +34,7 @@ const CALL_GAS_MAX: u64 = 1_000_000;
 /// Calls of each seed.
 const CALLS: u64 = 8;
 
-/// How the node is reached, and what it is.
+/// The address, the rules and the keys of a node.
 #[derive(Debug)]
 pub struct NodeOptions {
     /// The URL: `http://host:port`.
@@ -48,7 +49,7 @@ pub struct NodeOptions {
     pub gas_price: Option<U256>,
     /// Our rules and block 0, which must be the node's.
     pub spec: ChainSpec,
-    /// What programs may use.
+    /// The features that programs may use.
     pub rules: &'static ForkRules,
     /// The longest time for a transaction to be mined.
     pub patience: Duration,
@@ -63,7 +64,7 @@ pub struct NamedNode {
     gas_price: U256,
 }
 
-/// What was compared.
+/// The figures of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeReport {
     /// Seeds.
@@ -83,7 +84,7 @@ pub struct NodeReport {
 /// # Errors
 /// The first difference, with the seed, the programs and how to repeat it; or why the node cannot
 /// be used.
-pub fn compare_with_node(seeds: SeedRange, options: NodeOptions) -> Result<NodeReport, String> {
+pub fn compare_with_node(seeds: SeedRange, options: NodeOptions) -> Result<NodeReport, DifferentialError> {
     let spec = options.spec.clone();
     let node = NamedNode::connect(options)?;
     let mut follower = Follower::new(spec)?;
@@ -93,18 +94,21 @@ pub fn compare_with_node(seeds: SeedRange, options: NodeOptions) -> Result<NodeR
     for seed in seeds.seeds() {
         let plan = node.plan(seed)?;
         let not_accepted = node.send(&plan)?;
-        follower.follow(&node).map_err(|difference| {
-            format!(
-                "{difference}\nseed {seed}, from transaction nonce {} of {} on:\n{}Repeat it on a new chain: \
-                 cargo run --release -p differential -- --node {} --seed {} --count {}",
-                plan.first_nonce,
-                node.sender,
-                plan.listing(),
-                node.options.url,
-                seeds.first,
-                seed - seeds.first + 1
-            )
-        })?;
+        follower
+            .follow(&node)
+            .map_err(|difference| DifferentialError::OfSeed {
+                error: Box::new(difference),
+                repeat: format!(
+                    "seed {seed}, from transaction nonce {} of {} on:\n{}Repeat it on a new chain: \
+                     cargo run --release -p differential -- --node {} --seed {} --count {}",
+                    plan.first_nonce,
+                    node.sender,
+                    plan.listing(),
+                    node.options.url,
+                    seeds.first,
+                    seed - seeds.first + 1
+                ),
+            })?;
         report.seeds += 1;
         report.not_accepted += not_accepted;
     }
@@ -148,14 +152,17 @@ impl NamedNode {
     ///
     /// # Errors
     /// If it cannot be reached, or has no account to send from.
-    pub fn connect(options: NodeOptions) -> Result<Self, String> {
+    pub fn connect(options: NodeOptions) -> Result<Self, DifferentialError> {
         let host = options.url.strip_prefix("http://").unwrap_or(&options.url);
         let address = host
             .trim_end_matches('/')
             .to_socket_addrs()
-            .map_err(|error| format!("{}: {error}", options.url))?
+            .map_err(|error| DifferentialError::Url {
+                url: options.url.clone(),
+                error,
+            })?
             .next()
-            .ok_or_else(|| format!("{} has no address", options.url))?;
+            .ok_or_else(|| DifferentialError::NoAddress(options.url.clone()))?;
         let mut node = Self {
             caller: Caller::new(address),
             sender: Address::ZERO,
@@ -174,17 +181,17 @@ impl NamedNode {
     }
 
     /// Calls a method of the node's module.
-    fn call(&self, method: &str, params: Value) -> Result<Value, String> {
+    fn call(&self, method: &str, params: Value) -> Result<Value, DifferentialError> {
         let method = format!("{}_{method}", self.options.module);
-        self.try_call(&method, params)
-            .map_err(|error| format!("{method}: {error}"))
+        let called = self.try_call(&method, params);
+        called.map_err(|error| DifferentialError::Call { method, error })
     }
 
     fn try_call(&self, method: &str, params: Value) -> Result<Value, RpcCallError> {
         self.caller.try_rpc(method, params)
     }
 
-    fn nonce(&self) -> Result<u64, String> {
+    fn nonce(&self) -> Result<u64, DifferentialError> {
         let count = self.call(
             "getTransactionCount",
             json!([hex::encode_prefixed(self.sender), "latest"]),
@@ -194,7 +201,7 @@ impl NamedNode {
     }
 
     /// The deployments and calls of a seed, for the addresses that its contracts will have.
-    fn plan(&self, seed: u64) -> Result<SeedPlan, String> {
+    fn plan(&self, seed: u64) -> Result<SeedPlan, DifferentialError> {
         let random = SeededRandom::new(seed, "named node");
         let first_nonce = self.nonce()?;
         let count = random.between(2, generate::CONTRACTS_MAX);
@@ -243,7 +250,7 @@ impl NamedNode {
 
     /// Sends the transactions and waits until all of them are mined. Returns how many the node has
     /// not accepted.
-    fn send(&self, plan: &SeedPlan) -> Result<u64, String> {
+    fn send(&self, plan: &SeedPlan) -> Result<u64, DifferentialError> {
         let (mut nonce, mut not_accepted, mut last) = (plan.first_nonce, 0, None);
         for transaction in &plan.transactions {
             match self.send_one(transaction, nonce) {
@@ -252,7 +259,10 @@ impl NamedNode {
                     last = Some(hash);
                 }
                 Err(RpcCallError::Refused { .. }) => not_accepted += 1,
-                Err(error) => return Err(error.to_string()),
+                Err(error) => {
+                    let method = "sending a transaction".to_owned();
+                    return Err(DifferentialError::Call { method, error });
+                }
             }
         }
         if let Some(hash) = last {
@@ -293,14 +303,14 @@ impl NamedNode {
     }
 
     /// Waits until the transaction is mined. Those with lower nonces are mined by then, too.
-    fn wait_until_mined(&self, hash: &Value) -> Result<(), String> {
+    fn wait_until_mined(&self, hash: &Value) -> Result<(), DifferentialError> {
         let started = Instant::now();
         while self.call("getTransactionReceipt", json!([hash]))?.is_null() {
             if started.elapsed() > self.options.patience {
-                return Err(format!(
-                    "the node has not mined transaction {hash} after {:?}",
-                    self.options.patience
-                ));
+                return Err(DifferentialError::NotMined {
+                    hash: hash.clone(),
+                    patience: self.options.patience,
+                });
             }
             std::thread::sleep(PAUSE);
         }
@@ -314,11 +324,14 @@ fn deployment_gas(code: &Program, contract: &CaseAccount) -> u64 {
 }
 
 /// Reads a value from its text in hex.
-fn parse<T: FromHexText>(value: &Value, what: &str) -> Result<T, String> {
+fn parse<T: FromHexText>(value: &Value, expected: &str) -> Result<T, DifferentialError> {
     value
         .as_str()
         .and_then(T::from_hex_text)
-        .ok_or_else(|| format!("got {value}, expected {what}"))
+        .ok_or_else(|| DifferentialError::Value {
+            got: value.clone(),
+            expected: expected.to_owned(),
+        })
 }
 
 /// Values that nodes write as hex with 0x.
@@ -345,6 +358,12 @@ impl FromHexText for Vec<u8> {
 }
 
 impl FromHexText for Address {
+    fn from_hex_text(text: &str) -> Option<Self> {
+        hex::decode_to_array(text).ok().map(Self::from)
+    }
+}
+
+impl FromHexText for primitives::Bloom {
     fn from_hex_text(text: &str) -> Option<Self> {
         hex::decode_to_array(text).ok().map(Self::from)
     }

@@ -1,36 +1,39 @@
 //! Reads blocks of a node: their bytes, where the node gives them, or from their JSON.
 
-use primitives::{B256, Block, Bloom, CLASSIC_V_BIT, Header, Transaction, TxForm, TxRules, U256, hex};
+use primitives::{B256, Block, CLASSIC_V_BIT, Header, Transaction, TxForm, TxRules, U256, hex};
 use serde_json::{Value, json};
 
 use super::{FromHexText, NamedNode, parse};
+use crate::error::DifferentialError;
 
 impl NamedNode {
     /// The number of the node's head block.
-    pub(super) fn head_number(&self) -> Result<u64, String> {
+    pub(super) fn head_number(&self) -> Result<u64, DifferentialError> {
         parse(&self.call("blockNumber", json!([]))?, "a block number")
     }
 
     /// The hash of block `number` as the node tells it.
-    pub(super) fn block_hash(&self, number: u64) -> Result<B256, String> {
+    pub(super) fn block_hash(&self, number: u64) -> Result<B256, DifferentialError> {
         let block = self.call("getBlockByNumber", json!([format!("{number:#x}"), false]))?;
         parse(&block["hash"], "the hash of a block")
     }
 
     /// Reads block `number`.
-    pub(super) fn read_block(&self, number: u64, rules: TxRules) -> Result<Block, String> {
+    pub(super) fn read_block(&self, number: u64, rules: TxRules) -> Result<Block, DifferentialError> {
         let expected = self.block_hash(number)?;
         let block = match self.raw_block(number) {
             Some(rlp) => {
-                Block::decode(&rlp, rules).map_err(|error| format!("block {number} of the node: {error}"))?
+                Block::decode(&rlp, rules).map_err(|error| DifferentialError::Block { number, error })?
             }
             None => self.block_from_json(number, rules)?,
         };
-        if block.hash() != expected {
-            return Err(format!(
-                "block {number} of the node: got a header with hash {}, expected {expected}",
-                block.hash()
-            ));
+        let got = block.hash();
+        if got != expected {
+            return Err(DifferentialError::BlockHash {
+                number,
+                got,
+                expected,
+            });
         }
         Ok(block)
     }
@@ -47,7 +50,7 @@ impl NamedNode {
             .find(|bytes| !bytes.is_empty())
     }
 
-    fn block_from_json(&self, number: u64, rules: TxRules) -> Result<Block, String> {
+    fn block_from_json(&self, number: u64, rules: TxRules) -> Result<Block, DifferentialError> {
         let block = self.call("getBlockByNumber", json!([format!("{number:#x}"), true]))?;
         let transactions = block["transactions"].as_array().into_iter().flatten();
         let count = block["uncles"].as_array().map_or(0, Vec::len);
@@ -60,17 +63,16 @@ impl NamedNode {
             transactions: transactions
                 .map(|fields| transaction(fields, rules))
                 .collect::<Result<_, _>>()?,
-            uncles: uncles.collect::<Result<_, String>>()?,
+            uncles: uncles.collect::<Result<_, DifferentialError>>()?,
         })
     }
 }
 
-fn member<T: FromHexText>(object: &Value, key: &str) -> Result<T, String> {
+fn member<T: FromHexText>(object: &Value, key: &str) -> Result<T, DifferentialError> {
     parse(&object[key], key)
 }
 
-fn header(block: &Value) -> Result<Header, String> {
-    let bloom: Vec<u8> = member(block, "logsBloom")?;
+fn header(block: &Value) -> Result<Header, DifferentialError> {
     Ok(Header {
         parent_hash: member(block, "parentHash")?,
         uncles_hash: member(block, "sha3Uncles")?,
@@ -78,7 +80,7 @@ fn header(block: &Value) -> Result<Header, String> {
         state_root: member(block, "stateRoot")?,
         transactions_root: member(block, "transactionsRoot")?,
         receipts_root: member(block, "receiptsRoot")?,
-        logs_bloom: Bloom::try_from(bloom.as_slice()).map_err(|error| format!("logsBloom: {error}"))?,
+        logs_bloom: member(block, "logsBloom")?,
         difficulty: member(block, "difficulty")?,
         number: member(block, "number")?,
         gas_limit: member(block, "gasLimit")?,
@@ -90,7 +92,7 @@ fn header(block: &Value) -> Result<Header, String> {
     })
 }
 
-fn transaction(fields: &Value, rules: TxRules) -> Result<Transaction, String> {
+fn transaction(fields: &Value, rules: TxRules) -> Result<Transaction, DifferentialError> {
     let optional = |key: &str| {
         let present = fields.get(key).is_some_and(|value| !value.is_null());
         if present { member(fields, key) } else { Ok(0) }

@@ -1,4 +1,4 @@
-//! What random programs reach. A comparison of programs that end at once would show nothing.
+//! The reach of random programs. A comparison of programs that end at once would show nothing.
 
 use std::collections::BTreeMap;
 

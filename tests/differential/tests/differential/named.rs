@@ -65,7 +65,9 @@ fn other_rules_are_found() {
         form: TxForm::Classic,
         ..options(&node)
     };
-    let difference = compare_with_node(seeds(20), options).expect_err("the rules differ");
+    let difference = compare_with_node(seeds(20), options)
+        .expect_err("the rules differ")
+        .to_string();
     for part in ["gasUsed: ours", "the node's", "seed", "Repeat it"] {
         assert!(difference.contains(part), "{part} is not in:\n{difference}");
     }
@@ -82,7 +84,9 @@ fn the_step_of_a_difference_is_found() {
         },
         ..options(&node)
     };
-    let difference = compare_with_node(seeds(20), options).expect_err("the rules differ");
+    let difference = compare_with_node(seeds(20), options)
+        .expect_err("the rules differ")
+        .to_string();
     assert!(difference.contains("the traces part at step"), "{difference}");
 }
 
@@ -91,7 +95,9 @@ fn another_block_0_is_an_error() {
     let node = Vnode::dev(["--mine"]);
     let mut other = options(&node);
     other.spec.genesis.timestamp = 1;
-    let error = compare_with_node(seeds(1), other).expect_err("block 0 differs");
+    let error = compare_with_node(seeds(1), other)
+        .expect_err("block 0 differs")
+        .to_string();
     assert!(
         error.contains("block 0") && error.contains("--genesis"),
         "{error}"

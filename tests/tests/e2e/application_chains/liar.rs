@@ -16,7 +16,7 @@ use crate::application_chains::stage::{
     PATIENCE, PROXY, counting, free_port, have_lines, scs, selector, vnode, wait_for_lines,
 };
 
-/// What a chain base pays at first for a block and for a transaction, in sha.
+/// The first rewards of a chain base for a block and for a transaction, in sha.
 const REWARDS: [u128; 2] = [500_000_000_000_000, 100_000_000_000];
 
 /// Lets the member send something in its slots, until the logs of all others have a line with these
@@ -82,7 +82,7 @@ pub(crate) fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     owner.wait_for_members(&chain, 1);
     let others: Vec<_> = servers.iter().map(|server| (server.id(), 5 * COIN)).collect();
     owner.register(&pools, &others, 1);
-    // They were not told of the registration, because they could not join then.
+    // The servers were not told of the registration, because they could not join then.
     owner.open_registration(&chains);
     owner.wait_for_members(&chain, 4);
     owner.close_registration(&chains);

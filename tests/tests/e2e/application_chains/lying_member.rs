@@ -1,7 +1,7 @@
 //! A member of a MicroChain that says what it likes. It joins with an account of its own, through
 //! the service of a real VNODE, and is written from docs/microchain-design.md, 1 and 7.
 //!
-//! It executes nothing: a block without transactions has the state of its parent.
+//! The member executes nothing: a block without transactions has the state of its parent.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,15 +24,15 @@ use tokio::time::timeout;
 
 /// The chain id of the development network.
 const CHAIN_ID: u64 = 100;
-/// What the payload of a message between SCSs begins with.
+/// The first bytes of the payload of a message between SCSs.
 const MARK: &[u8] = b"mc1";
 /// The status of a message with a block.
 const BLOCK: i32 = 64;
 /// The price of gas that a chain base takes, in sha.
 const GAS_PRICE: u64 = 20_000_000_000;
-/// When in a slot the block of the slot before is there, in milliseconds.
+/// The time in a slot from which the block of the slot before is there, in milliseconds.
 const SLOT_BEGIN_MS: u64 = 150;
-/// When in a slot it is too late for a block, in milliseconds.
+/// The time in a slot from which it is too late for a block, in milliseconds.
 const SLOT_END_MS: u64 = 600;
 
 /// The member. Slots have one second.

@@ -48,7 +48,7 @@ pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     owner.wait_for_members(&chain, 1);
     let others = [(full.id(), 5 * COIN), (poor.id(), LITTLE_GAS)];
     owner.register(&pools, &others, 1);
-    // They were not told of the registration, because they could not join then.
+    // The servers were not told of the registration, because they could not join then.
     owner.open_registration(&chains);
     owner.wait_for_members(&chain, 3);
     owner.close_registration(&chains);
@@ -80,7 +80,7 @@ pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let stopped = height(&full, &chain);
     let before: Vec<Value> = (0..=stopped).map(|number| block(&full, &chain, number)).collect();
     assert!(before.iter().all(|block| block["hash"].is_string()));
-    // It answers, and the others go on.
+    // The server without space answers, and the others go on.
     wait_for_blocks(&rich, &chain, 4);
     assert_eq!(height(&full, &chain), stopped);
 

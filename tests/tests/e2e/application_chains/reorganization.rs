@@ -141,7 +141,7 @@ pub(crate) fn a_microchain_goes_on_after_reorganizations_of_the_base_chain() {
     });
     assert!(owner.flush_hash(&chain).is_none());
 
-    // It is bought again, and a flush follows. Both are taken back, and come again.
+    // The transaction is sent again, and a flush follows. Both are taken back, and come again.
     halves.part();
     buyer.transact(&chain, "6bbded70", &[], 2 * COIN);
     let first = owner.flush_after(&chain, "");

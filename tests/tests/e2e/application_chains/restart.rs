@@ -46,7 +46,7 @@ fn a_microchain_goes_on_when_its_vnode_comes_back() {
         (quantity(&balance) == 2 * RATE * COIN).then_some(())
     });
 
-    // It is killed again, in the middle of a flush.
+    // The node is killed again, in the middle of a flush.
     owner.proposal(&chain);
     killed(node);
     let node = start();

@@ -32,7 +32,7 @@ fn a_node_that_is_behind_gets_no_requests() {
     // Nobody else has moved.
     assert!(first[0].iter().all(|client| on_one.contains(client)));
     assert!(first[1].iter().all(|client| on_two.contains(client)));
-    // It catches up.
+    // The third node catches up.
     connect(three, one);
     wait_for("three nodes that are ready", || {
         (balancer.servers_in("ready") == [true; 3]).then_some(())

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::balancer::nodes::{clients_of, connect, id_of, node_id, three};
 
-/// How long the load goes on before and after the kill.
+/// The time of the load before the kill, and after it.
 const LOAD_TIME: Duration = Duration::from_secs(4);
 /// Pause of a client between two requests.
 const REQUEST_PAUSE: Duration = Duration::from_millis(3);
@@ -26,7 +26,7 @@ const MINER: u8 = 200;
 /// The id of the development network's chain.
 const CHAIN_ID: u64 = 100;
 
-/// What the clients have seen.
+/// The successes and failures of the clients.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
@@ -195,7 +195,7 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
 
         let before = load.solutions.load(Ordering::Relaxed);
         nodes[doomed].take().expect("it runs").end(EndSignal::Kill);
-        // Those of the other nodes go on.
+        // Sockets and filters of the other nodes go on.
         for _ in 0..3 {
             new_block(&filter_client, &filter);
             socket.notification();
@@ -204,7 +204,7 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
         wait_for("accepted solutions after the kill", || {
             (load.solutions.load(Ordering::Relaxed) > before + 1).then_some(())
         });
-        // Those of the killed node begin anew, on another one.
+        // Sockets and filters of the killed node begin anew, on another node.
         lost_socket.wait_for_end();
         let moved = node_id(&lost_client);
         assert!(ids.contains(&moved) && moved != ids[doomed], "{moved}");

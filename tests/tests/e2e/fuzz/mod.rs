@@ -1,6 +1,6 @@
 //! Runs the fuzz targets on random bytes: valid samples with a few changes, and plain noise.
 //!
-//! This runs in every test run. `cargo fuzz` runs the same targets for longer.
+//! Each test run runs the targets for a short time. `cargo fuzz` runs the same targets for longer.
 
 #[path = "../../../../fuzz/targets.rs"]
 mod targets;
@@ -9,10 +9,11 @@ mod nested;
 
 use std::sync::Arc;
 
-use network::discovery::{DiscoveryDialect, DiscoveryPacket, PacketEndpoint, PacketTail};
-use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PeerMessage, WireFamily};
-use network::rlpx::{Capability, Hello};
-use network::{NodeClaims, NodeRecord};
+use network::WireFamily;
+use network::testing::{
+    AnnouncedBlock, Capability, DiscoveryDialect, DiscoveryPacket, HeadersRequest, HeadersStart, Hello,
+    NodeClaims, NodeRecord, PacketEndpoint, PacketTail, PeerMessage,
+};
 use primitives::rlp::RlpItem;
 use primitives::{
     Block, Bytes, Header, Receipt, ReceiptForm, ReceiptOutcome, SecretKey, TxForm, UnsignedTransaction,
@@ -150,7 +151,7 @@ fn peer_messages() -> Vec<Vec<u8>> {
     let versions = versions
         .into_iter()
         .chain([62, 63].map(|version| WireFamily::Mc.protocol(version)));
-    let sample = |(index, protocol): (usize, Option<network::messages::WireProtocol>)| {
+    let sample = |(index, protocol): (usize, Option<network::testing::WireProtocol>)| {
         let protocol = protocol.expect("known");
         all.clone().map(|message| {
             let (code, payload) = message.encode(protocol);

@@ -9,16 +9,16 @@ const FENCE: &str = "```";
 /// Shortest reason for a block that is not run, in bytes.
 const REASON_LEN_MIN: usize = 10;
 
-/// What is done with a block.
+/// The way in which a block is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is run once. What it prints matches `prints`, if that is given.
+    /// Run once. The output matches `prints`, if that is given.
     Run { prints: Option<String> },
-    /// It is run again and again until what it prints matches.
+    /// Run again and again until the output matches.
     Repeat { until: String },
-    /// It is started and goes on. The next block begins when what it printed matches.
+    /// Started, and left running. The next block begins when the output matched.
     Server { until: String },
-    /// It is left out.
+    /// Left out.
     NotRun { reason: String },
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct CommandBlock {
 /// A page with commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Where it is in the repository.
+    /// Path from the repository's root.
     pub(crate) path: String,
     /// Programs without which the page is skipped.
     pub(crate) needs: Vec<String>,

@@ -16,7 +16,7 @@ use crate::guides::page::{Page, Step};
 const PAGE_PATIENCE: Duration = Duration::from_secs(420);
 /// Longest time for one block to print what is expected, in seconds.
 const BLOCK_SECONDS: u32 = 300;
-/// How much of the log a failing test prints, in bytes.
+/// The part of the log that a failing test prints, in bytes.
 const LOG_SHOWN: usize = 8000;
 
 /// Stands for `cargo` in the folder of programs: the programs are built, and are run directly.
@@ -76,7 +76,7 @@ fn unshare() -> Command {
     command
 }
 
-/// Why this machine grants no network of its own.
+/// The reason why this machine grants no network of its own. `None` if it grants one.
 fn refusal() -> Option<String> {
     let output = unshare().args(["ip", "link", "set", "lo", "up"]).output();
     match output {

@@ -12,7 +12,7 @@ use crate::microchain::read;
 
 /// Selectors of functions that only older contracts have.
 const OLDER: [&str; 2] = ["32434a2e", "4e592e2f"];
-/// How far before its selector the name of a function is, in bytes.
+/// The distance from the name of a function to its selector, in bytes.
 const NAME_DISTANCE: usize = 90;
 
 /// The type of a parameter as it stands in a signature, with the parts of a tuple.

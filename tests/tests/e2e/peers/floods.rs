@@ -5,11 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chain::rules::body::transactions_root;
 use e2e::vnode::Vnode;
-use network::messages::{HeadersRequest, HeadersStart, MESSAGE_TRANSACTIONS_MAX, PackedBlock, PeerMessage};
+use network::testing::{MESSAGE_TRANSACTIONS_MAX, PackedBlock, PeerMessage};
 use primitives::{B256, Block, Header, Transaction, U256, uncles_hash};
 use serde_json::json;
 
-use crate::peers::support::{PlayedPeer, connect, genesis, genesis_difficulty, runtime, start_idle};
+use crate::peers::support::{
+    PlayedPeer, assert_end, assert_memory, connect, genesis, genesis_difficulty, runtime, start_idle,
+};
 
 /// Peers that flood, one after the other.
 const FLOODERS: u8 = 6;
@@ -49,22 +51,7 @@ fn blocks_without_a_seal_hold_up_no_honest_block() {
     let (node, miner) = (start_idle(), start_idle());
     connect(&miner, &node);
     let runtime = runtime();
-    let parent = runtime.block_on(async {
-        let mut peer = PlayedPeer::dial(&node, 30).await.expect("a handshake");
-        peer.greet(|_| {}).await;
-        let request = HeadersRequest {
-            start: HeadersStart::Number(0),
-            amount: 1,
-            skip: 0,
-            reverse: false,
-        };
-        peer.send(&PeerMessage::GetBlockHeaders(1, request));
-        peer.wait_for(|message| match message {
-            PeerMessage::BlockHeaders(_, headers) => Some(headers[0].clone()),
-            _ => None,
-        })
-        .await
-    });
+    let parent = runtime.block_on(async { PlayedPeer::join(&node, 30).await.header(0).await });
     let mut block = junk(&node, &parent);
     let before = node.memory();
     let mut largest = before;
@@ -78,16 +65,13 @@ fn blocks_without_a_seal_hold_up_no_honest_block() {
             })
             .collect();
         runtime.block_on(async {
-            let dialled = PlayedPeer::dial(&node, 40 + at).await;
-            let mut peer = dialled.expect("a handshake");
-            peer.greet(|_| {}).await;
+            let mut peer = PlayedPeer::join(&node, 40 + at).await;
             let total_difficulty = genesis_difficulty() * U256::from(2);
             for block in packed {
                 peer.send(&PeerMessage::NewBlock(block, total_difficulty));
             }
             let end = peer.wait_for_end().await;
-            // The socket may fail before the reason is read.
-            assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
+            assert_end(&end, "subprotocol");
         });
         largest = largest.max(node.memory());
         if at == FLOODERS / 2 {
@@ -99,8 +83,5 @@ fn blocks_without_a_seal_hold_up_no_honest_block() {
     std::thread::sleep(Duration::from_millis(100));
     largest = largest.max(node.memory());
     println!("{before} bytes before, {largest} at most");
-    assert!(
-        largest < before + LEFT_BEHIND,
-        "{before} bytes before, {largest} at most"
-    );
+    assert_memory(before, largest, LEFT_BEHIND);
 }

@@ -13,7 +13,7 @@ use keystore::AccountManager;
 use primitives::{Address, B256, SecretKey, TxForm, U256, UnsignedTransaction};
 use rpc::server::TcpServer;
 use rpc::server::http::{self, HttpOptions};
-use rpc::{Limits, MinerControl, Modules, NodeFacts, Rpc, methods};
+use rpc::{ControlError, Limits, MinerControl, Modules, NodeFacts, Rpc, methods};
 use serde_json::{Value, json};
 use store::Store;
 use tokio::runtime::Runtime;
@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use crate::peers::in_process::InProcess;
 use crate::peers::support::runtime;
 
-/// How many blocks each half makes alone.
+/// The number of blocks that each half makes alone.
 const APART: u64 = 200;
 /// One in so many blocks of the half that loses has a transaction.
 const TRANSACTION_EVERY: u64 = 10;
@@ -58,8 +58,8 @@ impl MinerControl for NoMiner {
         0.0
     }
 
-    fn start(&self, _: Option<usize>) -> Result<(), String> {
-        Err("there is no miner".to_owned())
+    fn start(&self, _: Option<usize>) -> Result<(), ControlError> {
+        Err("there is no miner".into())
     }
 
     fn stop(&self) {}
@@ -212,7 +212,7 @@ fn halves_that_made_200_blocks_apart_agree() {
     let heads = loser.chain.subscribe();
     let heavier = winner.head();
 
-    // They meet.
+    // The halves meet.
     assert!(loser.network().add_static(winner.contact()));
     wait_for_agreement([&loser, &winner]);
     assert_eq!(winner.head(), heavier, "the heavier half keeps its chain");
@@ -227,7 +227,7 @@ fn halves_that_made_200_blocks_apart_agree() {
     assert_eq!((reverted, applied), (APART, APART + 1));
     logs(true);
 
-    // What the loser's blocks had waits again, at both.
+    // The transactions of the loser's blocks wait again, at both.
     for half in [&loser, &winner] {
         wait_for("the transactions of the lost blocks", || {
             lost.iter()

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use e2e::vnode::Vnode;
 use e2e::wait::{FairClock, PATIENCE, wait_for};
 use network::NodeContact;
-use network::entropy::Entropy;
-use network::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PackedBlock, PeerMessage};
+use network::testing::{AnnouncedBlock, Entropy, HeadersRequest, HeadersStart, PackedBlock, PeerMessage};
 use primitives::{Address, B256, Block, Transaction, TxForm, U256, UnsignedTransaction};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::peers::support::{
-    PlayedPeer, connect, enode, genesis, genesis_difficulty, key, peer_count, runtime, start_idle,
+    PlayedPeer, assert_end, assert_memory, connect, enode, genesis, genesis_difficulty, key, peer_count,
+    runtime, start_idle,
 };
 
 /// Connections that say nothing.
@@ -71,22 +71,8 @@ fn peers_of_other_chains_are_told_why_and_remembered() {
 fn a_block_with_a_wrong_seal_costs_the_place() {
     let node = start_idle();
     runtime().block_on(async {
-        let mut peer = PlayedPeer::dial(&node, 3).await.expect("a handshake");
-        peer.greet(|_| {}).await;
-        let request = HeadersRequest {
-            start: HeadersStart::Number(0),
-            amount: 1,
-            skip: 0,
-            reverse: false,
-        };
-        peer.send(&PeerMessage::GetBlockHeaders(1, request));
-        let parent = peer
-            .wait_for(|message| match message {
-                PeerMessage::BlockHeaders(_, headers) => Some(headers[0].clone()),
-                _ => None,
-            })
-            .await;
-        let mut header = parent.clone();
+        let mut peer = PlayedPeer::join(&node, 3).await;
+        let mut header = peer.header(0).await;
         header.parent_hash = genesis(&node);
         header.number = 1;
         header.timestamp += 100;
@@ -108,8 +94,7 @@ fn a_block_with_a_wrong_seal_costs_the_place() {
 fn announced_blocks_that_never_come_cost_the_place() {
     let node = start_idle();
     runtime().block_on(async {
-        let mut peer = PlayedPeer::dial(&node, 4).await.expect("a handshake");
-        peer.greet(|_| {}).await;
+        let mut peer = PlayedPeer::join(&node, 4).await;
         let block = |mark: u64| AnnouncedBlock {
             hash: B256::left_padding_from(&mark.to_be_bytes()),
             number: mark % 30,
@@ -131,8 +116,7 @@ fn announced_blocks_that_never_come_cost_the_place() {
             }
         };
         assert!((1..=256).contains(&asked), "{asked}");
-        // The socket may fail before the reason is read.
-        assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
+        assert_end(&end, "subprotocol");
     });
     is_alive(&node);
 }
@@ -141,8 +125,7 @@ fn announced_blocks_that_never_come_cost_the_place() {
 fn transactions_that_never_pay_stay_outside() {
     let node = start_idle();
     runtime().block_on(async {
-        let mut peer = PlayedPeer::dial(&node, 5).await.expect("a handshake");
-        peer.greet(|_| {}).await;
+        let mut peer = PlayedPeer::join(&node, 5).await;
         let transaction = |tx_nonce| {
             let unsigned = UnsignedTransaction {
                 tx_nonce,
@@ -195,11 +178,10 @@ fn a_flood_of_transactions_takes_little_memory_and_ends_with_a_ban() {
     let flood = PeerMessage::Transactions((0..FLOOD_PACK).map(transaction).collect());
     runtime().block_on(async {
         for byte in 0..FLOOD_PEERS {
-            let mut peer = PlayedPeer::dial(&node, 40 + byte).await.expect("a handshake");
-            peer.greet(|_| {}).await;
+            let mut peer = PlayedPeer::join(&node, 40 + byte).await;
             peer.flush().await;
             let (code, pack) = flood.encode(peer.protocol);
-            // It is judged again if it goes on after the pause.
+            // The flood is judged again if it goes on after the pause.
             let end = loop {
                 for _ in 0..FLOOD_PACKS {
                     peer.connection.send(0, code, &pack).expect("there is room");
@@ -208,16 +190,11 @@ fn a_flood_of_transactions_takes_little_memory_and_ends_with_a_ban() {
                     break end;
                 }
             };
-            // The socket may fail before the reason is read.
-            assert!(end.contains("subprotocol") || end.contains("socket"), "{end}");
+            assert_end(&end, "subprotocol");
         }
     });
     let (after, took) = (node.memory(), node.cpu_time().saturating_sub(before.1));
-    assert!(
-        after < before.0 + LEFT_BEHIND,
-        "{} bytes before, {after} after",
-        before.0
-    );
+    assert_memory(before.0, after, LEFT_BEHIND);
     assert!(took < FLOOD_PROCESSOR, "{took:?} of processor");
     assert_eq!(peer_count(&node), 1, "the good peer goes on");
     is_alive(&node);
@@ -231,8 +208,7 @@ fn answers_have_bounds() {
     node.rpc("miner_stop", json!([]));
     let head = node.head() as usize;
     runtime().block_on(async {
-        let mut peer = PlayedPeer::dial(&node, 6).await.expect("a handshake");
-        peer.greet(|_| {}).await;
+        let mut peer = PlayedPeer::join(&node, 6).await;
         for (start, skip, reverse, expected) in [
             (0, 0, false, head + 1),
             (0, u64::MAX, false, 1),
@@ -365,7 +341,7 @@ fn large_messages_and_handshakes_leave_nothing_behind() {
             entropy.fill(&mut bytes);
             peer.connection.send(0, 2, &bytes).expect("there is room");
             let end = peer.wait_for_end().await;
-            assert!(end.contains("breach") || end.contains("socket"), "{end}");
+            assert_end(&end, "breach");
         }
         for byte in 0..HANDSHAKES {
             let peer = PlayedPeer::dial(&node, 100 + byte).await;
@@ -376,11 +352,7 @@ fn large_messages_and_handshakes_leave_nothing_behind() {
         (descriptors() <= before.1 + 2).then_some(())
     });
     let after = node.memory();
-    assert!(
-        after < before.0 + LEFT_BEHIND,
-        "{} bytes before, {after} after",
-        before.0
-    );
+    assert_memory(before.0, after, LEFT_BEHIND);
     assert_eq!(peer_count(&node), 1, "the good peer goes on");
     is_alive(&node);
 }

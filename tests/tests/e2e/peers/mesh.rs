@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::wait::{FairClock, wait_within};
-use network::entropy::Entropy;
+use network::testing::Entropy;
 use store::Store;
 use tokio::runtime::Runtime;
 
@@ -21,7 +21,7 @@ const BLOCKS_OF_SEVERAL: usize = 30;
 /// Longest time until all have the same head.
 const AGREEMENT_TIME: Duration = Duration::from_secs(20);
 
-/// How nodes are connected.
+/// The shape of the connections.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// Each with the next one.
@@ -33,7 +33,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// Who dials whom.
+    /// The pairs of nodes: the first dials the second.
     fn links(self) -> Vec<(usize, usize)> {
         let line = (1..NODES).map(|node| (node, node - 1));
         match self {

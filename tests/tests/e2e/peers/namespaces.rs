@@ -92,7 +92,7 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for node in 1..=NODES {
-            // What was not made cannot be removed.
+            // Links that were not made cannot be removed.
             let _ = ip(&format!("link del {}", self.link(node)));
             let _ = ip(&format!("netns del {}", self.name(node)));
         }

@@ -1,5 +1,5 @@
-//! What operators choose and see, with real processes: records, IPv6, ports, identities, fork ids,
-//! figures of peers.
+//! The view and the choices of operators, with real processes: records, IPv6, ports, identities,
+//! fork ids, figures of peers.
 
 use std::path::Path;
 
@@ -164,7 +164,7 @@ fn a_node_of_other_forks_is_not_dialled() {
     let metrics = banner.split("http metrics http://").nth(1).expect("metrics");
     let address = metrics.split('/').next().expect("an address");
     let metrics = http::get(address.parse().expect("an address"), "/metrics").expect("served");
-    // It is the second place if both nodes have dialled.
+    // The place is the second one if both nodes have dialled.
     let has_figures = ["0", "1"].iter().any(|slot| {
         let figures = [
             format!(r#"vnode_peer_slot_bytes{{slot="{slot}",direction="in"}} "#),
@@ -174,7 +174,7 @@ fn a_node_of_other_forks_is_not_dialled() {
         figures.iter().all(|figure| metrics.body.contains(figure))
     });
     assert!(has_figures, "{}", metrics.body);
-    // What geth 1.10.26 shows of such a network.
+    // The values that geth 1.10.26 shows of such a network.
     let shown = info(&node);
     assert_eq!(
         shown["id"].as_str().map(str::len),

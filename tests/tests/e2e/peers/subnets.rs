@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use e2e::process::EndSignal;
 use e2e::vnode::{Launch, Vnode};
 use e2e::wait::wait_for;
-use network::messages::{ApplicationChainMessage, HeadersRequest, HeadersStart, PeerMessage};
+use network::ApplicationChainMessage;
+use network::testing::{HeadersRequest, HeadersStart, PeerMessage};
 use primitives::{Address, SecretKey, TxForm, U256, UnsignedTransaction};
 use serde_json::{Value, json};
 use store::Store;
@@ -49,7 +50,7 @@ fn peers_of(node: &Vnode, chain: &str) -> Option<String> {
     entry["peers"].as_str().map(str::to_owned)
 }
 
-/// Where a node listens for a subnet, as its log says.
+/// The address at which a node listens for a subnet, as its log says.
 fn subnet_address(node: &Vnode) -> SocketAddr {
     wait_for("the address of the subnet in the log", || {
         let log = node.log();
@@ -125,7 +126,7 @@ fn nodes_of_a_subnet_meet_and_carry_what_is_for_it() {
         wait_for("the played peers", || {
             (peers_of(&two, CHAIN)? == "2" && peer_count(&two) == 2).then_some(())
         });
-        // Whoever asks for something else on the subnet gets no answer.
+        // A peer that asks for something else on the subnet gets no answer.
         let request = HeadersRequest {
             start: HeadersStart::Number(0),
             amount: 1,
@@ -169,7 +170,7 @@ fn nodes_of_a_subnet_meet_and_carry_what_is_for_it() {
         (peers_of(&one, CHAIN)? == "1").then_some(())
     });
 
-    // It ends with its end block, and only the forced one stays.
+    // The subnet ends with its end block, and only the forced one stays.
     assert_eq!(one.rpc("admin_removeSubnetP2P", json!([CHAIN, 11])), true);
     wait_for("no peer in the subnet", || {
         (peers_of(&two, CHAIN)? == "0").then_some(())

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use e2e::vnode::{Launch, Vnode};
 use e2e::wait::{SOCKET_PATIENCE, wait_for};
-use network::NodeContact;
-use network::entropy::Entropy;
-use network::messages::{PeerMessage, PeerStatus, WireFamily, WireProtocol};
-use network::rlpx::{ConnectionError, PeerConnection, RlpxSettings};
-use network::sockets::dial;
-use primitives::{B256, Enode, SecretKey, U256, hex};
+use network::testing::{
+    ConnectionError, Entropy, HeadersRequest, HeadersStart, PeerConnection, PeerMessage, PeerStatus,
+    RlpxSettings, WireProtocol, dial,
+};
+use network::{NodeContact, WireFamily};
+use primitives::{B256, Enode, Header, SecretKey, U256, hex};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long the played peer waits for a message.
+/// The played peer waits for a message for this long.
 const MESSAGE_TIMEOUT: Duration = SOCKET_PATIENCE;
 
-/// How long the played peer looks whether something comes.
+/// The played peer waits this long to see whether something comes.
 const FLUSH_TIME: Duration = Duration::from_millis(50);
 
 /// A node of the development network, with these options beside those for peers.
@@ -185,6 +185,29 @@ impl PlayedPeer {
         theirs
     }
 
+    /// Dials a node and says the node's own Status.
+    pub(crate) async fn join(node: &Vnode, byte: u8) -> Self {
+        let mut peer = Self::dial(node, byte).await.expect("a handshake");
+        peer.greet(|_| {}).await;
+        peer
+    }
+
+    /// Asks for a header of the canonical chain.
+    pub(crate) async fn header(&mut self, number: u64) -> Header {
+        let request = HeadersRequest {
+            start: HeadersStart::Number(number),
+            amount: 1,
+            skip: 0,
+            reverse: false,
+        };
+        self.send(&PeerMessage::GetBlockHeaders(1, request));
+        self.wait_for(|message| match message {
+            PeerMessage::BlockHeaders(_, headers) => Some(headers[0].clone()),
+            _ => None,
+        })
+        .await
+    }
+
     /// Waits until the node ends the connection. Returns why.
     pub(crate) async fn wait_for_end(&mut self) -> String {
         loop {
@@ -193,6 +216,20 @@ impl PlayedPeer {
             }
         }
     }
+}
+
+/// Fails unless a connection has ended for this reason. The socket may fail before the reason is
+/// read.
+pub(crate) fn assert_end(end: &str, reason: &str) {
+    assert!(end.contains(reason) || end.contains("socket"), "{end}");
+}
+
+/// Fails if a node has more memory than before by `most` bytes.
+pub(crate) fn assert_memory(before: usize, after: usize, most: usize) {
+    assert!(
+        after < before + most,
+        "{before} bytes before, {after} bytes after, expected at most {most} more"
+    );
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {

@@ -60,7 +60,7 @@ fn ten_nodes_agree_though_some_are_killed() {
     for index in KILLED {
         nodes[index] = Some(launch(index));
     }
-    // Those that came back know whom to dial, and get what they missed.
+    // Nodes that came back know whom to dial, and get what they missed.
     for index in KILLED {
         let node = nodes[index].as_ref().expect("it runs");
         wait_for("a peer", || (peer_count(node) > 0).then_some(()));

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::peers::support::{enode, plain_enode, runtime, start, start_idle};
 
-/// What the link takes, one way: so long that the row is seen.
+/// The delay of the link, one way: so long that the row is seen.
 const DELAY: Duration = Duration::from_millis(400);
 /// Blocks to catch up with: more than a few.
 const BLOCKS: u128 = 8;

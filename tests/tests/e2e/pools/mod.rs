@@ -26,7 +26,7 @@ const MINER: &str = "0x00000000000000000000000000000000000000c1";
 const COIN: u128 = 1_000_000_000_000_000_000;
 /// The lowest difficulty of Ethereum's family.
 const DIFFICULTY: u128 = 131_072;
-/// How often a node that mines replaces its work by one with better transactions.
+/// The interval at which a node that mines replaces its work by one with better transactions.
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The difficulty of a share.
 const SHARE_DIFFICULTY: &str = "1024";

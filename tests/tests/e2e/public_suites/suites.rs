@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use chain::spec::Rule;
-use node::testvec::{StateOutcome, TestVectorKind, TestVectorService, run_blocks, run_state, spec_of_fork};
+use node::TestVectorKind;
+use node::testvec::{StateOutcome, TestVectorService, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
 
 use crate::public_suites::report::Report;
@@ -94,7 +95,7 @@ fn accounts(pre: &Value) -> Value {
     accounts
 }
 
-/// Why a sender with code is refused (EIP-3607).
+/// The reason why a test is left out that has a sender with code (EIP-3607).
 const CODE_OF_SENDER: &str = "senders with deployed code";
 /// Tests that create a contract where an account has storage, which now fails (EIP-7610).
 const COLLISIONS: [&str; 4] = [
@@ -139,7 +140,7 @@ fn state(case: &Case<'_>, report: &mut Report) {
                     "secretKey": tx["secretKey"], "accessList": tx["accessLists"][data],
                 },
             });
-            let outcome = run_state(&request);
+            let outcome = run_state(&request).map_err(|error| error.to_string());
             if let Ok(StateOutcome {
                 refused: Some(refused),
                 ..
@@ -182,7 +183,8 @@ fn blockchain(case: &Case<'_>, report: &mut Report) {
         "fork": fork, "seal": case.test.get("sealEngine").map_or_else(|| json!("Ethash"), Clone::clone), "pre": accounts(&case.test["pre"]),
         "genesis": genesis(case.test), "blocks": blocks,
     });
-    let result = run_blocks(case.caches, &request).and_then(|outcome| {
+    let outcome = run_blocks(case.caches, &request).map_err(|error| error.to_string());
+    let result = outcome.and_then(|outcome| {
         same("head", &outcome.head.to_string(), &case.test["lastblockhash"]).map_err(|reason| {
             let refused: Vec<_> = outcome.refused.iter().flatten().collect();
             format!("{reason} (refused: {refused:?})")
@@ -227,9 +229,13 @@ fn genesis(test: &Value) -> Value {
         plain("nonce"),
     ]);
     let block = json!({ "value": [fields, [], []] });
-    TestVectorService::default()
-        .answer(TestVectorKind::Rlp, &block)
-        .map_or(Value::Null, |answer| answer["rlp"].clone())
+    answer(TestVectorKind::Rlp, &block).map_or(Value::Null, |answer| answer["rlp"].clone())
+}
+
+/// The answer to a request.
+fn answer(kind: TestVectorKind, request: &Value) -> Result<Value, String> {
+    let answer = TestVectorService::default().answer(kind, request);
+    answer.map_err(|error| error.to_string())
 }
 
 fn transactions(case: &Case<'_>, report: &mut Report) {
@@ -306,7 +312,7 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         ),
         _ => false,
     };
-    let got = TestVectorService::default().answer(
+    let got = answer(
         TestVectorKind::Difficulty,
         &json!({
             "fork": known, "number": test["currentBlockNumber"], "timestamp": test["currentTimestamp"],
@@ -357,8 +363,7 @@ fn pow(case: &Case<'_>, report: &mut Report) {
 
 fn keystore(case: &Case<'_>, report: &mut Report) {
     let request = json!({ "json": case.test["json"], "password": case.test["password"] });
-    let result = TestVectorService::default()
-        .answer(TestVectorKind::Keystore, &request)
+    let result = answer(TestVectorKind::Keystore, &request)
         .and_then(|got| same("key", got["key"].as_str().unwrap_or_default(), &case.test["priv"]));
     case.count(report, "V3", "", result);
 }
@@ -389,22 +394,20 @@ fn trie(case: &Case<'_>, report: &mut Report) {
         return report.other_file("TrieTests without roots");
     }
     let secure = case.path.to_ascii_lowercase().contains("secure");
-    let result = TestVectorService::default()
-        .answer(TestVectorKind::Trie, &json!({ "secure": secure, "ops": ops }))
-        .and_then(|got| {
-            same(
-                "root",
-                got["root"].as_str().unwrap_or_default(),
-                &case.test["root"],
-            )
-        });
+    let result = answer(TestVectorKind::Trie, &json!({ "secure": secure, "ops": ops })).and_then(|got| {
+        same(
+            "root",
+            got["root"].as_str().unwrap_or_default(),
+            &case.test["root"],
+        )
+    });
     case.count(report, "trie", "", result);
 }
 
 fn rlp(case: &Case<'_>, report: &mut Report) {
     let out = case.test["out"].as_str().unwrap_or_default();
     let raw = format!("0x{}", out.trim_start_matches("0x"));
-    let decoded = TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
+    let decoded = answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
     let result = match case.test["in"].as_str() {
         Some("INVALID") => match decoded {
             Ok(got) => Err(format!("got {got}, expected an error")),
@@ -412,8 +415,7 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
         },
         Some("VALID") => decoded.map(|_| ()),
         _ => expected_item(&case.test["in"]).and_then(|expected| {
-            let encoded =
-                TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "value": expected }))?;
+            let encoded = answer(TestVectorKind::Rlp, &json!({ "value": expected }))?;
             same("rlp", encoded["rlp"].as_str().unwrap_or_default(), &json!(out))?;
             let got = decoded?;
             if got["value"] == expected {

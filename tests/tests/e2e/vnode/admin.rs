@@ -1,4 +1,4 @@
-//! What can be changed while a node runs: listener, miner, peers and subnets; and what is stored.
+//! Changes while a node runs: listener, miner, peers and subnets; and what is stored.
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;

@@ -64,7 +64,7 @@ fn the_figures_are_those_of_json_rpc() {
     let head = node.head_block();
     let number = quantity(&head["number"]);
 
-    // What was earned is what the address has: it had nothing, and nobody sent it anything.
+    // The address has exactly the rewards: it had nothing before, and nobody sent it anything.
     let status = wait_for("the rewards of all blocks", || {
         let status = json_at(dashboard, "/status", 200);
         let rewards = &status["node"]["rewards"];

@@ -56,7 +56,7 @@ impl TracedChain {
         self.folder.path().join("tables")
     }
 
-    /// What a script is told to compare.
+    /// The task of a script that compares tables with answers.
     fn comparison(&self, first: u64, last: u64) -> Value {
         json!({"folder": self.tables(), "answers": self.folder.path().join("answers.json"), "first": first, "last": last})
     }

@@ -11,7 +11,7 @@ use e2e::wait::wait_for;
 use e2e::{MinerProcess, Vnode, note};
 use serde_json::{Value, json};
 
-/// How long the attack lasts.
+/// The length of the attack.
 const ATTACK_TIME: Duration = Duration::from_secs(10);
 /// Connections of the attack.
 const ATTACKERS: u64 = 20;
@@ -20,7 +20,7 @@ const SHARES_PER_SECOND: f64 = 95.0;
 /// Pause before an attacker connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the attackers have done together.
+/// The shares of all attackers together.
 #[derive(Debug, Default)]
 struct AttackCounts {
     sent: AtomicU64,
@@ -115,8 +115,8 @@ fn false_shares_cost_little_and_their_address_is_banned() {
         "{ATTACKERS} connections with random nonces: the node used {used:.2?} of processor time in {took:.1?}; \
          {sent} shares sent, {answered} answered, {cut_off} connections closed"
     ));
-    // Those that an address may have hashed at once and in this time, and a few that are refused
-    // without a hash.
+    // The bound counts the shares that an address may have hashed at once and in this time, and a
+    // few that are refused without a hash.
     assert!(answered < 400, "{answered} shares were answered");
     assert!(used < took / 4, "the node used {used:?} in {took:?}");
     let status = node.stratum_figures();

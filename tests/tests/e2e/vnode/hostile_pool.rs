@@ -78,7 +78,7 @@ fn send_all(node: &Vnode, transactions: impl Iterator<Item = String>) -> usize {
     accepted
 }
 
-/// How many transactions are pending, and how many are queued.
+/// The numbers of pending and of queued transactions.
 fn counts(node: &Vnode) -> (u128, u128) {
     let status = ipc::rpc(&node.socket(), "txpool_status", json!([]));
     let (pending, queued) = (quantity(&status["pending"]), quantity(&status["queued"]));

@@ -1,4 +1,4 @@
-//! What a node tells Prometheus, the dashboard for Grafana, and whether it is ready.
+//! Metrics of a node for Prometheus, the dashboard for Grafana, and whether the node is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The dashboard that is kept in the repository.
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/vnode.json");
 
-/// Where the node's metrics are.
+/// The address of the node's metrics.
 fn address(node: &Vnode) -> SocketAddr {
     let banner = node.banner();
     let start = banner.split("http metrics http://").nth(1).expect("metrics");
@@ -111,7 +111,7 @@ fn a_node_with_an_old_head_is_not_ready() {
     assert_eq!((ready.status, &state["ready"]), (200, &json!(true)), "{state}");
     assert!(state["head"].as_u64().is_some_and(|head| head >= 1), "{state}");
     drop(node);
-    // This one makes no blocks, and block 0 is old.
+    // The next node makes no blocks, and block 0 is old.
     let node = Vnode::dev(Vec::<String>::new());
     let late = http::get(node.addresses()[0], "/ready").expect("served");
     let state: Value = serde_json::from_str(&late.body).expect("JSON");

@@ -8,7 +8,7 @@ const CLASSIC_ROOT: &str = "0xd7f8974fb5ac78d9ac099b9ad5018bedc2ce0a72dad1827a17
 const CLASSIC_HASH: &str = "0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3";
 const MORDOR_HASH: &str = "0xa68ebde7932eccb177d38d55dcc6461a019dd795a681e59b5a3e4f3a7259a3f1";
 
-/// What a node of a network says of itself.
+/// A network, and what a node of it reports of itself.
 struct KnownNetwork {
     name: &'static str,
     network_id: &'static str,

@@ -116,7 +116,7 @@ impl LongChain {
         json!(format!("{:#x}", transfer.expect("a transfer").hash()))
     }
 
-    /// What a node says about block `number`, and whether it is right.
+    /// Checks what a node says about block `number`.
     fn assert_served(&self, node: &e2e::Vnode, number: u64) {
         let shown = node.rpc("mc_getBlockByNumber", json!([to_quantity(number.into()), true]));
         assert_eq!(

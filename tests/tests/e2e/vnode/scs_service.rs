@@ -43,7 +43,7 @@ pub(crate) fn serving(folder: &Path, address: &str, arguments: &[&str]) -> Vnode
         .start()
 }
 
-/// Where the node serves SCSs, from its banner.
+/// The address at which the node serves SCSs, from its banner.
 pub(crate) fn service(node: &Vnode) -> String {
     let endpoints = node.banner_values("endpoint");
     let service = endpoints.iter().find_map(|value| value.strip_prefix("grpc://"));

@@ -11,7 +11,7 @@
 //! (module `unstored`), a reorganization that was cut short, and following the head (module
 //! `follow`).
 //!
-//! When the chain ends, [`super::Chain::failure`] has the reason.
+//! After the end of the chain, [`super::Chain::failure`] has the reason.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use primitives::{B256, Block, catch_panic};
+use primitives::{B256, Block, PanicMessage, catch_panic};
 use store::{BlockReads, StoreError};
 
 use super::early_blocks::{AHEAD_SECS_MAX, EarlyBlocks};
@@ -41,11 +41,11 @@ use crate::measured;
 /// knowing whether there is space.
 pub(super) const STORE_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the clock is looked at while blocks wait for their time. The clock can be set, so it
-/// is not enough to wait for as long as a block is ahead.
+/// The time between two looks at the clock while blocks wait for their time. The clock can be set,
+/// so it is not enough to wait for as long as a block is ahead.
 const EARLY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the writer is to do, and where it sends the result.
+/// An order to the writer, and the channel for the result.
 pub(super) enum WriterCommand {
     Import {
         block: Box<Block>,
@@ -76,7 +76,7 @@ type ImportBlock = dyn Fn(&Block, u64) -> Result<Imported, ImportError> + Send;
 /// canonical.
 type SetHead = dyn Fn(u64) -> Result<Vec<BlockId>, ImportError> + Send;
 
-/// How the writer does its work. Tests replace parts of it.
+/// The functions of the writer. Tests replace some of them.
 pub(super) struct WriterJobs {
     /// In a node: [`Importer::import`](crate::import::Importer::import). See
     /// [`super::Chain::open`].
@@ -329,7 +329,7 @@ impl ChainInner {
     pub(super) fn check_followed_or_fail(
         &self,
         what: Arguments<'_>,
-        followed: Result<Result<(), StoreError>, String>,
+        followed: Result<Result<(), StoreError>, PanicMessage>,
     ) -> bool {
         match followed {
             Ok(Ok(())) => return true,
@@ -349,7 +349,7 @@ impl ChainInner {
         *self.store_failed_at.lock() = Some(Instant::now());
     }
 
-    /// How much longer no work should be made; `None` if work can be made.
+    /// The rest of the time in which no work should be made; `None` if work can be made.
     pub(super) fn store_failure_pause_left(&self) -> Option<Duration> {
         let failed_at = (*self.store_failed_at.lock())?;
         STORE_FAILURE_PAUSE

@@ -142,13 +142,13 @@ fn a_panic_while_something_is_written_refuses_that_alone() {
     chain.import(block(1)).unwrap();
     let refused = chain.import(block(2)).unwrap_err();
     assert!(
-        matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if message == "of the test"),
+        matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if *message == "of the test".into()),
         "{refused}"
     );
     assert_eq!(chain.failure(), None);
     let refused = chain.set_head(0).unwrap_err();
     assert!(
-        matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if message == "of the test"),
+        matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if *message == "of the test".into()),
         "{refused}"
     );
     assert_eq!(chain.failure(), None);
@@ -206,7 +206,7 @@ fn a_sealed_block_that_found_no_space_is_stored_later() {
         (head.header_hash(), head.pow_nonce),
         (solution.header_hash, solution.pow_nonce)
     );
-    // Whoever got an error learns now that the block is there.
+    // The one who got an error learns now that the block is there.
     assert_eq!(chain.submit_solution(&solution).unwrap(), Imported::Known);
     let again = chain.submit_solution(&solution).unwrap_err();
     assert!(

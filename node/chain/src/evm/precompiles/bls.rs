@@ -1,9 +1,9 @@
 //! The public network's BLS12-381 contracts at the decimal addresses 60 to 68.
 //!
-//! They are those of an early draft of EIP-2537, with its gas. It differs from the final EIP-2537
-//! in three things: there are contracts for single multiplications, multiplications do not check
-//! that a point is in the subgroup, and the gas is another. As in the final one, a pairing does
-//! check it, and an addition does not.
+//! The contracts are those of an early draft of EIP-2537, with its gas. The draft differs from the
+//! final EIP-2537 in three things: there are contracts for single multiplications, multiplications
+//! do not check that a point is in the subgroup, and the gas is another. As in the final one, a
+//! pairing does check it, and an addition does not.
 //!
 //! A plain call finds no code at these addresses and runs nothing. The other kinds of calls run the
 //! contract. Source: docs/base-chain.md, 4.

@@ -46,7 +46,7 @@ pub(crate) struct ChainPrecompiles {
     own: Option<OwnContractRules>,
 }
 
-/// What differs between forks in the public network's own contracts.
+/// The differences between forks in the public network's own contracts.
 #[derive(Clone, Copy, Debug)]
 struct OwnContractRules {
     /// See [`ChainSpec::notice_list`].

@@ -50,12 +50,13 @@ const SPEND_STEPS: [(i64, i64); 8] = [
     (45, 256_000),
 ];
 
-/// How a precompiled contract ended, provided that the gas covers its cost.
+/// The end of a precompiled contract, provided that the gas covers its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PrecompileOutcome {
-    /// It returned this output.
+    /// The contract returned this output.
     Returned { cost: u64, output: Bytes },
-    /// It rejected its input. The output is return data, but is not copied to the caller's memory.
+    /// The contract rejected its input. The output is return data, but is not copied to the
+    /// caller's memory.
     Refused { cost: u64, output: Bytes },
 }
 

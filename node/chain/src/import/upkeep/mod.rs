@@ -1,5 +1,5 @@
-//! What each commit does beside its blocks: it moves old blocks, and removes what is no longer
-//! needed, at a bounded rate.
+//! The upkeep that each commit does beside its blocks: it moves old blocks, and removes rows that
+//! are no longer needed, at a bounded rate.
 //!
 //! Nothing here decides about blocks. If a part is left out, a later commit does it.
 

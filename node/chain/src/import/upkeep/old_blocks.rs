@@ -4,12 +4,12 @@ use store::{AncientReads, BlockReads, StoreError, Tables};
 
 use super::super::Importer;
 
-/// When the bodies and receipts of canonical blocks move into the blocks file.
+/// The rule by which bodies and receipts of canonical blocks move into the blocks file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldBlocks {
-    /// How many of the newest blocks stay rows.
+    /// The number of the newest blocks that stay rows.
     pub depth: u64,
-    /// How many blocks move at once.
+    /// The number of blocks that move at once.
     pub step: u64,
 }
 

@@ -6,7 +6,7 @@ use store::{BlockReads, HorizonReads, StoreError, Tables};
 
 use super::super::Importer;
 
-/// How many recent states are kept unless the options say otherwise.
+/// The number of recent states that are kept unless the options say otherwise.
 pub const RECENT_STATES_DEFAULT: u64 = 100_000;
 
 /// Accounts and slots that are looked at for each imported block, at most. More than a block
@@ -38,7 +38,7 @@ impl StateRetention {
     }
 }
 
-/// How far [`Importer::prune`] is.
+/// The progress of [`Importer::prune`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneProgress {
     /// Blocks whose lists of changes are removed: those below this number.

@@ -68,7 +68,7 @@ fn a_local_account_fills_a_quarter_of_the_pool() {
     };
     assert_eq!(pool.add(large, who(LOCAL + 1), rich(0)), Err(full));
     add_local(&pool, 2, 0, 0).unwrap();
-    // What a block has mined counts no more.
+    // A mined transaction counts no more.
     pool.follow_head(next(9_000_000), [(who(LOCAL + 1), rich(2))], []);
     let later = |tx_nonce| pool.add(transfer(tx_nonce, 0), who(LOCAL + 1), rich(2));
     assert!(later(3).is_ok() && later(4).is_ok() && later(5).is_err());

@@ -74,7 +74,7 @@ fn limits_and_price_floor_apply_to_an_account_that_is_local_no_more() {
 fn of_stranger(number: u64, tx_nonce: u64, gas_price: u64) -> (Address, Transaction) {
     let mut bytes = [1; 20];
     bytes[12..].copy_from_slice(&number.to_be_bytes());
-    // It has no signature. The input makes it differ from those of the other accounts.
+    // The transaction has no signature. The input makes it differ from those of the other accounts.
     let transaction = Transaction {
         input: number.to_be_bytes().to_vec().into(),
         gas: 2 * GAS,

@@ -34,7 +34,7 @@ pub(super) struct BaseChain {
     pub(super) rewarded: Vec<(Address, U256)>,
     pub(super) deposits: Vec<Deposit>,
     pub(super) flushes: u64,
-    /// How often an action has lowered the rewards.
+    /// The number of actions that have lowered the rewards.
     pub(super) deflations: u64,
     pub(super) failed_calls: Vec<&'static str>,
     pub(super) rewards: Rewards,
@@ -75,7 +75,7 @@ impl BaseChain {
         self.last_flush + ROUND + turns * 2 * EXPIRATION
     }
 
-    /// What an SCS reads.
+    /// The state that an SCS reads.
     pub(super) fn state_for(&self, id: &Address, deposits_from: u64) -> ContractState {
         let role = if self.members.contains(id) {
             ContractRole::Member

@@ -48,7 +48,7 @@ fn one_member_makes_blocks_and_runs_a_dapp() {
     assert_eq!(reader.dapp_base().unwrap(), Some(world.dapp_base()));
     assert_eq!(reader.balance(&world.dapp_base()).unwrap(), world.setup.supply);
     let counter = with_counter(&mut world);
-    // It is a Dapp only once it is registered, in the order of the block.
+    // The contract is a Dapp only once it is registered, in the order of the block.
     let user = key(0x55);
     let early = world.transact(&user, 0, 1, U256::ZERO, counted(counter, 5));
     assert_eq!(reader.pool().pending[&user.address()].len(), 1);
@@ -109,7 +109,7 @@ fn tokens_move_by_flag_2_and_not_twice() {
     let reader = world.reader(0);
     assert_eq!(reader.balance(&to).unwrap(), U256::from(400));
     assert_eq!(reader.balance(&user.address()).unwrap(), U256::from(600));
-    // What nobody can pay waits.
+    // A transaction that nobody can pay waits.
     assert_eq!(reader.pool().pending[&user.address()].len(), 1);
 }
 
@@ -278,7 +278,7 @@ fn a_registration_that_is_taken_back_is_recorded_as_such() {
     let number = world.agreed(1);
     world.run_slots(9);
     assert!(world.agreed(1) >= number + 8, "all slots are those of the three");
-    // It registers again.
+    // The member registers again.
     world.base.members.push(new);
     world.base.performance.push((new, 5));
     world.run_until(40, "the list with it again", |world| recorded(world) == 4);

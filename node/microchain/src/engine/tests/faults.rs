@@ -53,7 +53,7 @@ fn a_wrong_state_root_is_refused_and_its_producer_reported() {
         let producer = reader.block(number).unwrap().unwrap().record.header.beneficiary;
         assert_ne!(producer, world.id(2));
     }
-    // It loses its place at a flush.
+    // The member loses its place at a flush.
     world.run_until(300, "the liar is removed", |world| world.base.members.len() == 3);
     assert!(!world.base.members.contains(&world.id(2)));
     world.run_until(300, "the others go on", |world| world.base.flushes >= 2);

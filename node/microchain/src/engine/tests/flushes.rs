@@ -334,7 +334,7 @@ fn an_account_without_gas_is_no_more_than_a_silent_voter() {
         block.record.header.beneficiary == poor
     });
     assert!(blocks.count() > 0, "it makes blocks all the same");
-    // It gets gas again, and takes its turn.
+    // The SCS gets gas again, and takes its turn.
     world.delay = Box::new(|_, _, _| Some(1));
     world.run_until(600, "a flush of its own", |world| {
         world.base.approved.proposed_by == poor

@@ -28,7 +28,7 @@ fn add_up(world: &World, place: usize) {
     let withdrawn: U256 = withdrawals.iter().map(|one| one.tokens).sum();
     let vault = reader.balance(&world.dapp_base()).unwrap();
     assert_eq!(vault, world.setup.supply - bought + withdrawn, "the vault");
-    // What was paid out are the first withdrawals, each once.
+    // The first withdrawals were paid out, each once.
     let paid: Vec<_> = withdrawals.iter().map(|one| (one.user, one.tokens)).collect();
     assert!(
         paid.starts_with(&world.base.paid),

@@ -50,10 +50,10 @@ pub(super) struct SimulatedScs {
     pub(super) part: u8,
 }
 
-/// What happens to messages on the bus.
+/// The fate of messages on the bus.
 pub(super) type BusFilter = Box<dyn FnMut(usize, &mut MemberMessage) -> bool>;
 
-/// How long a call of an SCS waits.
+/// The time that a call of an SCS waits.
 pub(super) type CallDelay = Box<dyn Fn(&BaseChain, Address, &BaseCall) -> Option<u64>>;
 
 /// A call that is in no base block yet.
@@ -79,7 +79,8 @@ pub(super) struct World {
     pub(super) is_pool_visible: bool,
     /// Whether calls reach the base chain.
     pub(super) base_takes_calls: bool,
-    /// How many base blocks a call of this SCS waits in the pool; `None`: it never gets there.
+    /// The number of base blocks that a call of this SCS waits in the pool; `None`: it never gets
+    /// there.
     pub(super) delay: CallDelay,
 }
 

@@ -20,16 +20,15 @@ use crate::raw_rlp::RawRlp;
 
 /// The most bytes of a packet.
 pub const PACKET_BYTES_MAX: usize = 1280;
-/// How long a packet is valid.
-pub const PACKET_LIFETIME: Duration = Duration::from_secs(20);
-/// How many nodes a NEIGHBORS packet has at most, so that it is not too long.
-pub const NEIGHBORS_IN_PACKET: usize = 12;
+/// A packet is valid for this long.
+pub(crate) const PACKET_LIFETIME: Duration = Duration::from_secs(20);
+/// The most nodes of a NEIGHBORS packet, so that it is not too long.
+pub(crate) const NEIGHBORS_IN_PACKET: usize = 12;
 const HASH_END: usize = 32;
 const SIGNATURE_END: usize = HASH_END + 65;
-/// The version in a PING.
 const DISCOVERY_VERSION: u64 = 4;
 
-/// Which networks' discovery is spoken.
+/// The networks whose discovery is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryDialect {
     /// Ethereum's, with node records.
@@ -52,7 +51,7 @@ pub struct PacketEndpoint {
     pub tcp: u16,
 }
 
-/// What follows the usual fields of PING and PONG.
+/// The values after the usual fields of PING and PONG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTail {
     /// The number of the sender's node record. In Ethereum's dialect.
@@ -66,20 +65,20 @@ pub struct PacketTail {
 pub enum DiscoveryPacket {
     /// Asks for a PONG.
     Ping {
-        /// Where the sender says it is.
+        /// The address that the sender names as its own.
         from: PacketEndpoint,
-        /// Where the packet is sent to.
+        /// The address that the packet is sent to.
         to: PacketEndpoint,
-        /// What follows.
+        /// The values after these.
         tail: PacketTail,
     },
     /// Answers a PING.
     Pong {
-        /// Where the PING came from.
+        /// The address that the PING came from.
         to: PacketEndpoint,
         /// The hash of the PING.
         ping_hash: B256,
-        /// What follows.
+        /// The values after these.
         tail: PacketTail,
     },
     /// Asks for nodes close to a target.
@@ -107,7 +106,7 @@ pub enum DiscoveryPacket {
     Store {
         /// The key.
         key: B512,
-        /// Where the sender says it is.
+        /// The address that the sender names as its own.
         from: PacketEndpoint,
     },
     /// Says that a value was stored. In the public network's dialect.
@@ -129,23 +128,23 @@ pub enum DiscoveryPacket {
 /// A packet that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPacket {
-    /// Who signed it.
+    /// The id of the node that signed it.
     pub id: B512,
-    /// Its hash.
+    /// The hash of the packet.
     pub hash: B256,
-    /// What it says.
+    /// The content.
     pub packet: DiscoveryPacket,
     /// Until when it is valid, in seconds since 1970. `None` for packets without it.
     pub expiry: Option<u64>,
 }
 
-/// Why a packet is dropped.
+/// The reason why a packet is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// It is too long or too short.
+    /// The packet is too long or too short.
     #[error("packet: got {got} bytes, expected {SIGNATURE_END} to {PACKET_BYTES_MAX}")]
     Size {
-        /// Its length.
+        /// The length of the packet.
         got: usize,
     },
     /// The hash in front is wrong.
@@ -166,9 +165,9 @@ pub enum PacketError {
     /// An address has another length than 0, 4 or 16 bytes.
     #[error("packet: {field}: got an address of {got} bytes, expected 4 or 16")]
     Address {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// Its length.
+        /// The length of the field.
         got: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! What each packet of another node does.
+//! Handles each packet of another node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use primitives::{B256, B512, Bytes, Enode, keccak256};
 
-use super::{Awaited, Discovery, DiscoveryAction, LASTING_AGE, PendingAnswer, RESERVED_PORTS};
+use super::{Awaited, Discovery, DiscoveryEvent, LASTING_AGE, PendingAnswer, RESERVED_PORTS};
 use crate::address;
 use crate::contact::NodeContact;
 use crate::discovery::packet::{
@@ -76,7 +76,7 @@ impl Discovery {
                     |awaited: &Awaited| matches!(awaited, Awaited::Values { key: asked } if *asked == key);
                 if self.take_pending(&id, is_asked).is_some() {
                     let nodes = enodes(&value, from.ip());
-                    self.actions.push(DiscoveryAction::Values { key, nodes });
+                    self.tell(DiscoveryEvent::Values { key, nodes });
                 }
             }
             // A request of an unproven address, or a StoreReply, which has no meaning.
@@ -98,7 +98,7 @@ impl Discovery {
             self.ping(moved, false, now);
         }
         let record = Box::new(record);
-        self.actions.push(DiscoveryAction::Record { record, from });
+        self.tell(DiscoveryEvent::Record { record, from });
     }
 
     /// Whether a node of which `from` has told may be asked.
@@ -172,11 +172,11 @@ impl Discovery {
         if !is_refused {
             self.add_to_table(contact, now.elapsed);
             if is_new {
-                self.actions.push(DiscoveryAction::Verified(contact));
+                self.tell(DiscoveryEvent::Verified(contact));
             }
             let added = self.table.get(&id).map(|entry| entry.added);
             if is_check && added.is_some_and(|added| now.elapsed >= added + LASTING_AGE) {
-                self.actions.push(DiscoveryAction::Lasting(contact));
+                self.tell(DiscoveryEvent::Lasting(contact));
             }
             // Before, the node would not answer.
             if self.bonds.knows_us(&id, now.elapsed) {

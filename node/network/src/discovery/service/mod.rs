@@ -29,52 +29,52 @@ use crate::enr::{NodeClaims, NodeRecord};
 use crate::entropy::Entropy;
 use crate::moment::Moment;
 
-/// How long an answer may take.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+/// An answer may take this long.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Answers that are awaited at a time.
-pub const PENDING_ANSWERS_MAX: usize = 1024;
+pub(crate) const PENDING_ANSWERS_MAX: usize = 1024;
 /// Searches at a time.
-pub const LOOKUPS_MAX: usize = 8;
+pub(crate) const LOOKUPS_MAX: usize = 8;
 /// Packets of which the signature is checked in a second. An address may be forged, so a host has
 /// much more than it needs: else a few forged packets would silence it.
-pub const PACKETS_IN_SECOND: SecondLimits = SecondLimits {
+pub(crate) const PACKETS_IN_SECOND: SecondLimits = SecondLimits {
     total: 4000,
     neighbourhood: 2000,
     host: 1000,
 };
 /// PINGs of unproven addresses that are answered in a second.
-pub const UNPROVEN_PINGS_IN_SECOND: SecondLimits = SecondLimits {
+pub(crate) const UNPROVEN_PINGS_IN_SECOND: SecondLimits = SecondLimits {
     total: 200,
     neighbourhood: 50,
     host: 20,
 };
 /// A node of the table that answers after this time has lasted: it may be remembered over restarts.
-pub const LASTING_AGE: Duration = Duration::from_secs(300);
+pub(crate) const LASTING_AGE: Duration = Duration::from_secs(300);
 /// Requests in a row that a node may leave without an answer.
-pub const FAILURES_MAX: u32 = 5;
-/// How long a node of kind unknown stays in the table of the public network's dialect.
-pub const UNKNOWN_LIFETIME: Duration = Duration::from_secs(120);
+pub(crate) const FAILURES_MAX: u32 = 5;
+/// A node of kind unknown stays in the table of the public network's dialect for this long.
+pub(crate) const UNKNOWN_LIFETIME: Duration = Duration::from_secs(120);
 /// Time between two searches for new nodes.
-pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30 * 60);
+pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(30 * 60);
 /// The same while the table has no node.
-pub const EMPTY_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const EMPTY_REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest time between two checks whether a node of the table still answers.
-pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const REVALIDATION_INTERVAL: Duration = Duration::from_secs(10);
 /// The lowest UDP port of a node, less one.
 const RESERVED_PORTS: u16 = 1024;
 /// Searches for random targets in a refresh, after the one for this node.
 const RANDOM_TARGETS: usize = 3;
 /// Bootnodes and seeds that are asked first.
-pub const SEEDS_MAX: usize = 64;
+pub(crate) const SEEDS_MAX: usize = 64;
 
-/// What a node needs to take part.
+/// The settings of a node that takes part.
 #[derive(Clone, Debug)]
 pub struct DiscoverySettings {
-    /// Whose networks.
+    /// The networks whose discovery is spoken.
     pub dialect: DiscoveryDialect,
     /// Address and ports of this node. Unspecified if the address is not known.
     pub endpoint: PacketEndpoint,
-    /// Nodes to begin with, at most [`SEEDS_MAX`].
+    /// Nodes to begin with, at most `SEEDS_MAX`.
     pub seeds: Vec<NodeContact>,
     /// If there are some, only nodes in these ranges exist for this node.
     pub ranges: Option<AddressRanges>,
@@ -86,23 +86,30 @@ pub struct DiscoverySettings {
     pub record_sequence: u64,
 }
 
-/// What the caller has to do, or may want to know.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiscoveryAction {
     /// Send a packet.
     Send {
-        /// To whom.
+        /// The receiver.
         to: SocketAddr,
         /// The bytes.
         packet: Vec<u8>,
     },
+    /// Tell of an event.
+    Tell(DiscoveryEvent),
+}
+
+/// An event of discovery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoveryEvent {
     /// A node has proven its address.
     Verified(NodeContact),
-    /// A node has answered again, at least [`LASTING_AGE`] after it came into the table.
+    /// A node has answered again, at least `LASTING_AGE` after it came into the table.
     Lasting(NodeContact),
     /// A search is done.
     LookupDone {
-        /// Its number.
+        /// The number of the search.
         lookup: u64,
         /// The closest nodes that answered.
         nodes: Vec<NodeContact>,
@@ -123,10 +130,8 @@ pub enum DiscoveryAction {
     },
 }
 
-/// An answer that is awaited.
 #[derive(Clone, Debug)]
 enum Awaited {
-    /// PONG.
     Pong {
         hash: B256,
         to: SocketAddr,
@@ -135,15 +140,25 @@ enum Awaited {
         is_check: bool,
     },
     /// A search waits for the bond.
-    Bond { lookup: u64, contact: NodeContact },
+    Bond {
+        lookup: u64,
+        contact: NodeContact,
+    },
     /// A search waits for the node's own PING: before, the node would not answer.
-    TheirPing { lookup: u64, contact: NodeContact },
-    /// NEIGHBORS.
-    Neighbors { lookup: u64, received: usize },
-    /// ENRRESPONSE.
-    Record { hash: B256 },
-    /// FINDVALUEREPLY.
-    Values { key: B512 },
+    TheirPing {
+        lookup: u64,
+        contact: NodeContact,
+    },
+    Neighbors {
+        lookup: u64,
+        received: usize,
+    },
+    Record {
+        hash: B256,
+    },
+    Values {
+        key: B512,
+    },
 }
 
 impl Awaited {
@@ -216,12 +231,12 @@ impl Discovery {
         }
     }
 
-    /// This node's record.
+    /// The record of this node.
     pub const fn record(&self) -> &NodeRecord {
         &self.record
     }
 
-    /// How many nodes the table has.
+    /// The number of nodes in the table.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -244,7 +259,7 @@ impl Discovery {
             .closest(&keccak256(target), count, |entry| is_wanted(entry.kind))
     }
 
-    /// When [`Self::on_time`] must be called.
+    /// The time at which [`Self::on_time`] must be called.
     pub fn deadline(&self) -> Duration {
         let answers = self.pending.iter().map(|pending| pending.deadline);
         answers
@@ -265,7 +280,7 @@ impl Discovery {
     }
 
     /// Notes what a connection has shown of a node. Its kind can only rise.
-    pub fn set_kind(&mut self, id: &B512, ip: IpAddr, kind: ContactKind, now: Moment) {
+    pub(crate) fn set_kind(&mut self, id: &B512, ip: IpAddr, kind: ContactKind, now: Moment) {
         self.bonds.touch(*id, address::canonical(ip), now.elapsed);
         self.raise(id, kind);
     }
@@ -278,7 +293,7 @@ impl Discovery {
     }
 
     /// Asks `nodes` to keep this node's enode under `key`.
-    pub fn store_at(&mut self, key: B512, nodes: &[NodeContact], now: Moment) -> Vec<DiscoveryAction> {
+    pub(crate) fn store_at(&mut self, key: B512, nodes: &[NodeContact], now: Moment) -> Vec<DiscoveryAction> {
         let from = self.settings.endpoint;
         for node in nodes.iter().take(BUCKET_NODES_MAX) {
             self.send(node.udp_address(), &DiscoveryPacket::Store { key, from }, now);
@@ -287,7 +302,12 @@ impl Discovery {
     }
 
     /// Asks `nodes` for what they keep under `key`.
-    pub fn find_values_at(&mut self, key: B512, nodes: &[NodeContact], now: Moment) -> Vec<DiscoveryAction> {
+    pub(crate) fn find_values_at(
+        &mut self,
+        key: B512,
+        nodes: &[NodeContact],
+        now: Moment,
+    ) -> Vec<DiscoveryAction> {
         for node in nodes.iter().take(BUCKET_NODES_MAX) {
             if self.await_answer(node.id, Awaited::Values { key }, now.elapsed) {
                 self.send(node.udp_address(), &DiscoveryPacket::FindValue { key }, now);
@@ -303,14 +323,12 @@ impl Discovery {
         inbound::enodes(value.as_bytes(), own)
     }
 
-    /// Asks a node for its record. In Ethereum's dialect.
-    pub fn request_record(&mut self, node: &NodeContact, now: Moment) -> Vec<DiscoveryAction> {
-        self.ask_for_record(node.id, node.udp_address(), now);
-        self.take_actions()
-    }
-
     /// Asks a node for its record if it has said that it has one. No actions: it is not asked.
-    pub fn request_announced_record(&mut self, node: &NodeContact, now: Moment) -> Vec<DiscoveryAction> {
+    pub(crate) fn request_announced_record(
+        &mut self,
+        node: &NodeContact,
+        now: Moment,
+    ) -> Vec<DiscoveryAction> {
         let state = self.bonds.get(&node.id);
         if state.is_some_and(|state| state.announced_sequence != 0) {
             self.ask_for_record(node.id, node.udp_address(), now);
@@ -319,12 +337,16 @@ impl Discovery {
     }
 
     /// Asks a node whether it is there. It comes into the table if it answers.
-    pub fn probe(&mut self, node: NodeContact, now: Moment) -> Vec<DiscoveryAction> {
+    pub(crate) fn probe(&mut self, node: NodeContact, now: Moment) -> Vec<DiscoveryAction> {
         self.ping(node, false, now);
         self.take_actions()
     }
 
-    fn take_actions(&mut self) -> Vec<DiscoveryAction> {
+    fn tell(&mut self, event: DiscoveryEvent) {
+        self.actions.push(DiscoveryAction::Tell(event));
+    }
+
+    pub(super) fn take_actions(&mut self) -> Vec<DiscoveryAction> {
         mem::take(&mut self.actions)
     }
 
@@ -426,7 +448,7 @@ impl Discovery {
         self.send(contact.udp_address(), &find, now);
     }
 
-    fn ask_for_record(&mut self, id: B512, to: SocketAddr, now: Moment) {
+    pub(super) fn ask_for_record(&mut self, id: B512, to: SocketAddr, now: Moment) {
         if self.settings.dialect == DiscoveryDialect::Ethereum && self.pending.len() < PENDING_ANSWERS_MAX {
             let hash = self.send(to, &DiscoveryPacket::EnrRequest, now);
             self.await_answer(id, Awaited::Record { hash }, now.elapsed);
@@ -457,7 +479,7 @@ impl Discovery {
         match pending.awaited {
             Awaited::Pong { is_check: true, .. } => self.table.remove(&id, &mut self.entropy),
             Awaited::Bond { lookup, .. } => self.end_query(lookup, &id, false),
-            // It may know this node from before.
+            // The other node may know this one from before.
             Awaited::TheirPing { lookup, contact } => self.ask_for_nodes(lookup, contact, now),
             Awaited::Neighbors { lookup, received } => self.end_query(lookup, &id, received > 0),
             Awaited::Pong { .. } | Awaited::Record { .. } | Awaited::Values { .. } => {}

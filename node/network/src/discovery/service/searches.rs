@@ -5,7 +5,7 @@ use std::time::Duration;
 use primitives::{B512, keccak256};
 
 use super::{
-    ANSWER_TIMEOUT, Awaited, Discovery, DiscoveryAction, FAILURES_MAX, LOOKUPS_MAX, PENDING_ANSWERS_MAX,
+    ANSWER_TIMEOUT, Awaited, Discovery, DiscoveryEvent, FAILURES_MAX, LOOKUPS_MAX, PENDING_ANSWERS_MAX,
     PendingAnswer, SEEDS_MAX,
 };
 use crate::contact::NodeContact;
@@ -98,7 +98,7 @@ impl Discovery {
             return;
         };
         let nodes = search.result();
-        self.actions.push(DiscoveryAction::LookupDone {
+        self.tell(DiscoveryEvent::LookupDone {
             lookup: number,
             nodes,
         });

@@ -11,6 +11,9 @@ use primitives::{B512, SecretKey};
 
 use super::*;
 use crate::contact::NodeContact;
+use crate::discovery::packet::PACKET_LIFETIME;
+use crate::discovery::service::{ANSWER_TIMEOUT, REVALIDATION_INTERVAL, UNKNOWN_LIFETIME};
+use crate::discovery::table::BUCKET_NODES_MAX;
 use crate::entropy::Entropy;
 use crate::moment::Moment;
 
@@ -142,7 +145,11 @@ impl Simulation {
         self.run(Duration::from_secs(20));
         let found = self.found.remove(&from).unwrap_or_default();
         let done = found.into_iter().find_map(|action| match action {
-            DiscoveryAction::LookupDone { lookup: done, nodes } if Some(done) == lookup => Some(nodes),
+            DiscoveryAction::Tell(DiscoveryEvent::LookupDone { lookup: done, nodes })
+                if Some(done) == lookup =>
+            {
+                Some(nodes)
+            }
             _ => None,
         });
         done.expect("the search ends")
@@ -198,11 +205,11 @@ fn records_are_asked_for() {
         .remove(&contact(1).udp_address())
         .expect("something");
     let record = found.iter().find_map(|action| match action {
-        DiscoveryAction::Record { record, .. } => Some(record.clone()),
+        DiscoveryAction::Tell(DiscoveryEvent::Record { record, .. }) => Some(record.clone()),
         _ => None,
     });
     assert_eq!(record.and_then(|record| record.contact()), Some(contact(0)));
-    assert!(found.contains(&DiscoveryAction::Verified(contact(0))));
+    assert!(found.contains(&DiscoveryAction::Tell(DiscoveryEvent::Verified(contact(0)))));
     // A new address is announced by the next number.
     let old = network.node(0).record().sequence();
     let endpoint = PacketEndpoint::new(contact(0).ip, 30303, 7);
@@ -532,7 +539,7 @@ fn values_are_kept_and_found() {
         .found
         .remove(&contact(3).udp_address())
         .expect("an answer");
-    let [DiscoveryAction::Values { key, nodes }] = &found[..] else {
+    let [DiscoveryAction::Tell(DiscoveryEvent::Values { key, nodes })] = &found[..] else {
         panic!("{found:?}")
     };
     assert_eq!(*key, subnet);

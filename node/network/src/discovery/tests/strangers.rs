@@ -2,6 +2,11 @@
 
 use super::*;
 use crate::dial::{DIALS_MAX, DialSettings, Dialer};
+use crate::discovery::packet::PACKET_LIFETIME;
+use crate::discovery::service::{
+    LASTING_AGE, PACKETS_IN_SECOND, REVALIDATION_INTERVAL, UNPROVEN_PINGS_IN_SECOND,
+};
+use crate::discovery::table::TABLE_NEIGHBOURS_MAX;
 use crate::enr::{NodeClaims, NodeRecord};
 
 /// A node of the attacker, who has one address.
@@ -70,7 +75,7 @@ fn one_address_gets_a_share_of_answers_and_dials() {
         let actions = send(&mut node, &from, &key(number), &ping(&from, None), ETHEREUM, now);
         let followed = answer_pings(&mut node, &from, &key(number), &actions, now);
         let proven = followed.into_iter().filter_map(|action| match action {
-            DiscoveryAction::Verified(contact) => Some(contact),
+            DiscoveryAction::Tell(DiscoveryEvent::Verified(contact)) => Some(contact),
             _ => None,
         });
         dialer.add_candidates(proven);
@@ -151,7 +156,7 @@ fn a_record_cannot_name_the_address_of_another() {
     let (own, elsewhere) = (contact(1), contact(2));
     let at = |ip: IpAddr| NodeContact { ip, ..own };
     let lan = |last| at(IpAddr::from([192, 168, 0, last]));
-    // Who sends the record, the address in it, and whether it is asked.
+    // The sender of the record, the address in it, and whether it is asked.
     for (from, named, is_asked) in [
         (own, own, false),
         (own, at(elsewhere.ip), true),
@@ -163,7 +168,8 @@ fn a_record_cannot_name_the_address_of_another() {
         (lan(6), at(IpAddr::from([127, 0, 0, 1])), false),
     ] {
         let mut node = start(0, settings(0, ETHEREUM, &[]), now);
-        let request = node.request_record(&from, moment(now));
+        node.ask_for_record(from.id, from.udp_address(), moment(now));
+        let request = node.take_actions();
         let [DiscoveryAction::Send { packet, .. }] = &request[..] else {
             panic!("a request: {request:?}")
         };
@@ -182,10 +188,10 @@ fn a_record_cannot_name_the_address_of_another() {
             record: record.encode().into(),
         };
         let actions = send(&mut node, &from, &key(1), &response, ETHEREUM, now);
-        let told = DiscoveryAction::Record {
+        let told = DiscoveryAction::Tell(DiscoveryEvent::Record {
             record: Box::new(record),
             from: from.ip,
-        };
+        });
         assert!(actions.contains(&told), "{from} {named}");
         let asked = actions.iter().filter_map(|action| match action {
             DiscoveryAction::Send { to, .. } => Some(*to),
@@ -197,7 +203,7 @@ fn a_record_cannot_name_the_address_of_another() {
         // Once the node has answered there, it is known to be there.
         let followed = answer_pings(&mut node, &named, &key(1), &actions, now);
         assert_eq!(
-            followed.contains(&DiscoveryAction::Verified(named)),
+            followed.contains(&DiscoveryAction::Tell(DiscoveryEvent::Verified(named))),
             is_asked,
             "{from} {named}"
         );
@@ -232,7 +238,7 @@ fn values_cannot_name_local_addresses() {
         let mut node = start(0, settings(0, PUBLIC, &[]), now);
         node.find_values_at(key_of_values, &[from], moment(now));
         let actions = send(&mut node, &from, &key(1), &answer, PUBLIC, now);
-        let [DiscoveryAction::Values { nodes, .. }] = &actions[..] else {
+        let [DiscoveryAction::Tell(DiscoveryEvent::Values { nodes, .. })] = &actions[..] else {
             panic!("{actions:?}")
         };
         nodes.len()
@@ -252,7 +258,7 @@ fn nodes_that_last_are_named() {
     network.add(1, settings(1, ETHEREUM, &[contact(0)]));
     let lasting = |network: &Simulation| {
         let found = network.found.get(&contact(1).udp_address());
-        found.is_some_and(|found| found.contains(&DiscoveryAction::Lasting(contact(0))))
+        found.is_some_and(|found| found.contains(&DiscoveryAction::Tell(DiscoveryEvent::Lasting(contact(0)))))
     };
     network.run(LASTING_AGE);
     assert!(!lasting(&network), "the node is too young");

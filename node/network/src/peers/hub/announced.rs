@@ -17,29 +17,28 @@ use crate::messages::{AnnouncedBlock, HeadersRequest, HeadersStart, PackedBlock,
 use crate::moment::Moment;
 
 /// Announced blocks of one peer that are not here yet.
-pub const ANNOUNCEMENTS_MAX: usize = 256;
-/// How long an announced block is waited for before it is asked for.
+pub(crate) const ANNOUNCEMENTS_MAX: usize = 256;
+/// An announced block is waited for this long before it is asked for.
 const ANNOUNCED_WAIT: Duration = Duration::from_millis(400);
-/// How long one peer is waited for before another one is asked, too.
+/// One peer is waited for this long before another one is asked, too.
 pub(super) const FETCH_PATIENCE: Duration = Duration::from_millis(500);
 /// Peers that are remembered to have announced a block.
 const ANNOUNCERS_MAX: usize = 16;
-/// So many announced blocks in a row that do not come cost a peer its place.
+/// The announced blocks in a row that do not come and cost a peer its place.
 const EMPTY_ANNOUNCEMENTS_MAX: u32 = 16;
 
 #[derive(Clone, Debug)]
 enum FetchStage {
-    /// It is asked for after this time.
+    /// The block is asked for after this time.
     Waiting(Duration),
-    /// Its header is asked for. After this time the next peer is asked, too.
+    /// The header is asked for. After this time the next peer is asked, too.
     Header(Duration),
-    /// Its header is good, and its body is asked for. After this time the next peer is asked, too.
+    /// The header is good, and the body is asked for. After this time the next peer is asked, too.
     Body(Arc<Header>, Duration),
-    /// Its header or all of it waits for a check.
+    /// The header or the whole block waits for a check.
     Here,
 }
 
-/// A peer that has announced a block.
 #[derive(Clone, Copy, Debug)]
 struct Announcer {
     peer: PeerId,
@@ -47,12 +46,11 @@ struct Announcer {
     number: u64,
 }
 
-/// A block that was announced.
 #[derive(Clone, Debug)]
 pub(super) struct AnnouncedFetch {
-    /// Who has it and was not asked yet. The next one to ask is last.
+    /// The peers that have it and were not asked yet. The next one to ask is last.
     announcers: Vec<Announcer>,
-    /// Who was asked and has not answered.
+    /// The peers that were asked and have not answered.
     asked: Vec<Announcer>,
     stage: FetchStage,
 }
@@ -83,7 +81,7 @@ impl PeerHub {
             let Some(state) = self.peers.get_mut(&peer) else {
                 return;
             };
-            // What it has sent or announced before is looked up no more.
+            // Blocks that the peer has sent or announced before are looked up no more.
             if !state.known_blocks.add(block.hash) {
                 continue;
             }
@@ -320,7 +318,7 @@ impl PeerHub {
     fn take_fetched(&mut self, peer: PeerId, hash: B256, content: BlockContent, now: Moment) {
         let number = content.header().number;
         if !self.take_block(peer, hash, content, now) {
-            // Its parent is not here. The synchronization finds the way to it.
+            // The parent is not here. The synchronization finds the way to it.
             self.end_fetch(&hash);
             let blocks = vec![AnnouncedBlock { hash, number }];
             self.news(PeerNews::DistantAnnouncement { peer, blocks });
@@ -360,8 +358,8 @@ impl PeerHub {
         }
     }
 
-    /// What was here of an announced block is dropped, such as a wrong body of `peer`. Whoever has
-    /// announced the block is asked for it, and the answers of those that were asked are taken.
+    /// Drops what came of an announced block, such as a wrong body of `peer`. The peers that have
+    /// announced the block are asked for it, and the answers of those that were asked are taken.
     /// Returns whether anybody but `peer` is left.
     pub(super) fn fetch_again(&mut self, hash: &B256, peer: PeerId, now: Moment) -> bool {
         let Some(fetch) = self.announced.get_mut(hash) else {
@@ -376,7 +374,6 @@ impl PeerHub {
         left.any(|announcer| announcer.peer != peer)
     }
 
-    /// Forgets that a block was announced.
     pub(super) fn end_fetch(&mut self, hash: &B256) {
         let Some(fetch) = self.announced.remove(hash) else {
             return;

@@ -1,10 +1,10 @@
 //! New blocks: from a peer or from here, to the pool of waiting blocks, the import and other peers.
 //!
-//! Nobody has worked for a block before its seal is right. So a block whose parent is stored is
+//! A block has cost nobody any work before its seal is right. So a block whose parent is stored is
 //! checked in the order of cost: the header's rules, the seal, the roots of the body, which stays
 //! packed until then. A block that passes goes whole to the square root of the peers, then is
 //! imported; its hash goes to the others after that. A block whose parent waits here waits, too.
-//! All of this is for blocks near the head. What is further away is told to the synchronization.
+//! All of this is for blocks near the head. Other blocks are told to the synchronization.
 //!
 //! A header that breaks a rule or has a wrong seal costs the place of all who sent it, and all that
 //! waits of them is dropped. A wrong body is dropped and counted, because old nodes pass a block on
@@ -21,21 +21,22 @@ use super::super::action::PeerAction;
 use super::super::chain_access::{BlockFault, ChainHead, ImportResult};
 use super::super::interface::{PeerFault, PeerId, PeerNews};
 use super::PeerHub;
+use super::peer::PeerState;
 use super::waiting::{BlockContent, BlockStage, WaitingBlock};
 use crate::messages::{AnnouncedBlock, PackedBlock, PeerMessage};
 use crate::moment::Moment;
 use crate::rlpx::RlpxDisconnect;
 
-/// A block may be so far above the head to be imported outside of the synchronization.
-pub const NEAR_ABOVE: u64 = 32;
-/// A block may be so far below the head to be of use as an uncle.
-pub const NEAR_BELOW: u64 = 7;
-/// So many blocks too far ahead of the clock, one after the other, cost a peer its place. It may
-/// come back at once, because this node's clock may be the wrong one.
-pub const AHEAD_BLOCKS_MAX: u32 = 16;
-/// So many wrong bodies, one after the other, cost a peer its place. It may come back at once,
-/// because old nodes pass on blocks of which they have checked the header only.
-pub const WRONG_BODIES_MAX: u32 = 4;
+/// Blocks up to this far above the head are imported without the synchronization.
+pub(crate) const NEAR_ABOVE: u64 = 32;
+/// Blocks up to this far below the head can be of use as uncles.
+pub(crate) const NEAR_BELOW: u64 = 7;
+/// The blocks in a row too far ahead of the clock that cost a peer its place. The peer may come
+/// back at once, because this node's clock may be the wrong one.
+pub(crate) const AHEAD_BLOCKS_MAX: u32 = 16;
+/// The wrong bodies in a row that cost a peer its place. The peer may come back at once, because
+/// old nodes pass on blocks of which they have checked the header only.
+pub(crate) const WRONG_BODIES_MAX: u32 = 4;
 
 impl PeerHub {
     pub(super) const fn is_near(&self, number: u64) -> bool {
@@ -161,7 +162,7 @@ impl PeerHub {
             self.may_be_asked_again(from, *hash, header.number);
             return;
         }
-        // It stays here, because others may build on it.
+        // The header stays here, because other blocks may build on it.
         waiting.stage = BlockStage::Fetching;
         self.fetch_body(from, *hash, header, now);
     }
@@ -224,7 +225,18 @@ impl PeerHub {
             BlockFault::Body(reason) => {
                 tracing::debug!(%hash, reason, "a peer has sent a wrong body");
                 self.drop_copy(hash, from, now);
-                self.body_was_wrong(from, hash, reason, now);
+                // The peer may announce the right one later.
+                if let Some(state) = self.peers.get_mut(&from) {
+                    state.known_blocks.remove(hash);
+                }
+                let text = format!("wrong bodies; the last, of block {hash}: {reason}");
+                self.count_fault(
+                    from,
+                    |state| &mut state.wrong_bodies,
+                    WRONG_BODIES_MAX,
+                    &text,
+                    now,
+                );
             }
             BlockFault::KnownInvalid(reason) => {
                 tracing::debug!(%hash, reason, "a block of a peer is invalid");
@@ -233,7 +245,14 @@ impl PeerHub {
             BlockFault::Ahead(reason) => {
                 tracing::debug!(%hash, reason, "a block of a peer is not imported");
                 self.leave_to_synchronization(hash);
-                self.block_was_ahead(from, reason, now);
+                let text = format!("blocks ahead of the clock; the last: {reason}");
+                self.count_fault(
+                    from,
+                    |state| &mut state.blocks_ahead,
+                    AHEAD_BLOCKS_MAX,
+                    &text,
+                    now,
+                );
             }
             BlockFault::NotNow(reason) => {
                 tracing::debug!(%hash, reason, "a block of a peer is not imported");
@@ -242,34 +261,25 @@ impl PeerHub {
         }
     }
 
-    /// Counts a block that is too far ahead of the clock.
-    fn block_was_ahead(&mut self, from: PeerId, reason: String, now: Moment) {
+    /// Counts a fault. `row` is the number of faults of its kind in a row; `most` of them cost the
+    /// peer its place. The node may come back at once.
+    fn count_fault(
+        &mut self,
+        from: PeerId,
+        row: fn(&mut PeerState) -> &mut u32,
+        most: u32,
+        text: &str,
+        now: Moment,
+    ) {
         let Some(state) = self.peers.get_mut(&from) else {
             return;
         };
-        state.blocks_ahead += 1;
         state.faults += 1;
-        if state.blocks_ahead >= AHEAD_BLOCKS_MAX {
+        let row = row(state);
+        *row += 1;
+        if *row >= most {
             let fault = PeerFault {
-                text: format!("{AHEAD_BLOCKS_MAX} blocks ahead of the clock; the last: {reason}"),
-                disconnect: RlpxDisconnect::Subprotocol,
-                banned: Duration::ZERO,
-            };
-            self.punish(from, &fault, now);
-        }
-    }
-
-    /// Counts a body that is not its header's. The peer may announce the right one later.
-    fn body_was_wrong(&mut self, from: PeerId, hash: &B256, reason: String, now: Moment) {
-        let Some(state) = self.peers.get_mut(&from) else {
-            return;
-        };
-        state.known_blocks.remove(hash);
-        state.wrong_bodies += 1;
-        state.faults += 1;
-        if state.wrong_bodies >= WRONG_BODIES_MAX {
-            let fault = PeerFault {
-                text: format!("{WRONG_BODIES_MAX} wrong bodies; the last, of block {hash}: {reason}"),
+                text: format!("{most} {text}"),
                 disconnect: RlpxDisconnect::Subprotocol,
                 banned: Duration::ZERO,
             };
@@ -294,7 +304,7 @@ impl PeerHub {
             }
             (ImportResult::Good | ImportResult::Later, None) => {}
             (ImportResult::Invalid(reason), _) => {
-                // Whoever passed the block on has checked the seal only, as this node does.
+                // Peers that passed the block on have checked the seal only, as this node does.
                 tracing::debug!(%hash, reason, "a block of a peer is invalid");
                 self.drop_waiting(hash);
             }

@@ -13,17 +13,17 @@ use crate::rlpx::RlpxDisconnect;
 /// The share of an address ([`super::super::ShareHolder`]) in messages of application chains, in
 /// bytes: some blocks of the largest size at once, and then what a chain with a full block every
 /// other second sends.
-pub const APPLICATION_MESSAGES_SHARE: ShareRate = ShareRate {
+pub(crate) const APPLICATION_MESSAGES_SHARE: ShareRate = ShareRate {
     burst: 16 << 20,
     per_second: 1 << 20,
 };
-/// So many bytes a message of an application chain counts at least in
+/// The least number of bytes that a message of an application chain counts in
 /// [`APPLICATION_MESSAGES_SHARE`]: 4096 messages at once and 256 in each second. The shortest has
 /// some 20 bytes, and costs a hash, a place in many outboxes and in the queue for the SCS servers.
-pub const APPLICATION_MESSAGE_COST_MIN: u64 = 4096;
+pub(crate) const APPLICATION_MESSAGE_COST_MIN: u64 = 4096;
 /// The share of a peer in announcements, in hashes: those of some full pools, and then more than a
 /// network's transactions.
-pub const ANNOUNCED_HASHES_SHARE: ShareRate = ShareRate {
+pub(crate) const ANNOUNCED_HASHES_SHARE: ShareRate = ShareRate {
     burst: 65_536,
     per_second: 8192,
 };
@@ -35,8 +35,8 @@ impl PeerHub {
     /// has what follows from a message that is not: it is left out.
     ///
     /// # Errors
-    /// What the caller has to do, which may be nothing.
-    pub fn admits(
+    /// Actions for the caller. There may be none.
+    pub(crate) fn admits(
         &mut self,
         peer: PeerId,
         code: u64,

@@ -52,34 +52,32 @@ use crate::requests::{AnswerKind, WaitingRequest};
 use crate::rlpx::RlpxDisconnect;
 use crate::status_check::check_status;
 
-pub use announced::ANNOUNCEMENTS_MAX;
 use announced::AnnouncedFetch;
-pub use blocks::{AHEAD_BLOCKS_MAX, NEAR_ABOVE, NEAR_BELOW, WRONG_BODIES_MAX};
-pub use gate::{ANNOUNCED_HASHES_SHARE, APPLICATION_MESSAGE_COST_MIN, APPLICATION_MESSAGES_SHARE};
+pub(crate) use blocks::NEAR_BELOW;
+pub(crate) use gate::APPLICATION_MESSAGES_SHARE;
+pub use peer::PeerFigures;
 use peer::PeerState;
-pub use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX, PeerFigures};
-pub use transactions::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
+pub(crate) use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
+#[cfg(test)]
+pub(crate) use transactions::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
 use waiting::WaitingBlock;
-pub use waiting::{BLOCKS_WAITING_MAX, CHECKS_MAX, PEER_WAITING_BYTES_MAX, WAITING_BYTES_MAX};
+pub(crate) use waiting::{BLOCKS_WAITING_MAX, CHECKS_MAX};
 use wanted::{AskedTransactions, WantedTransaction};
-pub use wanted::{
-    EMPTY_ANSWERS_MAX, TRANSACTION_FETCHES_MAX, WANTED_ALL_MAX, WANTED_TIME_MAX, WANTED_TRANSACTIONS_MAX,
-};
 
 /// Longest time from the Hello to the peer's Status.
-pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a node of another chain may not come back.
-pub const OTHER_CHAIN_BAN: Duration = Duration::from_secs(3600);
-/// How long a node that broke the protocol may not come back.
-pub const FAULT_BAN: Duration = Duration::from_secs(600);
+pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// A node of another chain may not come back for this long.
+pub(crate) const OTHER_CHAIN_BAN: Duration = Duration::from_secs(3600);
+/// A node that broke the protocol may not come back for this long.
+pub(crate) const FAULT_BAN: Duration = Duration::from_secs(600);
 /// Nodes that are remembered because they may not come back.
-pub const BANNED_MAX: usize = 4096;
-/// So many late answers in a row end a connection.
+pub(crate) const BANNED_MAX: usize = 4096;
+/// The late answers in a row that end a connection.
 const LATE_ANSWERS_MAX: u32 = 8;
 /// Answers in a row that nobody has asked for and that are only ignored.
 const UNASKED_MAX: u32 = 64;
 
-/// What the hub must know of this node.
+/// The facts about this node that the hub needs.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
     /// The capability of the network.
@@ -92,7 +90,7 @@ pub struct HubSettings {
     pub forks: Option<ForkFilter>,
     /// The most peers. Static and trusted nodes do not count.
     pub peers_max: usize,
-    /// How many of them may have come by themselves.
+    /// The number of peers that may have come by themselves.
     pub inbound_max: usize,
 }
 
@@ -113,7 +111,7 @@ pub struct NewPeer {
     pub is_preferred: bool,
 }
 
-/// For what a peer is asked.
+/// The purpose of a request to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RequestNote {
     Sync(RequestTicket),
@@ -131,20 +129,19 @@ pub struct PeerHub {
     peers: BTreeMap<PeerId, PeerState>,
     nodes: HashMap<B512, PeerId>,
     next_peer: u64,
-    /// Until when nodes may not come back.
+    /// Nodes that may not come back, and until which time.
     banned: HashMap<B512, Duration>,
     /// Blocks that are checked, imported, or wait for their parents.
     waiting: BTreeMap<B256, WaitingBlock>,
-    /// The checks that run: whose copy of which block.
+    /// The checks that run: the block, and the peer whose copy of it is checked.
     checking: Vec<(PeerId, B256)>,
-    /// Whose block was taken for the last check.
+    /// The peer whose block was taken for the last check.
     last_checked: PeerId,
     /// Blocks that were announced and are not here yet.
     announced: BTreeMap<B256, AnnouncedFetch>,
-    /// Blocks that peers were told of.
     told: KnownHashes,
     wanted: HashMap<B256, WantedTransaction>,
-    /// When those of `wanted` are forgotten next that were waited for long enough.
+    /// The time at which entries of `wanted` that were waited for long enough are forgotten next.
     wanted_sweep: Duration,
     /// Messages and transactions of application chains that were passed on.
     relayed: KnownHashes,
@@ -152,7 +149,7 @@ pub struct PeerHub {
     application_shares: HeldShares,
     /// The node is far behind: transactions are of no use yet.
     is_behind: bool,
-    /// Only what is for application chains is carried.
+    /// Only messages and transactions for application chains are carried.
     is_subnet: bool,
     counters: PeerCounters,
     actions: Vec<PeerAction>,
@@ -193,7 +190,7 @@ impl PeerHub {
         hub
     }
 
-    /// What was counted.
+    /// The counters.
     pub const fn counters(&self) -> &PeerCounters {
         &self.counters
     }
@@ -204,7 +201,7 @@ impl PeerHub {
         active.map(|(peer, state)| state.facts(*peer))
     }
 
-    /// What was measured of a peer. `None` if it is gone.
+    /// The figures of a peer. `None` if it is gone.
     pub fn figures(&self, peer: PeerId) -> Option<PeerFigures> {
         self.peers.get(&peer).map(PeerState::figures)
     }
@@ -225,19 +222,19 @@ impl PeerHub {
     }
 
     /// Whether a node with this fork id may be of the same network.
-    pub fn accepts_fork(&self, fork_id: ForkId) -> bool {
+    pub(crate) fn accepts_fork(&self, fork_id: ForkId) -> bool {
         let forks = self.settings.forks.as_ref();
         forks.is_none_or(|forks| forks.validate(fork_id).is_ok())
     }
 
     /// Says whether the node is far behind. It takes no transactions then.
-    pub const fn set_behind(&mut self, is_behind: bool) {
+    pub(crate) const fn set_behind(&mut self, is_behind: bool) {
         self.is_behind = is_behind;
     }
 
     /// Makes this the hub of an application chain's network: it carries messages of code 31 and
     /// transactions with a sharding flag, and ignores the rest.
-    pub const fn carry_application_chains_only(&mut self) {
+    pub(crate) const fn carry_application_chains_only(&mut self) {
         self.is_subnet = true;
     }
 
@@ -429,7 +426,7 @@ impl PeerHub {
         true
     }
 
-    /// When [`Self::on_time`] must be called. `None` if nothing waits.
+    /// The time at which [`Self::on_time`] must be called. `None` if nothing waits.
     pub fn deadline(&self) -> Option<Duration> {
         let peers = self.peers.values().filter_map(PeerState::deadline);
         let blocks = self.announced.values().filter_map(AnnouncedFetch::deadline);
@@ -512,7 +509,7 @@ impl PeerHub {
         chosen.map(|(peer, _)| *peer).collect()
     }
 
-    /// How many of `count` peers get something whole: the square root, and at least one.
+    /// The number of peers of `count` that get something whole: the square root, and at least one.
     fn whole_share(count: usize) -> usize {
         count.isqrt().max(1)
     }

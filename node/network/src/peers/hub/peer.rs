@@ -1,4 +1,4 @@
-//! What is known of one peer.
+//! The state of one peer.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use crate::messages::WireProtocol;
 use crate::requests::RequestBook;
 
 /// Blocks that are remembered of a peer.
-pub const KNOWN_BLOCKS_MAX: usize = 1024;
+pub(crate) const KNOWN_BLOCKS_MAX: usize = 1024;
 /// Transactions that are remembered of a peer.
-pub const KNOWN_TRANSACTIONS_MAX: usize = 32_768;
+pub(crate) const KNOWN_TRANSACTIONS_MAX: usize = 32_768;
 
-/// What was measured of a peer.
+/// The figures of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerFigures {
     /// The usual time from a request to its answer. `None` before the first answer.
@@ -32,10 +32,10 @@ pub struct PeerFigures {
     pub faults: u64,
 }
 
-/// Where the conversation with a peer is.
+/// The stage of the conversation with a peer.
 #[derive(Debug)]
 enum PeerPhase {
-    /// Its Status must come before this time.
+    /// The Status must come before this time.
     Greeting(Duration),
     Active {
         head: B256,
@@ -43,7 +43,6 @@ enum PeerPhase {
     },
 }
 
-/// A peer.
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) node: B512,
@@ -79,7 +78,7 @@ pub(super) struct PeerState {
     pub(super) asks_transactions: bool,
     /// Answers in a row without the transactions that the peer had announced.
     pub(super) empty_answers: u32,
-    /// How the pool has judged its transactions.
+    /// The pool's verdicts on its transactions.
     pub(super) transaction_record: TransactionRecord,
     /// Hashes in announcements.
     pub(super) announced_hashes: UsedShare,
@@ -146,7 +145,7 @@ impl PeerState {
         }
     }
 
-    /// Whose share its work uses up.
+    /// The holder of the share that its work uses up.
     pub(super) const fn share_holder(&self) -> ShareHolder {
         ShareHolder::of(self.node, self.address, self.is_exempt)
     }
@@ -173,7 +172,7 @@ impl PeerState {
         }
     }
 
-    /// When something is due.
+    /// The time at which something is due.
     pub(super) fn deadline(&self) -> Option<Duration> {
         match self.phase {
             PeerPhase::Greeting(deadline) => Some(deadline),

@@ -1,4 +1,5 @@
-//! Who has a place, who loses it, and who may not come back for a while.
+//! Gives places to peers and takes them away, and remembers nodes that may not come back for a
+//! while.
 
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ impl PeerHub {
     }
 
     /// Lets a node come back at once.
-    pub fn forgive(&mut self, node: &B512) {
+    pub(crate) fn forgive(&mut self, node: &B512) {
         self.banned.remove(node);
     }
 
     /// Whether a connection may begin.
     ///
     /// # Errors
-    /// What the other side is told if it may not.
+    /// The reason for the other side if it may not.
     pub fn check_place(&self, new: &NewPeer, now: Moment) -> Result<(), RlpxDisconnect> {
         if let Some(existing) = self.nodes.get(&new.node)
             && !self.makes_way(existing, new)
@@ -61,7 +62,7 @@ impl PeerHub {
     /// Takes a connection after its Hello. Returns its number and what to do: send a Status.
     ///
     /// # Errors
-    /// What the other side is told if there is no place for it.
+    /// The reason for the other side if there is no place for it.
     pub fn admit(&mut self, new: NewPeer, now: Moment) -> Result<(PeerId, Vec<PeerAction>), RlpxDisconnect> {
         self.check_place(&new, now)?;
         if let Some(existing) = self.nodes.get(&new.node).copied() {
@@ -87,7 +88,7 @@ impl PeerHub {
     }
 
     /// Ends a connection, for no fault of the peer.
-    pub fn drop_peer(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) -> Vec<PeerAction> {
+    pub(crate) fn drop_peer(&mut self, peer: PeerId, reason: RlpxDisconnect, now: Moment) -> Vec<PeerAction> {
         self.disconnect(peer, reason, now);
         self.take_actions()
     }

@@ -1,5 +1,5 @@
-//! What is passed on for application chains: messages of their servers (code 31 of `mc`), and
-//! transactions with a sharding flag, which enter no pool.
+//! Passes on messages of servers of application chains (code 31 of `mc`), and transactions with a
+//! sharding flag, which enter no pool.
 //!
 //! Each is passed on once, to the peers that do not know it. What is too long or more than a peer's
 //! share does not come here (`gate`). Keys and hashes are computed without the hub. Source:
@@ -15,7 +15,7 @@ use crate::messages::{ApplicationChainMessage, PeerMessage};
 impl PeerHub {
     /// Takes a message of an application chain that a peer has sent, and its key
     /// ([`PeerAction::Recognize`]).
-    pub fn application_message_came(
+    pub(crate) fn application_message_came(
         &mut self,
         peer: PeerId,
         key: B256,

@@ -21,11 +21,11 @@ use crate::messages::{AnnouncedTransaction, PeerMessage};
 use crate::moment::Moment;
 
 /// After so many transactions that cost a signature check, a peer is judged by them.
-pub const JUDGED_TRANSACTIONS_MIN: u32 = 256;
+pub(crate) const JUDGED_TRANSACTIONS_MIN: u32 = 256;
 /// A peer is at fault if more than so many percent of them are worthless.
 const WORTHLESS_PERCENT_MAX: u32 = 75;
-/// How long nothing is taken of a peer whose transactions are mostly worthless.
-pub const WORTHLESS_PAUSE: Duration = Duration::from_secs(5);
+/// Nothing is taken for this long of a peer whose transactions are mostly worthless.
+pub(crate) const WORTHLESS_PAUSE: Duration = Duration::from_secs(5);
 /// A message with whole transactions ends with the one that makes it longer than this.
 const PACK_BYTES: usize = 100 << 10;
 /// Hashes in one announcement.
@@ -35,12 +35,12 @@ const TOLD_ON_JOIN_MAX: usize = 4096;
 /// Bytes of whole transactions that a new peer is told of.
 const TOLD_ON_JOIN_BYTES: usize = 2 << 20;
 
-/// What is known of the transactions that a peer has sent, since it was judged last.
+/// The verdicts on the transactions that a peer has sent since it was judged last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TransactionRecord {
     worthless: u32,
     others: u32,
-    /// It was at fault when it was judged last.
+    /// The peer was at fault when it was judged last.
     is_warned: bool,
 }
 
@@ -86,7 +86,7 @@ impl PeerHub {
     }
 
     /// Takes a part of a pack ([`PeerAction::Take`]) with its hashes. `asked` is that of the pack.
-    pub fn transactions_hashed(
+    pub(crate) fn transactions_hashed(
         &mut self,
         peer: PeerId,
         part: Vec<HashedTransaction>,
@@ -124,7 +124,7 @@ impl PeerHub {
     }
 
     /// All of a pack was taken, or the rest is dropped.
-    pub fn pack_done(&mut self, peer: PeerId, asked: Option<&[B256]>, now: Moment) -> Vec<PeerAction> {
+    pub(crate) fn pack_done(&mut self, peer: PeerId, asked: Option<&[B256]>, now: Moment) -> Vec<PeerAction> {
         if let Some(asked) = asked {
             self.transactions_not_sent(peer, asked, now);
         }
@@ -135,7 +135,7 @@ impl PeerHub {
     /// transactions are mostly worthless pauses. If it goes on after that, it loses its place. A
     /// peer that says it is ahead of this node is not judged: its transactions may be good after
     /// its own head.
-    pub fn transactions_judged(
+    pub(crate) fn transactions_judged(
         &mut self,
         peer: PeerId,
         judged: JudgedTransactions,
@@ -173,7 +173,7 @@ impl PeerHub {
                     "transactions: got {worthless} of {all} that no block may contain or nobody pays, \
                      expected at most {WORTHLESS_PERCENT_MAX} percent"
                 );
-                // Whoever takes its transactions stops at once, and not when the connection ends.
+                // The taker of its transactions stops at once, and not when the connection ends.
                 let time = FAULT_BAN;
                 self.actions.push(PeerAction::Pause { peer, time });
                 self.breach(peer, &text, now);
@@ -184,7 +184,7 @@ impl PeerHub {
 
     /// The pool has new transactions that could be in the next block. Peers that do not know them
     /// are told.
-    pub fn pool_has(&mut self, offered: &[HashedTransaction]) -> Vec<PeerAction> {
+    pub(crate) fn pool_has(&mut self, offered: &[HashedTransaction]) -> Vec<PeerAction> {
         // Numbers of transactions in `offered`.
         let mut whole: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
         let mut hashes: BTreeMap<PeerId, Vec<AnnouncedTransaction>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Which blocks wait, which of them is checked next, and which goes if there are too many.
+//! The blocks that wait: which of them is checked next, and which goes if there are too many.
 //!
 //! No peer holds up the blocks of others. Peers take turns: at most [`CHECKS_MAX`] checks run, one
 //! for each peer. What waits is bounded in number and bytes, for each peer and for all, and
@@ -21,24 +21,22 @@ use crate::messages::{AnnouncedBlock, PackedBlock};
 use crate::moment::Moment;
 
 /// Blocks that wait or are imported.
-pub const BLOCKS_WAITING_MAX: usize = 256;
+pub(crate) const BLOCKS_WAITING_MAX: usize = 256;
 /// Blocks of one peer that wait or are imported.
 const PEER_BLOCKS_MAX: usize = 64;
 /// Bytes of all blocks that wait or are imported, packed as they came.
-pub const WAITING_BYTES_MAX: usize = 64 << 20;
+pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the blocks of one peer: more than the longest message.
-pub const PEER_WAITING_BYTES_MAX: usize = 16 << 20;
+pub(crate) const PEER_WAITING_BYTES_MAX: usize = 16 << 20;
 /// Blocks that are checked at the same time, each of another peer.
-pub const CHECKS_MAX: usize = 4;
-/// How long a block waits for its parent.
+pub(crate) const CHECKS_MAX: usize = 4;
+/// A block waits for its parent for this long.
 const PARENT_WAIT: Duration = Duration::from_secs(60);
 
-/// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockStage {
-    /// Its parent waits here.
     Parent,
-    /// Its parent is stored, and a check may begin.
+    /// The parent is stored, and a check may begin.
     Ready,
     /// The copy of this peer is checked.
     Checking(PeerId),
@@ -47,7 +45,7 @@ pub(super) enum BlockStage {
     Importing,
 }
 
-/// What a peer has sent of a block.
+/// The part of a block that a peer has sent.
 #[derive(Clone, Debug)]
 pub(super) enum BlockContent {
     /// The header of an announced block. The body is asked for when the seal was checked.
@@ -70,7 +68,7 @@ impl BlockContent {
         }
     }
 
-    /// Whether this tells nothing that `other` does not tell.
+    /// Whether `other` tells the same and perhaps more.
     fn adds_nothing_to(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Header(_), _) => true,
@@ -92,7 +90,7 @@ pub(super) struct BlockCopy {
 pub(super) struct WaitingBlock {
     pub(super) number: u64,
     parent: B256,
-    /// Who has sent the block, or the first of them.
+    /// The peer that has sent the block, or the first of them.
     pub(super) from: PeerId,
     since: Duration,
     pub(super) stage: BlockStage,
@@ -119,7 +117,7 @@ impl WaitingBlock {
     }
 }
 
-/// What the waiting blocks of a peer take, or those of all.
+/// The memory and the number of the waiting blocks of a peer, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitingUse {
     copies: usize,
@@ -159,7 +157,7 @@ impl PeerHub {
         }
     }
 
-    /// What all waiting blocks take, and those of each peer.
+    /// Returns the use of all waiting blocks, and that of each peer's.
     pub(super) fn waiting_use(&self) -> (WaitingUse, BTreeMap<PeerId, WaitingUse>) {
         let (mut all, mut peers) = (WaitingUse::default(), BTreeMap::<_, WaitingUse>::new());
         for copy in self.waiting.values().flat_map(|waiting| &waiting.copies) {
@@ -294,7 +292,7 @@ impl PeerHub {
         }
     }
 
-    /// When blocks have waited long enough for their parents.
+    /// The time at which blocks have waited long enough for their parents.
     pub(super) fn parents_deadline(&self) -> Option<Duration> {
         let waiting = self.waiting.values();
         let waiting = waiting.filter(|waiting| waiting.stage == BlockStage::Parent);

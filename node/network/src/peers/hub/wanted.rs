@@ -15,54 +15,50 @@ use crate::messages::{AnnouncedTransaction, PeerMessage};
 use crate::moment::Moment;
 
 /// Transactions that are asked for at once.
-pub const TRANSACTION_FETCHES_MAX: usize = 256;
+pub(crate) const TRANSACTION_FETCHES_MAX: usize = 256;
 /// Transactions of one peer that are waited for.
-pub const WANTED_TRANSACTIONS_MAX: usize = 4096;
+pub(crate) const WANTED_TRANSACTIONS_MAX: usize = 4096;
 /// Transactions that are waited for are shared out: with many peers, each has an equal part of so
 /// many.
-pub const WANTED_ALL_MAX: usize = 65_536;
-/// How long an announced transaction is waited for.
-pub const WANTED_TIME_MAX: Duration = Duration::from_secs(60);
-/// How often those are forgotten that were waited for long enough.
+pub(crate) const WANTED_ALL_MAX: usize = 65_536;
+/// An announced transaction is waited for this long.
+pub(crate) const WANTED_TIME_MAX: Duration = Duration::from_secs(60);
+/// Transactions that were waited for long enough are forgotten at this interval.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Peers that are remembered to have announced a transaction.
 const ANNOUNCERS_MAX: usize = 8;
-/// Whoever is asked for a transaction so soon after its announcement must have it.
+/// A peer that is asked for a transaction so soon after its announcement must have it.
 const FRESH_TIME: Duration = Duration::from_secs(4);
 /// An answer delivers if it has one of so many transactions that were asked for.
 const DELIVERED_SHARE: usize = 4;
 /// An answer delivers, too, if it has so many bytes. Peers end a long answer.
 const DELIVERED_BYTES: usize = 1 << 20;
-/// So many answers in a row that do not deliver cost a peer its place.
-pub const EMPTY_ANSWERS_MAX: u32 = 8;
+/// The answers in a row without the wanted transactions that cost a peer its place.
+pub(crate) const EMPTY_ANSWERS_MAX: u32 = 8;
 
-/// A transaction that was announced.
 #[derive(Clone, Debug)]
 pub(super) struct WantedTransaction {
-    /// Who has it.
     peers: Vec<PeerId>,
-    /// Who was asked.
     asked: Option<PeerId>,
-    /// When it was announced first.
+    /// The time of the first announcement.
     since: Duration,
 }
 
 /// The hashes of a request for transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AskedTransactions {
-    /// In order.
     pub(super) hashes: Vec<B256>,
     /// All of them were announced a moment before.
     is_fresh: bool,
 }
 
 impl PeerHub {
-    /// How many transactions of one peer are waited for.
+    /// The number of transactions of one peer that are waited for.
     pub(super) fn wanted_share(&self) -> usize {
         (WANTED_ALL_MAX / self.peers.len().max(1)).min(WANTED_TRANSACTIONS_MAX)
     }
 
-    /// When transactions may have been waited for long enough.
+    /// The time at which transactions may have been waited for long enough.
     pub(super) fn wanted_deadline(&self) -> Option<Duration> {
         (!self.wanted.is_empty()).then_some(self.wanted_sweep)
     }
@@ -136,7 +132,8 @@ impl PeerHub {
         let Some(state) = self.peers.get_mut(&peer).filter(|state| !state.asks_transactions) else {
             return;
         };
-        // Those that came in the meantime, or that the peer did not send, are not wanted of it.
+        // Transactions that came in the meantime, or that the peer did not send, are not wanted of
+        // it.
         let wanted = &self.wanted;
         let has = |hash: &B256| {
             wanted
@@ -197,7 +194,7 @@ impl PeerHub {
                     state.empty_answers += 1;
                     state.faults += 1;
                 }
-                // They may be in a block by now.
+                // The transactions may be in a block by now.
                 (false, false) => {}
             }
             if state.empty_answers >= EMPTY_ANSWERS_MAX {
@@ -217,7 +214,7 @@ impl PeerHub {
         self.actions.push(PeerAction::Take { peer, pack });
     }
 
-    /// Whatever of `asked` is still wanted is asked of others.
+    /// Asks others for what is still wanted of `asked`.
     pub(super) fn transactions_not_sent(&mut self, peer: PeerId, asked: &[B256], now: Moment) {
         if let Some(state) = self.peers.get_mut(&peer) {
             state.asks_transactions = false;

@@ -1,10 +1,10 @@
-//! What the answers to the questions of a session mean.
+//! Takes the answers to the questions of a download.
 
 use chain::View;
 use primitives::{B256, Header};
 use store::StoreError;
 
-use super::{HEAD_HEADERS, HeaderSession, SessionQuestion, SessionStage};
+use super::{DownloadQuestion, DownloadStage, HEAD_HEADERS, HeaderDownload};
 use crate::messages::PeerMessage;
 use crate::peers::PeerId;
 use crate::sync::ancestor::{AncestorSearch, HeaderPoint};
@@ -14,54 +14,54 @@ use crate::sync::segments::{SEGMENT_HEADERS, SegmentAnswer, SegmentFill, wrong_l
 use crate::sync::{MISS_RETRY, Synchronizer};
 
 impl Synchronizer {
-    /// Takes an answer to a question of a session.
-    pub(in crate::sync) fn session_answer(
+    /// Takes an answer to a question of a download.
+    pub(in crate::sync) fn download_answer(
         &mut self,
         view: &View,
         peer: PeerId,
         id: u64,
-        question: SessionQuestion,
+        question: DownloadQuestion,
         answer: PeerMessage,
     ) -> Result<(), StoreError> {
         let PeerMessage::BlockHeaders(_, headers) = answer else {
             return Ok(());
         };
-        let Some(mut session) = self.take_session(id) else {
+        let Some(mut download) = self.take_download(id) else {
             return Ok(());
         };
-        if !matches!(question, SessionQuestion::Segment(..)) {
-            session.open = None;
+        if !matches!(question, DownloadQuestion::Segment(..)) {
+            download.open = None;
         }
         let ended = match question {
-            SessionQuestion::Head => self.take_head(view, &mut session, headers)?,
-            SessionQuestion::Ancestor => self.take_ancestor(view, &mut session, &headers)?,
-            SessionQuestion::Skeleton(first) => self.take_skeleton(&mut session, first, &headers),
-            SessionQuestion::Segment(top, asked) => {
-                self.take_segment(&mut session, peer, (&top, &asked), headers)
+            DownloadQuestion::Head => self.take_head(view, &mut download, headers)?,
+            DownloadQuestion::Ancestor => self.take_ancestor(view, &mut download, &headers)?,
+            DownloadQuestion::Skeleton(first) => self.take_skeleton(&mut download, first, &headers),
+            DownloadQuestion::Segment(top, asked) => {
+                self.take_segment(&mut download, peer, (&top, &asked), headers)
             }
         };
         if !ended {
-            self.sessions.push(session);
+            self.downloads.push(download);
         }
         Ok(())
     }
 
-    /// The head and some headers below it have come. Returns whether the session has ended.
+    /// The head and some headers below it have come. Returns whether the download has ended.
     fn take_head(
         &mut self,
         view: &View,
-        session: &mut HeaderSession,
+        download: &mut HeaderDownload,
         mut headers: Vec<Header>,
     ) -> Result<bool, StoreError> {
-        let master = session.master;
+        let master = download.master;
         let Some(first) = headers.first() else {
             // The peer has not imported it yet, or has another head by now, or never had this one.
-            self.roster.missed(master, &session.target, self.now, MISS_RETRY);
+            self.roster.missed(master, &download.target, self.now, MISS_RETRY);
             return Ok(true);
         };
         let top = HeaderPoint {
             number: first.number,
-            hash: session.target,
+            hash: download.target,
         };
         if headers.len() as u64 > HEAD_HEADERS {
             let got = headers.len();
@@ -72,7 +72,7 @@ impl Synchronizer {
             return Ok(true);
         }
         if let Some(wrong) = wrong_link(top, &headers) {
-            self.drop_liar(master, wrong);
+            self.drop_liar(master, wrong.to_string());
             return Ok(true);
         }
         let (got, least) = (headers.len() as u64, HEAD_HEADERS.min(top.number));
@@ -82,13 +82,13 @@ impl Synchronizer {
         }
         let best = self.chain.best.total_difficulty;
         if let Some(head) = headers.first()
-            && let Some(claimed) = session.claimed
+            && let Some(claimed) = download.claimed
             && let Some(text) = implausible(claimed, head, best)
         {
             self.drop_liar(master, text);
             return Ok(true);
         }
-        session.target_number = Some(top.number);
+        download.target_number = Some(top.number);
         for at in 0..headers.len() {
             let hash = headers[at].parent_hash;
             let Some(number) = headers[at].number.checked_sub(1) else {
@@ -99,34 +99,34 @@ impl Synchronizer {
             };
             if view.known_header(&hash)?.is_some() {
                 headers.truncate(at + 1);
-                session.tip = HeaderPoint { number, hash };
-                session.base = number;
-                session.stage = SessionStage::Segments(SegmentFill::complete(session.tip, headers));
-                session.lowest_since = self.now;
+                download.tip = HeaderPoint { number, hash };
+                download.base = number;
+                download.stage = DownloadStage::Segments(SegmentFill::complete(download.tip, headers));
+                download.lowest_since = self.now;
                 return Ok(false);
             }
         }
         let lowest = headers.last().map_or(top.number, |header| header.number);
         let unknown = lowest.min(self.chain.best.number.saturating_add(1)).max(1);
-        session.common_max = unknown - 1;
-        session.stage = SessionStage::Ancestor(AncestorSearch::new(self.genesis, unknown));
+        download.common_max = unknown - 1;
+        download.stage = DownloadStage::Ancestor(AncestorSearch::new(self.genesis, unknown));
         Ok(false)
     }
 
     fn take_ancestor(
         &mut self,
         view: &View,
-        session: &mut HeaderSession,
+        download: &mut HeaderDownload,
         headers: &[Header],
     ) -> Result<bool, StoreError> {
-        let SessionStage::Ancestor(search) = &mut session.stage else {
+        let DownloadStage::Ancestor(search) = &mut download.stage else {
             return Ok(false);
         };
         let taken = search.take(headers, |hash| {
             view.known_header(hash).map(|known| known.is_some())
         })?;
-        let Err(text) = taken else { return Ok(false) };
-        self.end_broken(session, text);
+        let Err(fault) = taken else { return Ok(false) };
+        self.end_broken(download, fault.to_string());
         Ok(true)
     }
 
@@ -136,26 +136,26 @@ impl Synchronizer {
     }
 
     /// The peer does not stand by its claim. That can happen; not too often.
-    fn end_broken(&mut self, session: &HeaderSession, text: String) {
-        self.postpone(session.master, &session.target);
-        tracing::debug!(peer = session.master.0, text, "a claim cannot be followed");
-        if let Some(fault) = self.roster.overtaken(session.master) {
-            self.drop_peer(session.master, fault);
+    fn end_broken(&mut self, download: &HeaderDownload, text: String) {
+        self.postpone(download.master, &download.target);
+        tracing::debug!(peer = download.master.0, text, "a claim cannot be followed");
+        if let Some(fault) = self.roster.overtaken(download.master) {
+            self.drop_peer(download.master, fault);
         }
     }
 
-    fn take_skeleton(&mut self, session: &mut HeaderSession, first: u64, headers: &[Header]) -> bool {
-        let amount = session.skeleton_headers();
+    fn take_skeleton(&mut self, download: &mut HeaderDownload, first: u64, headers: &[Header]) -> bool {
+        let amount = download.skeleton_headers();
         let expected = (0..amount).map(|at| first + at * SEGMENT_HEADERS);
         let numbers = headers.iter().map(|header| header.number);
         let target = HeaderPoint {
-            number: session.target_number.unwrap_or(0),
-            hash: session.target,
+            number: download.target_number.unwrap_or(0),
+            hash: download.target,
         };
         if !numbers.eq(expected) {
             let (got, number) = (headers.len(), headers.first().map(|header| header.number));
             let text = format!("skeleton: got {got} headers from {number:?}, expected {amount} from {first}");
-            self.end_broken(session, text);
+            self.end_broken(download, text);
             return true;
         }
         let point = |header: &Header| HeaderPoint {
@@ -173,27 +173,27 @@ impl Synchronizer {
         {
             tops.push(target);
         }
-        session.stage = SessionStage::Segments(SegmentFill::new(session.tip, &tops));
-        session.lowest_since = self.now;
+        download.stage = DownloadStage::Segments(SegmentFill::new(download.tip, &tops));
+        download.lowest_since = self.now;
         false
     }
 
     fn take_segment(
         &mut self,
-        session: &mut HeaderSession,
+        download: &mut HeaderDownload,
         peer: PeerId,
         (top, asked): (&B256, &B256),
         headers: Vec<Header>,
     ) -> bool {
-        let SessionStage::Segments(fill) = &mut session.stage else {
+        let DownloadStage::Segments(fill) = &mut download.stage else {
             return false;
         };
         match fill.take(top, asked, peer, headers) {
             SegmentAnswer::Taken => false,
-            SegmentAnswer::Lacking if peer != session.master => false,
+            SegmentAnswer::Lacking if peer != download.master => false,
             SegmentAnswer::Lacking => {
                 if fill.lacks_lowest(peer) {
-                    self.end_broken(session, "the peer lacks headers of its own skeleton".to_owned());
+                    self.end_broken(download, "the peer lacks headers of its own skeleton".to_owned());
                     return true;
                 }
                 false
@@ -201,12 +201,12 @@ impl Synchronizer {
             SegmentAnswer::Short(text) => {
                 fill.remove_peer(peer);
                 self.drop_short(peer, text);
-                peer == session.master
+                peer == download.master
             }
             SegmentAnswer::Wrong(text) => {
                 fill.remove_peer(peer);
                 self.drop_liar(peer, text);
-                peer == session.master
+                peer == download.master
             }
         }
     }

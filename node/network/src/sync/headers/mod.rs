@@ -1,4 +1,4 @@
-//! Fetching headers: a session with one peer whose claim is followed, with the help of all others.
+//! Fetching headers: a download with one peer whose claim is followed, with the help of all others.
 //!
 //! | stage | asked | of whom |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! The first segment comes from the peer alone. The others are asked for when the seals of the
 //! first one are right (`proofs`).
 //!
-//! Usually there is one session. It ends when the claimed head is stored, or when it turns out that
-//! the claim cannot be followed. If the best header does not rise for a while, sessions with other
-//! peers begin side by side, and a peer that does not keep the least rate loses its session
+//! Usually there is one download. It ends when the claimed head is stored, or when it turns out
+//! that the claim cannot be followed. If the best header does not rise for a while, downloads with
+//! other peers begin side by side, and a peer that does not keep the least rate loses its download
 //! (`choice`).
 
 mod answers;
@@ -36,21 +36,20 @@ use crate::peers::{PeerId, PeerRequest, RequestTicket};
 
 /// Headers that are asked for together with the claimed head. A short gap needs no other question.
 const HEAD_HEADERS: u64 = 32;
-/// The most headers of a skeleton.
 const SKELETON_HEADERS: u64 = 128;
 /// The most headers of a job, but for those of the last segment.
 const JOB_HEADERS: usize = 1024;
-/// The segments that are asked for before a seal of the session was found right.
+/// The segments that are asked for before a seal of the download was found right.
 const UNPROVEN_SEGMENTS: usize = 1;
-/// So many skeletons that do not fit cost a peer its place.
+/// The skeletons that do not fit and cost a peer its place.
 const BROKEN_MAX: u32 = 3;
 
-/// What the peer of a session is asked, or another one for it.
+/// A question to the peer of a download, or to another one for it.
 #[derive(Clone, Debug)]
-pub(super) enum SessionQuestion {
+pub(super) enum DownloadQuestion {
     /// The head and some headers below it.
     Head,
-    /// Where the chains part.
+    /// The header at which the chains part.
     Ancestor,
     /// Every 192nd header from this one on.
     Skeleton(u64),
@@ -59,7 +58,7 @@ pub(super) enum SessionQuestion {
 }
 
 #[derive(Clone, Debug)]
-enum SessionStage {
+enum DownloadStage {
     Head,
     Ancestor(AncestorSearch),
     Skeleton,
@@ -68,39 +67,38 @@ enum SessionStage {
 
 /// A claim that is being followed.
 #[derive(Clone, Debug)]
-pub(super) struct HeaderSession {
+pub(super) struct HeaderDownload {
     id: u64,
-    /// Whose claim it is.
+    /// The peer whose claim it is.
     master: PeerId,
-    /// The claimed head.
     target: B256,
-    /// Its number, once its header is here.
+    /// The number of the target, once its header is here.
     target_number: Option<u64>,
     /// The total difficulty that the peer claims; `None` if it only announced the block.
     claimed: Option<U256>,
-    stage: SessionStage,
+    stage: DownloadStage,
     /// The highest header of the peer's chain that is stored here.
     tip: HeaderPoint,
-    /// Where the chain leaves ours.
+    /// The number at which the chain leaves ours.
     base: u64,
     /// The highest number at which it might leave ours, when it was asked for that.
     common_max: u64,
-    /// It began to find out whether its chain is another one than that of the best header, and
-    /// that is not known yet, or it is another one.
+    /// The download began to find out whether its chain is another one than that of the best
+    /// header, and the answer is not known yet or is yes.
     is_witness: bool,
     /// The open question to the master, and since when it is open.
     open: Option<(RequestTicket, Duration)>,
     /// Since when the lowest segment is the lowest.
     lowest_since: Duration,
-    /// Since when the session waits for peers: since it began, or its last headers were stored.
+    /// Since when the download waits for peers: since it began, or its last headers were stored.
     waits_since: Duration,
-    /// How often headers were stored.
+    /// The number of times that headers were stored.
     stored: u32,
     broken: u32,
 }
 
-impl HeaderSession {
-    /// Later sessions have higher numbers.
+impl HeaderDownload {
+    /// Later downloads have higher numbers.
     pub(super) const fn id(&self) -> u64 {
         self.id
     }
@@ -126,7 +124,7 @@ impl HeaderSession {
 /// Headers that the chain is checking.
 #[derive(Clone, Debug)]
 pub(super) struct HeadersInWork {
-    session: u64,
+    download: u64,
     master: PeerId,
     target: B256,
     hashes: Vec<B256>,
@@ -135,54 +133,54 @@ pub(super) struct HeadersInWork {
 }
 
 impl Synchronizer {
-    /// Ends the session of a peer. Answers to its questions will be of no use.
-    fn end_session(&mut self, master: PeerId) {
-        self.sessions.retain(|session| session.master != master);
+    /// Ends the download of a peer. Answers to its questions will be of no use.
+    fn end_download(&mut self, master: PeerId) {
+        self.downloads.retain(|download| download.master != master);
     }
 
-    /// Ends the session of a peer. The claim is looked at again later.
+    /// Ends the download of a peer. The claim is looked at again later.
     fn postpone(&mut self, master: PeerId, target: &B256) {
-        self.end_session(master);
+        self.end_download(master);
         self.roster.postpone(master, target, self.now + CLAIM_RETRY);
     }
 
-    /// Ends the session of a peer. The claim is of no use, or was followed to its end.
+    /// Ends the download of a peer. The claim is of no use, or was followed to its end.
     fn settle(&mut self, master: PeerId, target: &B256) {
-        self.end_session(master);
+        self.end_download(master);
         self.roster.settle(master, target);
     }
 
-    pub(super) fn session_peer_left(&mut self, peer: PeerId) {
-        self.end_session(peer);
-        for session in &mut self.sessions {
-            if let SessionStage::Segments(fill) = &mut session.stage {
+    pub(super) fn download_peer_left(&mut self, peer: PeerId) {
+        self.end_download(peer);
+        for download in &mut self.downloads {
+            if let DownloadStage::Segments(fill) = &mut download.stage {
                 fill.remove_peer(peer);
             }
         }
     }
 
-    /// Takes a session out. Whoever does so puts it back unless it has ended.
-    fn take_session(&mut self, id: u64) -> Option<HeaderSession> {
-        let at = self.sessions.iter().position(|session| session.id == id)?;
-        Some(self.sessions.remove(at))
+    /// Takes a download out. Whoever does so puts it back unless it has ended.
+    fn take_download(&mut self, id: u64) -> Option<HeaderDownload> {
+        let at = self.downloads.iter().position(|download| download.id == id)?;
+        Some(self.downloads.remove(at))
     }
 
-    /// Goes on with the sessions, and begins new ones.
+    /// Goes on with the downloads, and begins new ones.
     pub(super) fn go_on_with_headers(&mut self, view: &View) -> Result<(), StoreError> {
-        self.end_slow_sessions();
-        self.begin_sessions(view)?;
-        let mut ids: Vec<_> = self.sessions.iter().map(|session| session.id).collect();
+        self.end_slow_downloads();
+        self.begin_downloads(view)?;
+        let mut ids: Vec<_> = self.downloads.iter().map(|download| download.id).collect();
         // Each time another one is the first to give its headers to the chain.
         let by = usize::from(ids.len() > 1);
         ids.rotate_left(by);
         for id in ids {
             // Each turn either ends, or goes on to another stage.
-            while let Some(mut session) = self.take_session(id) {
-                let go_on = self.advance(&mut session);
+            while let Some(mut download) = self.take_download(id) {
+                let go_on = self.advance(&mut download);
                 if go_on.ended {
                     break;
                 }
-                self.sessions.push(session);
+                self.downloads.push(download);
                 if !go_on.again {
                     break;
                 }
@@ -191,105 +189,105 @@ impl Synchronizer {
         Ok(())
     }
 
-    /// Asks what the stage of the session needs.
-    fn advance(&mut self, session: &mut HeaderSession) -> Turn {
-        match &mut session.stage {
-            SessionStage::Head => {
+    /// Asks what the stage of the download needs.
+    fn advance(&mut self, download: &mut HeaderDownload) -> Turn {
+        match &mut download.stage {
+            DownloadStage::Head => {
                 let request = HeadersRequest {
-                    start: HeadersStart::Hash(session.target),
+                    start: HeadersStart::Hash(download.target),
                     amount: HEAD_HEADERS,
                     skip: 0,
                     reverse: true,
                 };
-                self.ask_master(session, request, SessionQuestion::Head);
+                self.ask_master(download, request, DownloadQuestion::Head);
                 Turn::WAITS
             }
-            SessionStage::Ancestor(search) => match search.found() {
+            DownloadStage::Ancestor(search) => match search.found() {
                 Some(found) => {
-                    if !self.is_needed(session, found) {
-                        self.postpone(session.master, &session.target);
+                    if !self.is_needed(download, found) {
+                        self.postpone(download.master, &download.target);
                         return Turn::ENDED;
                     }
-                    session.tip = found;
-                    session.base = found.number;
-                    session.stage = SessionStage::Skeleton;
+                    download.tip = found;
+                    download.base = found.number;
+                    download.stage = DownloadStage::Skeleton;
                     Turn::GOES_ON
                 }
                 None => {
                     let request = search.request();
-                    self.ask_master(session, request, SessionQuestion::Ancestor);
+                    self.ask_master(download, request, DownloadQuestion::Ancestor);
                     Turn::WAITS
                 }
             },
-            SessionStage::Skeleton => self.advance_skeleton(session),
-            SessionStage::Segments(_) => self.advance_segments(session),
+            DownloadStage::Skeleton => self.advance_skeleton(download),
+            DownloadStage::Segments(_) => self.advance_segments(download),
         }
     }
 
-    fn advance_skeleton(&mut self, session: &mut HeaderSession) -> Turn {
+    fn advance_skeleton(&mut self, download: &mut HeaderDownload) -> Turn {
         let target = HeaderPoint {
-            number: session.target_number.unwrap_or(0),
-            hash: session.target,
+            number: download.target_number.unwrap_or(0),
+            hash: download.target,
         };
         if self.chain.best.number > self.chain.head.saturating_add(HEADER_LEAD_MAX) {
-            // Nobody waits for the peer.
-            (self.advanced_at, session.waits_since) = (self.now, self.now);
+            // No question to the peer is open.
+            (self.advanced_at, download.waits_since) = (self.now, self.now);
             return Turn::WAITS;
         }
-        let amount = session.skeleton_headers();
+        let amount = download.skeleton_headers();
         if amount == 0 {
-            session.stage = SessionStage::Segments(SegmentFill::new(session.tip, &[target]));
-            session.lowest_since = self.now;
+            download.stage = DownloadStage::Segments(SegmentFill::new(download.tip, &[target]));
+            download.lowest_since = self.now;
             return Turn::GOES_ON;
         }
-        let first = session.tip.number + SEGMENT_HEADERS;
+        let first = download.tip.number + SEGMENT_HEADERS;
         let request = HeadersRequest {
             start: HeadersStart::Number(first),
             amount,
             skip: SEGMENT_HEADERS - 1,
             reverse: false,
         };
-        self.ask_master(session, request, SessionQuestion::Skeleton(first));
+        self.ask_master(download, request, DownloadQuestion::Skeleton(first));
         Turn::WAITS
     }
 
-    fn advance_segments(&mut self, session: &mut HeaderSession) -> Turn {
-        let is_proven = session.is_proven();
-        let SessionStage::Segments(fill) = &mut session.stage else {
+    fn advance_segments(&mut self, download: &mut HeaderDownload) -> Turn {
+        let is_proven = download.is_proven();
+        let DownloadStage::Segments(fill) = &mut download.stage else {
             return Turn::WAITS;
         };
         if self.headers_job.is_none() && self.now >= self.chain_pause {
             match fill.take_complete(JOB_HEADERS) {
                 Ok(headers) if headers.is_empty() => {}
                 Ok(headers) => {
-                    session.lowest_since = self.now;
+                    download.lowest_since = self.now;
                     self.headers_job = Some(HeadersInWork {
-                        session: session.id,
-                        master: session.master,
-                        target: session.target,
+                        download: download.id,
+                        master: download.master,
+                        target: download.target,
                         hashes: linked_hashes(&headers),
                         end: fill.below(),
                         begun: self.now,
                     });
                     self.actions.jobs.push(SyncJob::Headers(headers));
                 }
-                Err(text) => {
+                Err(fault) => {
                     // The peer may have changed its chain meanwhile. It may do so a few times.
-                    session.broken += 1;
-                    if session.broken >= BROKEN_MAX {
-                        self.drop_liar(session.master, text);
+                    download.broken += 1;
+                    if download.broken >= BROKEN_MAX {
+                        self.drop_liar(download.master, fault.to_string());
                         return Turn::ENDED;
                     }
-                    session.stage = SessionStage::Head;
+                    download.stage = DownloadStage::Head;
                     return Turn::GOES_ON;
                 }
             }
         }
         if fill.is_empty() {
             if self.headers_job.is_none() {
-                session.stage = SessionStage::Skeleton;
-                return if Some(session.tip.number) >= session.target_number {
-                    self.settle(session.master, &session.target);
+                download.stage = DownloadStage::Skeleton;
+                return if Some(download.tip.number) >= download.target_number {
+                    self.settle(download.master, &download.target);
                     Turn::ENDED
                 } else {
                     Turn::GOES_ON
@@ -297,7 +295,7 @@ impl Synchronizer {
             }
             return Turn::WAITS;
         }
-        let waited = self.now.saturating_sub(session.lowest_since);
+        let waited = self.now.saturating_sub(download.lowest_since);
         let most = if is_proven { usize::MAX } else { UNPROVEN_SEGMENTS };
         let mut orders = Vec::new();
         let mut overtaken = None;
@@ -308,13 +306,13 @@ impl Synchronizer {
             if entry.header_questions > 0 || self.now < entry.rest_until {
                 continue;
             }
-            let is_asked = is_proven || peer == session.master;
+            let is_asked = is_proven || peer == download.master;
             if overtaken.is_none()
                 && waited > entry.overtakes_after(QuestionKind::Headers)
                 && let Some((slow, top, request)) = fill.assign_again(peer)
             {
                 overtaken = Some(slow);
-                session.lowest_since = self.now;
+                download.lowest_since = self.now;
                 orders.push((peer, top, request));
             } else if is_asked && let Some((top, request)) = fill.assign(peer, most) {
                 orders.push((peer, top, request));
@@ -325,7 +323,7 @@ impl Synchronizer {
                 continue;
             };
             let ticket = self.next_ticket();
-            let topic = QuestionTopic::Session(session.id, SessionQuestion::Segment(top, first));
+            let topic = QuestionTopic::Download(download.id, DownloadQuestion::Segment(top, first));
             self.ask(ticket, peer, PeerRequest::Headers(request), topic);
         }
         if let Some(slow) = overtaken.filter(|_| waited > OVERTAKE_TIME)
@@ -333,7 +331,7 @@ impl Synchronizer {
         {
             fill.remove_peer(slow);
             self.drop_peer(slow, fault);
-            if slow == session.master {
+            if slow == download.master {
                 return Turn::ENDED;
             }
         }
@@ -343,36 +341,36 @@ impl Synchronizer {
     /// Asks the master, unless a question is open.
     fn ask_master(
         &mut self,
-        session: &mut HeaderSession,
+        download: &mut HeaderDownload,
         request: HeadersRequest,
-        question: SessionQuestion,
+        question: DownloadQuestion,
     ) {
-        if session.open.is_some() {
+        if download.open.is_some() {
             return;
         }
         let ticket = self.next_ticket();
-        session.open = Some((ticket, self.now));
-        let topic = QuestionTopic::Session(session.id, question);
-        self.ask(ticket, session.master, PeerRequest::Headers(request), topic);
+        download.open = Some((ticket, self.now));
+        let topic = QuestionTopic::Download(download.id, question);
+        self.ask(ticket, download.master, PeerRequest::Headers(request), topic);
     }
 
-    /// A question of a session will have no answer.
-    pub(super) fn session_unanswered(&mut self, peer: PeerId, id: u64, question: &SessionQuestion) {
-        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
+    /// A question of a download will have no answer.
+    pub(super) fn download_unanswered(&mut self, peer: PeerId, id: u64, question: &DownloadQuestion) {
+        let Some(download) = self.downloads.iter_mut().find(|download| download.id == id) else {
             return;
         };
-        match (question, &mut session.stage) {
-            (SessionQuestion::Segment(top, _), SessionStage::Segments(fill)) => fill.release(top, peer),
-            (SessionQuestion::Segment(..), _) => {}
+        match (question, &mut download.stage) {
+            (DownloadQuestion::Segment(top, _), DownloadStage::Segments(fill)) => fill.release(top, peer),
+            (DownloadQuestion::Segment(..), _) => {}
             _ => {
-                let (master, target) = (session.master, session.target);
+                let (master, target) = (download.master, download.target);
                 self.postpone(master, &target);
             }
         }
     }
 }
 
-/// How a turn of a session ended.
+/// The end of a turn of a download.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     ended: bool,

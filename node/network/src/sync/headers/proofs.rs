@@ -1,4 +1,4 @@
-//! What the chain says of headers: they are stored, or they are wrong.
+//! Takes the chain's verdict on headers: they are stored, or they are wrong.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::sync::jobs::ChainRefusal;
 use crate::sync::roster::stalls;
 use crate::sync::{CHAIN_RETRY, EARLY_RETRY, ENDLESS_HEADERS, Synchronizer};
 
-/// After so many jobs whose headers were right, a session is as good as others, and those of which
+/// After so many jobs whose headers were right, a download is as good as others, and those of which
 /// nothing is known end.
 const MOVING_JOBS: u32 = 2;
 
@@ -38,7 +38,7 @@ impl Synchronizer {
             return Ok(());
         };
         let HeadersInWork {
-            session: id,
+            download: id,
             master,
             target,
             hashes,
@@ -53,7 +53,7 @@ impl Synchronizer {
                 self.headers_stored(view, id, end)
             }
             Err(refusal) => {
-                if self.sessions.iter().any(|session| session.id == id) {
+                if self.downloads.iter().any(|download| download.id == id) {
                     self.postpone(master, &target);
                 }
                 match refusal {
@@ -76,14 +76,15 @@ impl Synchronizer {
     }
 
     fn headers_stored(&mut self, view: &View, id: u64, end: HeaderPoint) -> Result<(), StoreError> {
-        let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
+        let Some(download) = self.downloads.iter_mut().find(|download| download.id == id) else {
             return Ok(());
         };
-        session.tip = end;
-        session.stored += 1;
-        (session.lowest_since, session.waits_since) = (self.now, self.now);
-        let is_moving = session.stored >= MOVING_JOBS;
-        let (master, target, base, claimed) = (session.master, session.target, session.base, session.claimed);
+        download.tip = end;
+        download.stored += 1;
+        (download.lowest_since, download.waits_since) = (self.now, self.now);
+        let is_moving = download.stored >= MOVING_JOBS;
+        let (master, target, base, claimed) =
+            (download.master, download.target, download.base, download.claimed);
         let weight = view.known_header(&end.hash)?.map(|known| known.total_difficulty);
         let Some(weight) = weight else {
             // There was no space for it among heavier ones.
@@ -108,9 +109,9 @@ impl Synchronizer {
         }
         self.roster.delivered(master);
         if is_moving {
-            // One session is enough again. The claims of the others stay.
-            self.sessions
-                .retain(|session| session.master == master || session.is_proven() || session.is_witness);
+            // One download is enough again. The claims of the others stay.
+            self.downloads
+                .retain(|download| download.master == master || download.is_proven() || download.is_witness);
         }
         Ok(())
     }
@@ -118,8 +119,8 @@ impl Synchronizer {
     /// The chain has worked for so long. Nobody waited for peers meanwhile.
     fn chain_took(&mut self, time: Duration) {
         self.advanced_at = (self.advanced_at + time).min(self.now);
-        for session in &mut self.sessions {
-            session.waits_since = (session.waits_since + time).min(self.now);
+        for download in &mut self.downloads {
+            download.waits_since = (download.waits_since + time).min(self.now);
         }
     }
 }

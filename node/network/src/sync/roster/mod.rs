@@ -1,4 +1,5 @@
-//! What the synchronization remembers of each peer: what chain it claims to have, how it answers.
+//! The memory of the synchronization about each peer: the chain that it claims to have, and its
+//! answers.
 //!
 //! A claim is a hash and a total difficulty. Whether it is true shows when its headers are here. A
 //! hint is a hash only: the peer has announced a block and did not say how heavy its chain is.
@@ -25,17 +26,17 @@ use crate::rlpx::RlpxDisconnect;
 const LIE_BAN: Duration = Duration::from_secs(3600);
 /// For how long a peer that does not answer and has given nothing of use may not come back.
 const STALL_BAN: Duration = Duration::from_secs(300);
-/// So many questions in a row without an answer in time cost the place.
+/// The questions in a row without an answer in time that cost the place.
 const LATE_MAX: u32 = 3;
-/// So many answers that came after another peer's, asked later, cost the place.
+/// The answers later than those of another peer, which was asked later, that cost the place.
 const OVERTAKEN_MAX: u32 = 6;
 /// So often a peer is asked for a head that it has told of and does not have: for half a minute.
 const MISSES_MAX: u32 = 6;
-/// So many sessions that did not keep the least rate cost the place.
-const FAILED_SESSIONS_MAX: u32 = 2;
+/// The downloads below the least rate that cost the place.
+const FAILED_DOWNLOADS_MAX: u32 = 2;
 /// So often the time doubles after which headers that are ahead of the clock are looked at again.
 const EARLY_DOUBLINGS: u32 = 3;
-/// So many answers in a row that took much longer than those of others cost the place.
+/// The answers in a row that took much longer than those of others and cost the place.
 const SLOW_MAX: u32 = 6;
 /// An answer that takes this many times as long as those of others is slow,
 const SLOWER_TIMES: u32 = 4;
@@ -57,17 +58,17 @@ const BATCH_MAX: usize = 128;
 const QUICK: Duration = Duration::from_millis(500);
 /// An answer after this time makes the next question smaller.
 const SLOW: Duration = Duration::from_secs(2);
-/// How long a peer is not asked for bodies that it has said to lack.
+/// A peer is not asked for this long for bodies that it has said to lack.
 const LACKING_TIME: Duration = Duration::from_secs(2);
 
-/// What a question is for. The times of answers are compared with those of the same kind.
+/// The purpose of a question. The times of answers are compared with those of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionKind {
     Headers,
     Bodies,
 }
 
-/// How long a peer usually takes for an answer.
+/// The time that a peer usually takes for an answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct AnswerTimes {
     headers: Option<Duration>,
@@ -89,13 +90,13 @@ struct ToldHead {
     hash: B256,
     /// The total difficulty with it; `None` if the peer did not say.
     total_difficulty: Option<U256>,
-    /// It is not looked at before this time.
+    /// The head is not looked at before this time.
     look_at: Duration,
-    /// It is known to be of no use, or was followed to its end.
+    /// The head is known to be of no use, or was followed to its end.
     settled: bool,
-    /// How often the peer was asked for it and did not have it.
+    /// The number of times that the peer was asked for it and did not have it.
     misses: u32,
-    /// How often its headers were ahead of the clock.
+    /// The number of times that its headers were ahead of the clock.
     early: u32,
 }
 
@@ -115,18 +116,17 @@ impl ToldHead {
 /// A head that may be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenHead {
-    /// Who told of it.
+    /// The peer that told of it.
     pub(super) peer: PeerId,
-    /// The block.
     pub(super) hash: B256,
     /// The total difficulty with it, as the peer claims; `None` for a hint.
     pub(super) total_difficulty: Option<U256>,
-    /// It is not looked at before this time.
+    /// The head is not looked at before this time.
     pub(super) look_at: Duration,
 }
 
-/// Whose claim is followed first. A liar can come first by weight, but a new peer has no standing
-/// and is not the oldest.
+/// The order in which claims are followed. A liar can come first by weight, but a new peer has no
+/// standing and is not the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimOrder {
     /// The claim of the most total difficulty.
@@ -137,32 +137,29 @@ pub(super) enum ClaimOrder {
     Age,
 }
 
-/// What is remembered of a peer.
 #[derive(Clone, Debug)]
 pub(super) struct RosterEntry {
     node: B512,
     address: IpAddr,
-    /// It is a static or trusted node.
+    /// The node is static or trusted.
     is_exempt: bool,
-    /// It has given headers with right seals, or right bodies.
+    /// The peer has given headers with right seals, or right bodies.
     has_delivered: bool,
-    /// Sessions that did not keep the least rate.
-    failed_sessions: u32,
+    /// Downloads that did not keep the least rate.
+    failed_downloads: u32,
     /// No claim of it is followed before this time.
-    no_session_until: Duration,
+    no_download_until: Duration,
     /// The head that it claims to have.
     claim: ToldHead,
     /// A block that it has announced.
     hint: Option<ToldHead>,
-    /// Open questions for headers.
     pub(super) header_questions: u32,
-    /// Open questions for bodies.
     pub(super) body_questions: u32,
-    /// How many bodies to ask for.
+    /// The number of bodies to ask for.
     pub(super) batch: usize,
-    /// It has said to lack this block and those above it, at the time.
+    /// The peer has said to lack this block and those above it, at the time.
     pub(super) lacks: Option<(u64, B256, Duration)>,
-    /// It is not asked before this time, because a question could not be asked.
+    /// The peer is not asked before this time, because a question could not be asked.
     pub(super) rest_until: Duration,
     times: AnswerTimes,
     late: u32,
@@ -178,8 +175,8 @@ impl RosterEntry {
             address: facts.address,
             is_exempt: facts.is_exempt,
             has_delivered: false,
-            failed_sessions: 0,
-            no_session_until: Duration::ZERO,
+            failed_downloads: 0,
+            no_download_until: Duration::ZERO,
             claim: ToldHead::new(facts.head, Some(facts.total_difficulty), look_at),
             hint: None,
             header_questions: 0,
@@ -212,7 +209,7 @@ impl RosterEntry {
         }
     }
 
-    /// How long the peer usually takes for an answer; `None` if it has given none.
+    /// The time that the peer usually takes for an answer; `None` if it has given none.
     pub(super) const fn usual_time(&self, kind: QuestionKind) -> Option<Duration> {
         match kind {
             QuestionKind::Headers => self.times.headers,
@@ -231,8 +228,8 @@ impl RosterEntry {
         self.late + self.overtaken + self.slow
     }
 
-    /// Why the peer loses its place for being slow. It may come back at once if it has given
-    /// something of use.
+    /// The fault of a peer that loses its place for being slow. The node may come back at once if
+    /// it has given something of use.
     fn too_slow(&self, text: String) -> PeerFault {
         let banned = if self.has_delivered {
             Duration::ZERO
@@ -246,7 +243,6 @@ impl RosterEntry {
     }
 }
 
-/// The peers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
     entries: BTreeMap<PeerId, RosterEntry>,
@@ -296,9 +292,9 @@ impl Roster {
         self.unfulfilled.count(entry.node, entry.address, now)
     }
 
-    /// The peer did not keep the least rate of a session. Returns why it loses its place, if it
+    /// The peer did not keep the least rate of a download. Returns why it loses its place, if it
     /// does. Otherwise no claim of it is followed before `retry`.
-    pub(super) fn session_failed(
+    pub(super) fn download_failed(
         &mut self,
         peer: PeerId,
         retry: Duration,
@@ -306,11 +302,11 @@ impl Roster {
     ) -> Option<PeerFault> {
         self.was_unfulfilled(peer, now);
         let entry = self.get(peer)?;
-        entry.failed_sessions += 1;
-        entry.no_session_until = retry;
-        (entry.failed_sessions >= FAILED_SESSIONS_MAX).then(|| {
+        entry.failed_downloads += 1;
+        entry.no_download_until = retry;
+        (entry.failed_downloads >= FAILED_DOWNLOADS_MAX).then(|| {
             entry.too_slow(format!(
-                "{FAILED_SESSIONS_MAX} sessions did not keep the least rate of headers"
+                "{FAILED_DOWNLOADS_MAX} downloads did not keep the least rate of headers"
             ))
         })
     }
@@ -354,7 +350,7 @@ impl Roster {
         }
     }
 
-    /// What the peer has told of this block, if it is still of interest.
+    /// The news of the peer of this block, if it is still of interest.
     fn told(&mut self, peer: PeerId, hash: &B256) -> impl Iterator<Item = &mut ToldHead> {
         let entry = self.entries.get_mut(&peer);
         let told = entry.map(|entry| std::iter::once(&mut entry.claim).chain(entry.hint.as_mut()));
@@ -426,12 +422,12 @@ impl Roster {
             peer: *peer,
             hash: told.hash,
             total_difficulty: told.total_difficulty,
-            look_at: told.look_at.max(entry.no_session_until),
+            look_at: told.look_at.max(entry.no_download_until),
         });
         open.collect()
     }
 
-    /// How long the others usually take: the middle of their times.
+    /// The time that the others usually take: the middle of their times.
     fn time_of_others(&self, peer: PeerId, kind: QuestionKind) -> Option<Duration> {
         let others = self.entries.iter().filter(|(other, _)| **other != peer);
         let mut times: Vec<_> = others.filter_map(|(_, entry)| entry.usual_time(kind)).collect();

@@ -102,7 +102,7 @@ fn whoever_fails_as_master_is_put_off_and_then_loses_its_place() {
     for peer in [1, 2] {
         roster.join(&facts(peer, 50), seconds(0));
         assert_eq!(
-            roster.session_failed(PeerId(peer.into()), seconds(20), seconds(1)),
+            roster.download_failed(PeerId(peer.into()), seconds(20), seconds(1)),
             None
         );
     }
@@ -113,7 +113,7 @@ fn whoever_fails_as_master_is_put_off_and_then_loses_its_place() {
     // One that has delivered is not banned.
     roster.delivered(PeerId(2));
     let bans = [1, 2].map(|peer| {
-        let fault = roster.session_failed(PeerId(peer), seconds(30), seconds(21));
+        let fault = roster.download_failed(PeerId(peer), seconds(30), seconds(21));
         fault.map(|fault| fault.banned)
     });
     assert_eq!(bans, [Some(STALL_BAN), Some(Duration::ZERO)]);

@@ -13,7 +13,7 @@ mod values;
 
 use std::time::Duration;
 
-use chain::work::WorkLimit;
+use chain::query_limit::QueryLimit;
 use primitives::{Address, B256, SecretKey, keccak256};
 
 use self::types::{DOMAIN_TYPE, NAME_LEN_MAX, StructTypes, TYPES_LEN_MAX, at_most, check_object, rule};
@@ -62,11 +62,11 @@ impl FromParam for TypedDataJson {
 }
 
 impl TypedDataJson {
-    /// What is signed of the data.
+    /// The bytes of the data that are signed.
     ///
     /// # Errors
     /// If they are malformed or beyond a bound, and when `limit` says that nobody waits any more.
-    fn digest(&self, limit: &WorkLimit) -> Result<B256, ParamError> {
+    fn digest(&self, limit: &QueryLimit) -> Result<B256, ParamError> {
         const PREFIX: [u8; 2] = [0x19, 0x01];
         let text = match self.0.starts_with('"') {
             true => string(&self.0, "typed data")?,
@@ -100,7 +100,7 @@ impl TypedDataJson {
 
 /// The hash of the domain. Its type is the one that is declared. A domain without a declared type
 /// has those members of the standard that it gives.
-fn domain_separator(json: &str, types: &StructTypes, limit: &WorkLimit) -> Result<B256, ParamError> {
+fn domain_separator(json: &str, types: &StructTypes, limit: &QueryLimit) -> Result<B256, ParamError> {
     let of_standard;
     let types = if types.contains(DOMAIN_TYPE) {
         types

@@ -14,7 +14,6 @@ use serde::Deserialize;
 use crate::decode::{ParamFields, json_type};
 use crate::types::ParamError;
 
-/// The type of the domain.
 pub(super) const DOMAIN_TYPE: &str = "EIP712Domain";
 /// The members of a domain whose type is not declared, with their types, in the standard's order.
 const DOMAIN_MEMBERS: [(&str, &str); 5] = [

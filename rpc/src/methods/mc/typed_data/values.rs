@@ -9,7 +9,7 @@ use std::fmt;
 
 use alloy_dyn_abi::DynSolType;
 use alloy_primitives::Keccak256;
-use chain::work::WorkLimit;
+use chain::query_limit::QueryLimit;
 use primitives::{B256, hex, keccak256};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -27,7 +27,7 @@ const CHECK_INTERVAL: u32 = 1024;
 /// Reads values of these types.
 pub(super) struct ValueReader<'t> {
     types: &'t StructTypes,
-    limit: &'t WorkLimit,
+    limit: &'t QueryLimit,
     /// Whether a member that its type does not have is an error. Otherwise it is passed over.
     refuses_unknown: bool,
     /// Values read so far.
@@ -36,7 +36,7 @@ pub(super) struct ValueReader<'t> {
 
 impl<'t> ValueReader<'t> {
     /// The work ends early when `limit` says so.
-    pub(super) const fn new(types: &'t StructTypes, limit: &'t WorkLimit) -> Self {
+    pub(super) const fn new(types: &'t StructTypes, limit: &'t QueryLimit) -> Self {
         Self {
             types,
             limit,

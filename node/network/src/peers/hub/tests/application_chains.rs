@@ -1,7 +1,8 @@
-//! What is carried for application chains.
+//! Messages and transactions for application chains.
 
 use super::*;
 use crate::messages::{APPLICATION_MESSAGE_BYTES_MAX, codes};
+use crate::peers::hub::gate::APPLICATION_MESSAGE_COST_MIN;
 use crate::peers::share::ShareRate;
 
 #[test]
@@ -37,7 +38,7 @@ fn a_subnet_carries_nothing_but_what_is_for_its_chain() {
     let mut scene = Scene::new(WireFamily::Mc);
     scene.hub.carry_application_chains_only();
     // The pool is not told of.
-    scene.chain.pool.lock().expect("no panic").push(transaction(1, 0));
+    scene.chain.pool.lock().push(transaction(1, 0));
     let peers: Vec<_> = (1..=2).map(|mark| scene.join(mark, 63)).collect();
     let child = block(1, scene.genesis);
     let announced = AnnouncedBlock {

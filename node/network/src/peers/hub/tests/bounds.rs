@@ -1,7 +1,11 @@
-//! What peers cannot do: take all of a shared list, bring much work, be told of nothing.
+//! Bounds of peers: none takes all of a shared list, brings much work, or is told of nothing.
 
 use super::*;
 use crate::messages::codes;
+use crate::peers::hub::gate::ANNOUNCED_HASHES_SHARE;
+use crate::peers::hub::wanted::{
+    EMPTY_ANSWERS_MAX, TRANSACTION_FETCHES_MAX, WANTED_ALL_MAX, WANTED_TIME_MAX, WANTED_TRANSACTIONS_MAX,
+};
 use crate::peers::share::ShareRate;
 use crate::peers::{JudgedTransactions, PACK_PART};
 
@@ -186,7 +190,7 @@ fn sixteen_peers_do_not_fill_the_list_of_announced_transactions() {
     // With more peers each has less.
     assert!(scene.hub.wanted.len() <= 2 * WANTED_ALL_MAX);
     assert!(scene.hub.wanted_share() < WANTED_TRANSACTIONS_MAX);
-    // Whoever does not answer in time is not waited for for ever.
+    // A peer that does not answer in time is not waited for for ever.
     let mut end = WANTED_TIME_MAX * 3;
     while !scene.hub.wanted.is_empty() {
         let step = Duration::from_secs(1);
@@ -207,7 +211,7 @@ fn many_that_announce_do_not_keep_the_one_out_that_has_it() {
     let honest = scene.join(9, 66);
     scene.receive(honest, announce(0, 256));
     let state = scene.hub.peers.get(&honest).expect("a peer");
-    // It takes the place of one of the eight, but not of the one that was asked.
+    // The transaction takes the place of one of the eight, but not of the one that was asked.
     assert!(state.wanted.len() > 128, "{}", state.wanted.len());
 }
 
@@ -223,7 +227,7 @@ fn announced_transactions_that_are_not_sent_cost_the_place() {
     scene.receive(peer, announce(100, 1));
     let last = PeerMessage::PooledTransactions(EMPTY_ANSWERS_MAX.into(), Vec::new());
     assert!(is_dropped(&scene.receive(peer, last), peer));
-    // Whoever sends a quarter of them, or is asked late, stays.
+    // A peer that sends a quarter of them, or is asked late, stays.
     let honest = scene.join(2, 66);
     let all: Vec<_> = (0..40).map(|number| transaction(number, 0)).collect();
     for (id, part) in (1..).zip(all.chunks(4)) {

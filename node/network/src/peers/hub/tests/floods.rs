@@ -2,7 +2,10 @@
 //! of another peer is checked without delay.
 
 use super::*;
+use crate::peers::hub::announced::ANNOUNCEMENTS_MAX;
 use crate::peers::hub::announced::FETCH_PATIENCE;
+use crate::peers::hub::blocks::AHEAD_BLOCKS_MAX;
+use crate::peers::hub::waiting::{PEER_WAITING_BYTES_MAX, WAITING_BYTES_MAX};
 
 /// A block whose hash depends on `mark`, with so many transactions in its body.
 pub(super) fn marked(parent: B256, number: u64, mark: u64, transactions: usize) -> Block {
@@ -12,7 +15,7 @@ pub(super) fn marked(parent: B256, number: u64, mark: u64, transactions: usize) 
     block
 }
 
-/// Whose blocks a check is to begin with.
+/// The peers whose blocks a check is to begin with.
 pub(super) fn checks(actions: &[PeerAction]) -> Vec<(PeerId, B256)> {
     let each = actions.iter().filter_map(|action| match action {
         PeerAction::Check { from, hash, .. } | PeerAction::CheckHeader { from, hash, .. } => {
@@ -97,7 +100,8 @@ fn peers_take_turns() {
     let honest = scene.join(9, 63);
     let block = marked(scene.genesis, 1, 9999, 0);
     assert_eq!(checks(&scene.receive(honest, whole(&block, 200))), []);
-    // Those that were there first have one turn each. Slow checks of one peer hold up nobody else.
+    // The peers that were there first have one turn each. Slow checks of one peer hold up nobody
+    // else.
     let slow = running.remove(0);
     let mut turns = Vec::new();
     while turns.last().is_none_or(|(from, _)| *from != honest) {
@@ -216,7 +220,7 @@ fn blocks_far_ahead_of_the_clock_are_counted() {
     let block = marked(scene.genesis, 1, 200, 0);
     scene.receive(peer, whole(&block, 200));
     assert!(is_dropped(&scene.refused(peer, &block, ahead()), peer));
-    // This clock may be the wrong one.
+    // The clock of this node may be the wrong one.
     let again = scene.new_peer(1, 63);
     assert!(scene.hub.admit(again, scene.now).is_ok());
 }

@@ -7,6 +7,8 @@ use chain::import::ImportError;
 use super::floods::{asks_for_body, asks_for_header, checks, marked, wrong_body};
 use super::*;
 use crate::peers::chain_access::header_fault;
+use crate::peers::hub::announced::ANNOUNCEMENTS_MAX;
+use crate::peers::hub::blocks::WRONG_BODIES_MAX;
 
 /// A block with transactions, and a copy of it with a wrong body.
 fn right_and_junk(scene: &Scene, mark: u64) -> (Block, Block) {
@@ -117,7 +119,7 @@ fn only_the_fourth_wrong_body_in_a_row_costs_the_place() {
         assert_eq!(wrong(&mut scene), []);
     }
     assert!(is_dropped(&wrong(&mut scene), peer));
-    // It may be an old node that passes blocks on before it looks at their bodies.
+    // The peer may be an old node that passes blocks on before it looks at their bodies.
     let again = scene.new_peer(1, 63);
     assert!(scene.hub.admit(again, scene.now).is_ok());
 }

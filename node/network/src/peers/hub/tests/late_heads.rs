@@ -85,7 +85,7 @@ fn a_block_that_is_not_imported_is_left_to_the_synchronization() {
             scene.hub.imported(&parent.hash(), &failed, scene.now)
         };
         assert_eq!(hints(&actions), [parent.hash(), child.hash()]);
-        // What is wrong is not looked for again.
+        // Wrong blocks are not looked for again.
         let mut scene = Scene::new(WireFamily::Mc);
         let peer = scene.join(1, 63);
         scene.receive_block(peer, &parent, 200);

@@ -6,13 +6,12 @@ mod floods;
 mod junk;
 mod late_heads;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use primitives::{
-    Address, B256, B512, Block, Header, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
+    Address, B256, B512, Block, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
 };
 
 use super::*;
@@ -20,67 +19,15 @@ use crate::messages::{
     AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart, PackedBlock,
     PeerBody,
 };
-use crate::peers::{
-    BlockFault, ChainAccessError, ChainReader, HashedTransaction, ImportResult, TransactionPack,
-    TransactionVerdict,
-};
+use crate::peers::hub::announced::ANNOUNCEMENTS_MAX;
+use crate::peers::hub::blocks::NEAR_ABOVE;
+use crate::peers::stub_chain::StubChain;
+use crate::peers::{BlockFault, HashedTransaction, ImportResult, TransactionPack, TransactionVerdict};
 use crate::requests::REQUEST_TIMEOUT_MAX;
-
-/// A chain of which only total difficulties and the pool are known.
-#[derive(Default)]
-struct ListedChain {
-    blocks: Mutex<BTreeMap<B256, U256>>,
-    pool: Mutex<Vec<Transaction>>,
-    /// How often a total difficulty was asked for.
-    lookups: AtomicUsize,
-}
-
-impl ChainAccess for ListedChain {
-    fn head(&self) -> Result<ChainHead, ChainAccessError> {
-        Err(ChainAccessError("not asked".to_owned()))
-    }
-
-    fn total_difficulty(&self, hash: &B256) -> Result<Option<U256>, ChainAccessError> {
-        self.lookups.fetch_add(1, Ordering::Relaxed);
-        Ok(self.blocks.lock().expect("no panic").get(hash).copied())
-    }
-
-    fn reader(&self) -> Result<Box<dyn ChainReader>, ChainAccessError> {
-        Err(ChainAccessError("not asked".to_owned()))
-    }
-
-    fn tx_rules(&self) -> TxRules {
-        TxRules::Moac
-    }
-
-    fn check_header(&self, _: &B256, _: &Header) -> Result<(), BlockFault> {
-        Ok(())
-    }
-
-    fn import(&self, _: Block) -> ImportResult {
-        ImportResult::Good
-    }
-
-    fn pooled(&self, hash: &B256) -> Option<Transaction> {
-        let pool = self.pool.lock().expect("no panic");
-        pool.iter()
-            .find(|transaction| transaction.hash() == *hash)
-            .cloned()
-    }
-
-    fn pending(&self, most: usize) -> Vec<B256> {
-        let pool = self.pool.lock().expect("no panic");
-        pool.iter().take(most).map(Transaction::hash).collect()
-    }
-
-    fn submit(&self, _: HashedTransaction) -> TransactionVerdict {
-        TransactionVerdict::Taken
-    }
-}
 
 struct Scene {
     hub: PeerHub,
-    chain: Arc<ListedChain>,
+    chain: Arc<StubChain>,
     now: Moment,
     genesis: B256,
     family: WireFamily,
@@ -124,9 +71,9 @@ fn transaction(tx_nonce: u64, sharding_flag: u64) -> Transaction {
 impl Scene {
     fn new(family: WireFamily) -> Self {
         let genesis = header(0, B256::ZERO).hash();
-        let chain = Arc::new(ListedChain::default());
+        let chain = StubChain::new(TransactionVerdict::Taken);
         let difficulty = U256::from(100);
-        chain.blocks.lock().expect("no panic").insert(genesis, difficulty);
+        chain.blocks.lock().insert(genesis, difficulty);
         let head = ChainHead {
             number: 0,
             hash: genesis,
@@ -220,7 +167,7 @@ impl Scene {
     }
 
     fn store(&self, block: &Block, total_difficulty: u64) {
-        let mut blocks = self.chain.blocks.lock().expect("no panic");
+        let mut blocks = self.chain.blocks.lock();
         blocks.insert(block.hash(), U256::from(total_difficulty));
     }
 
@@ -523,7 +470,7 @@ fn announced_transactions_are_asked_of_one_peer_at_a_time() {
 #[test]
 fn a_new_peer_is_told_of_the_pool() {
     let mut scene = Scene::new(WireFamily::Mc);
-    scene.chain.pool.lock().expect("no panic").push(transaction(1, 0));
+    scene.chain.pool.lock().push(transaction(1, 0));
     let new = scene.new_peer(1, 63);
     let (peer, _) = scene.hub.admit(new, scene.now).expect("a place");
     let status = PeerMessage::Status(scene.status(63));

@@ -4,7 +4,7 @@ mod domain;
 mod strict;
 
 use alloy_dyn_abi::TypedData;
-use chain::work::CancelFlag;
+use chain::query_limit::CancelFlag;
 use primitives::hex;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ const MAIL: &str = r#"{
 const MAIL_DIGEST: &str = "be609aee343fb3c4b28e1df9e632fca64fcfaede20f02e86244efddf30957bd2";
 
 fn digest(json: &str) -> Result<B256, ParamError> {
-    TypedDataJson::from_json(json)?.digest(&WorkLimit::new(Duration::MAX))
+    TypedDataJson::from_json(json)?.digest(&QueryLimit::new(Duration::MAX))
 }
 
 /// The digest that `alloy-dyn-abi` computes.
@@ -243,7 +243,7 @@ fn work_ends_when_nobody_waits() {
     let types = json!({"T0": [{"name": "a", "type": "uint8[]"}]});
     let data = TypedDataJson(data(types, json!({"a": vec![7; 5000]})).to_string());
     let flag = CancelFlag::default();
-    let limit = WorkLimit::new(Duration::MAX).cancelled_by(&flag);
+    let limit = QueryLimit::new(Duration::MAX).cancelled_by(&flag);
     assert!(data.digest(&limit).is_ok());
     flag.cancel();
     let error = data.digest(&limit).expect_err("cancelled").to_string();
@@ -316,7 +316,7 @@ proptest! {
         prop_assert_eq!(digest(&data.to_string()).ok(), expected, "{}", data);
     }
 
-    /// Whatever is in place of a part of the data, it is read or refused.
+    /// Any text in place of a part of the data is read or refused.
     #[test]
     fn damaged_data_are_refused_or_read(start in 0_usize..1000, len in 0_usize..40, with in "[\\[\\]{}\":,a-z0-9 ]{0,8}") {
         let start = start.min(MAIL.len());

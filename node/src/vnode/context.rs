@@ -1,0 +1,159 @@
+//! The context of the methods of JSON-RPC.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chain::spec::ChainFamily;
+use network::NetworkHandle;
+use rpc::{Limits, Node, NodeFacts, NodeSettings, Rpc, SyncStatus, VnodeSettings};
+
+use super::base::NodeBase;
+use super::error::StartError;
+use super::surroundings::Surroundings;
+use crate::listener::{ListenerKind, RpcListener};
+use crate::mining::LocalMiner;
+use crate::options::{DevSeal, VnodeOptions};
+use crate::servers::Listeners;
+use crate::version::client_version_of;
+use crate::vnodeconfig::VnodeConfig;
+
+/// Time for running requests to end when the node stops.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+
+struct VnodeFacts {
+    version: String,
+    network_id: u64,
+    network: NetworkHandle,
+}
+
+impl VnodeFacts {
+    fn new(base: &NodeBase, around: &Surroundings) -> Self {
+        let client = client_version_of(base.options.peers.identity.as_ref());
+        Self {
+            version: if base.options.dev_anvil {
+                format!("anvil/{client}")
+            } else {
+                client
+            },
+            network_id: base.spec.network_id,
+            network: around.network.handle().clone(),
+        }
+    }
+}
+
+impl NodeFacts for VnodeFacts {
+    fn client_version(&self) -> &str {
+        &self.version
+    }
+
+    fn network_id(&self) -> u64 {
+        self.network_id
+    }
+
+    /// A node that runs listens: it does not start otherwise.
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn peer_count(&self) -> u64 {
+        self.network.peer_count() as u64
+    }
+
+    fn sync_status(&self) -> Option<SyncStatus> {
+        let (starting_block, highest_block) = self.network.sync_status()?;
+        Some(SyncStatus {
+            starting_block,
+            highest_block,
+        })
+    }
+}
+
+/// Makes the methods and their context. The listeners, which are still closed, serve them.
+pub(super) fn make(
+    base: &NodeBase,
+    miner: &LocalMiner,
+    around: &Surroundings,
+    guards: &rpc::server::Guards,
+) -> Result<(Arc<Rpc<Node>>, Listeners), StartError> {
+    let options = &base.options;
+    let listener = |kind| Arc::new(RpcListener::new(kind, options.rpcvhosts.clone(), guards.clone()));
+    let listeners = Listeners {
+        http: listener(ListenerKind::Http),
+        ws: listener(ListenerKind::WebSocket),
+    };
+    let mut node = Node::new(
+        base.chain.clone(),
+        base.accounts.clone(),
+        Box::new(VnodeFacts::new(base, around)),
+        Arc::new(miner.clone()),
+    )?
+    .with_filter_limits(options.limits.filters())
+    .with_settings(settings(
+        options,
+        &around.config,
+        &base.directory,
+        base.spec.family,
+    ))
+    .with_listener(listeners.http.clone())
+    .with_ws_listener(listeners.ws.clone())
+    .with_network(around.registry.clone());
+    if options.dev_seal == DevSeal::Instant {
+        node = node.with_automine();
+    }
+    if options.dev_anvil {
+        node = node.with_present_head().map_err(Box::new)?;
+    }
+    if let Some(scs) = &around.scs {
+        node = node.with_scs_service(scs.control(&base.chain));
+    }
+    let limits = Limits {
+        stop_grace: STOP_GRACE,
+        ..options.limits.servers()
+    };
+    let rpc = Rpc::new(Arc::new(node), methods(options), limits)
+        .expect("the table of methods is checked by the tests of `rpc`");
+    listeners.http.set_methods(&rpc);
+    listeners.ws.set_methods(&rpc);
+    Ok((rpc, listeners))
+}
+
+/// The methods to serve, with or without their aliases.
+fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
+    let rows = rpc::methods::all();
+    if options.rpc_noalias {
+        rows.into_iter().map(rpc::Method::without_alias).collect()
+    } else {
+        rows
+    }
+}
+
+/// The settings that methods read.
+fn settings(
+    options: &VnodeOptions,
+    config: &VnodeConfig,
+    directory: &Path,
+    family: ChainFamily,
+) -> NodeSettings {
+    NodeSettings {
+        data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
+        // Pool software of Ethereum's family needs the number.
+        pending_number: options
+            .rpc_pendingnumber
+            .unwrap_or(family == ChainFamily::Ethereum),
+        log_limits: options.limits.logs(),
+        logs_timeout: options.limits.logs_time.0,
+        insecure_unlock: options.allow_insecure_unlock,
+        send_wait: Duration::from_millis(options.limits.send_wait_millis),
+        call_gas_max: options.limits.call_gas_max(),
+        call_timeout: options.limits.call_time.0,
+        trace_timeout_max: options.limits.trace_time.0,
+        response_len_max: options.limits.response,
+        vnode: VnodeSettings {
+            beneficial_address: config.beneficial_address,
+            service_port: config.service_port(),
+            show_to_public: config.show_to_public,
+            ip: config.ip.clone(),
+        },
+    }
+}

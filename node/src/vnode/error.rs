@@ -1,0 +1,99 @@
+//! The errors of a node's start, and of its end.
+
+use chain::chain::ChainOpenError;
+use network::NetworkStartError;
+use rpc::developer::DeveloperError;
+use store::StoreError;
+
+use crate::accounts::AccountsError;
+use crate::config_file::ConfigError;
+use crate::dashboard::DashboardError;
+use crate::data_directory::DataDirectoryError;
+use crate::guards::GuardsError;
+use crate::logging::LogStartError;
+use crate::node_metrics::MetricsError;
+use crate::nodekey::NodeKeyError;
+use crate::options::OptionsError;
+use crate::peers::NetworkError;
+use crate::scs::ScsStartError;
+use crate::servers::ServersError;
+
+/// The error of what runs beside a node.
+pub type CompanionError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error that keeps a node from starting, or ends it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The log cannot be started.
+    #[error(transparent)]
+    Log(#[from] LogStartError),
+    /// `vnodeconfig.json` cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DataDirectoryError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Accounts cannot be read or unlocked.
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
+    /// The chain cannot be opened.
+    #[error(transparent)]
+    Chain(#[from] ChainOpenError),
+    /// The miner cannot start.
+    #[error(transparent)]
+    Miner(#[from] engine::MinerError),
+    /// The context of the JSON-RPC methods cannot be created.
+    #[error(transparent)]
+    Node(#[from] rpc::NodeError),
+    /// A server cannot start.
+    #[error(transparent)]
+    Servers(#[from] ServersError),
+    /// The files with certificates, keys or tokens cannot be used.
+    #[error(transparent)]
+    Guards(#[from] GuardsError),
+    /// The service for SCS servers cannot start.
+    #[error(transparent)]
+    Scs(#[from] ScsStartError),
+    /// The node's own key cannot be read or created.
+    #[error(transparent)]
+    NodeKey(#[from] NodeKeyError),
+    /// The stored lists of peers and subnets cannot be used.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The companion of the node failed.
+    #[error(transparent)]
+    Companion(CompanionError),
+    /// The peer-to-peer network cannot start.
+    #[error(transparent)]
+    Peers(#[from] NetworkStartError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The dashboard cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
+    /// The first block of a development network cannot be made.
+    #[error(transparent)]
+    Developer(#[from] Box<DeveloperError>),
+    /// The chain can accept no more blocks.
+    #[error("stopped, because the chain can accept no more blocks: {0}")]
+    Failed(String),
+    /// The system failed to provide threads or signals.
+    #[error("{what}: {source}")]
+    System {
+        /// The attempt.
+        what: &'static str,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+pub(super) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}

@@ -1,0 +1,34 @@
+//! The methods over HTTP, on a real chain in memory.
+
+mod admin;
+mod attacks;
+mod blocks;
+mod calls;
+mod controls;
+mod debug;
+mod developer;
+mod events;
+mod examples;
+mod filters;
+mod full_disk;
+mod geth;
+mod harness;
+mod interface;
+mod logs;
+mod miner;
+mod mining;
+mod name_style;
+mod personal;
+mod prepare;
+mod ranges;
+mod replays;
+mod sending;
+mod shapes;
+mod state;
+mod subscriptions;
+mod tracers;
+mod transactions;
+mod txpool;
+mod typed;
+mod vnode;
+mod wallets;
