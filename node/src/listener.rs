@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
-use rpc::server::http::{self, HttpOptions, SharedWs};
-use rpc::server::ws::{self, WsOptions};
+use rpc::node_servers;
+use rpc::server::http::{HttpOptions, SharedWs};
+use rpc::server::ws::WsOptions;
 use rpc::server::{Cors, Guards, Hosts, ServeError, TcpServer};
 use rpc::{ControlFuture, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
@@ -119,7 +120,7 @@ impl RpcListener {
                     hosts: self.hosts.clone(),
                     guards: self.guards.clone(),
                 };
-                http::start_with_ws(dispatcher, &options, shared).await?
+                node_servers::start_http(dispatcher, &options, shared).await?
             }
             ListenerKind::WebSocket => {
                 let options = WsOptions {
@@ -129,7 +130,7 @@ impl RpcListener {
                     hosts: self.hosts.clone(),
                     guards: self.guards.clone(),
                 };
-                ws::start(dispatcher, &options).await?
+                node_servers::start_ws(dispatcher, &options).await?
             }
         };
         let addresses = server.addresses().to_vec();

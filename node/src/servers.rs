@@ -106,7 +106,7 @@ impl Servers {
             let default = || directory.join(rpc::server::ipc::SOCKET_NAME);
             let path = options.ipcpath.clone().unwrap_or_else(default);
             let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-            Some(rpc::server::ipc::start(dispatcher, &path)?)
+            Some(rpc::node_servers::start_ipc(dispatcher, &path)?)
         };
         let stratum = if options.stratum {
             let config = StratumConfig {

@@ -90,11 +90,12 @@ where
     Ok(OpenTelemetryLayer::new(tracer).with_filter(spans))
 }
 
-/// The name of this program: `vnode` or `scs`.
+/// The name of this program: `vnode` or `scs`. A command that `vnode-tools` runs is one of `vnode`.
 fn service_name() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(|path| path.file_stem());
-    name.map_or_else(|| "vnode".to_owned(), |name| name.to_string_lossy().into_owned())
+    let name = name.map_or_else(|| "vnode".into(), |name| name.to_string_lossy());
+    name.trim_end_matches("-tools").to_owned()
 }
 
 /// Sends the last spans. To be called when the program ends.

@@ -35,7 +35,11 @@ pub enum ToolsError {
 /// [`ToolsError`] if the program cannot be started.
 pub fn run() -> Result<ExitCode, ToolsError> {
     let name = format!("{PROGRAM}{}", env::consts::EXE_SUFFIX);
-    let path = env::current_exe().unwrap_or_default().with_file_name(name);
+    let own = env::current_exe().map_err(|source| ToolsError::Start {
+        path: PathBuf::from(&name),
+        source,
+    })?;
+    let path = own.with_file_name(name);
     let mut command = Command::new(&path);
     command.args(env::args_os().skip(1));
     start(command).map_err(|source| match source.kind() {

@@ -35,6 +35,7 @@ pub mod methods;
 pub mod micro_chains;
 pub mod modules;
 mod node;
+pub mod node_servers;
 pub mod objects;
 pub mod openrpc;
 mod params;
@@ -48,6 +49,8 @@ mod traffic;
 pub mod types;
 mod wire_type;
 mod wrong_passwords;
+
+use mimalloc::MiMalloc;
 
 pub use control::{
     ControlError, ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl,
@@ -66,3 +69,9 @@ pub use params::Params;
 pub use subscriptions::MessageSubscriptions;
 pub use table::Method;
 pub use types::{BlockRef, Data, Integer, Quantity};
+
+/// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
+/// gives such memory back and takes it again for each call. All programs with servers of this
+/// package use this one.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;

@@ -22,7 +22,7 @@
 //! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
 //! | is the store sound? | [`check`] |
-//! | when does long work stop early? | [`work`] |
+//! | when does a long query stop early? | [`query_limit`] |
 //!
 //! This package knows no JSON-RPC, no sockets and no GPUs. Only [`genesis::file`] and
 //! [`genesis::record`] know JSON.

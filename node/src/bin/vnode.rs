@@ -3,13 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
 use node::{VnodeCommand, VnodeOptions};
-
-/// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
-/// gives such memory back and takes it again for each call.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // SAFETY: this is the only thread; none has been started yet.

@@ -1,7 +1,7 @@
 //! The subnets that the node was told to join, in the file `subnets.json`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use network::SubnetPlan;
 use primitives::Address;
@@ -59,11 +59,19 @@ pub(super) fn read(folder: &Path) -> Result<Vec<SubnetPlan>, NetworkError> {
     rows.into_iter().map(parse).collect()
 }
 
+/// The list of subnets cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub(super) struct SubnetsWriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
 /// Replaces the list in the folder.
 ///
 /// # Errors
-/// The error of the system.
-pub(super) fn write(folder: &Path, subnets: &[SubnetPlan]) -> Result<(), String> {
+/// [`SubnetsWriteError`] with the error of the system.
+pub(super) fn write(folder: &Path, subnets: &[SubnetPlan]) -> Result<(), SubnetsWriteError> {
     let row = |plan: &SubnetPlan| SubnetRow {
         subnet: format!("{:#x}", plan.address),
         block_start: plan.block_start,
@@ -71,6 +79,7 @@ pub(super) fn write(folder: &Path, subnets: &[SubnetPlan]) -> Result<(), String>
     };
     let rows: Vec<_> = subnets.iter().map(row).collect();
     let path = folder.join(SUBNETS_FILE);
-    let text = serde_json::to_vec_pretty(&rows).map_err(|error| error.to_string())?;
-    files::replace(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    let text = serde_json::to_vec_pretty(&rows).map_err(io::Error::from);
+    text.and_then(|text| files::replace(&path, &text))
+        .map_err(|source| SubnetsWriteError { path, source })
 }

@@ -109,7 +109,7 @@ async fn take(
                 let (network, chain, service) = (network.clone(), chain.clone(), service.clone());
                 // Checking a signature takes a part of a millisecond, and reads the pool.
                 let checked = tokio::task::spawn_blocking(move || {
-                    let call = direct_call(&chain, &transaction)?;
+                    let call = direct_call(&chain, &transaction).map_err(|error| error.to_string())?;
                     match service {
                         // The service passes it on to peers, too.
                         Some(service) => service.submit(call).map(drop).map_err(|error| error.to_string()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::SubmitError;
-use chain::rules::body::sender;
+use chain::rules::body::{SenderError, sender};
 use chain::spec::Rule;
 use chain::state::scan;
 use chain::{Chain, View};
@@ -48,17 +48,24 @@ impl ChainScsHost {
     }
 }
 
+/// The reason why a transaction for an application chain is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DirectCallError {
+    #[error("shardingFlag {flag}: to: got none, expected the address of an application chain")]
+    NoChain { flag: u64 },
+    /// The signature is not valid on this chain.
+    #[error(transparent)]
+    Sender(#[from] SenderError),
+}
+
 /// A transaction for an application chain, after its signature was checked.
 ///
 /// # Errors
-/// A text if the signature is not valid on this chain, or the transaction names no chain.
-pub(super) fn direct_call(chain: &Chain, transaction: &Transaction) -> Result<DirectCall, String> {
+/// [`DirectCallError`] if the transaction is refused.
+pub(super) fn direct_call(chain: &Chain, transaction: &Transaction) -> Result<DirectCall, DirectCallError> {
     let flag = transaction.sharding_flag;
-    let to = transaction.to.ok_or_else(|| {
-        format!("shardingFlag {flag}: to: got none, expected the address of an application chain")
-    })?;
-    let sender =
-        sender(chain.spec(), chain.pool().next_number(), transaction).map_err(|error| error.to_string())?;
+    let to = transaction.to.ok_or(DirectCallError::NoChain { flag })?;
+    let sender = sender(chain.spec(), chain.pool().next_number(), transaction)?;
     Ok(DirectCall {
         hash: transaction.hash(),
         sender,
@@ -242,7 +249,7 @@ impl ScsHost for ChainScsHost {
             1..=SHARDING_FLAG_MAX => {
                 let call = direct_call(&self.chain, &transaction);
                 call.map(AcceptedTransaction::ForChain)
-                    .map_err(HostError::Refused)
+                    .map_err(|error| HostError::Refused(error.to_string()))
             }
             _ => Err(HostError::Refused("shardingFlag error".to_owned())),
         }

@@ -9,6 +9,7 @@
 //! time of the first header, and whoever shakes hands has a place.
 
 use std::convert::Infallible;
+use std::future::Ready;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -175,10 +176,12 @@ impl Acceptor {
         service: impl Fn(&ConnectionContext) -> S + Send + 'static,
     ) {
         let stopped = stop.clone();
-        let admit = move |(stream, address)| self.admit(stream, address, &stop, &service);
-        let mut connections = accept(listener, "the JSON-RPC server", stopped, admit).await;
         // The connections end by themselves, and the server waits for their places.
-        connections.detach_all();
+        let admit = move |(stream, address)| {
+            self.admit(stream, address, &stop, &service).map(tokio::spawn);
+            None::<Ready<()>>
+        };
+        accept(listener, "the JSON-RPC server", stopped, admit).await;
     }
 
     /// Returns the task that serves the connection, if there is a place for it or a reserved one.

@@ -101,7 +101,10 @@ impl ChainInner {
         blocks: &[Arc<PreparedBlock>],
     ) -> Result<usize, ImportError> {
         let Some(first) = blocks.first() else { return Ok(0) };
-        let head = self.store.snapshot()?.head()?.map(|(_, hash)| hash);
+        let head = self.store.snapshot().and_then(|snapshot| snapshot.head());
+        let head =
+            head.inspect_err(|error| self.handle_store_failure(format_args!("reading the head"), error));
+        let head = head?.map(|(_, hash)| hash);
         if head != Some(first.block.header.parent_hash) {
             return Ok(0);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
 use super::HeadEvent;
@@ -16,7 +16,7 @@ pub(super) struct HeadSubscribers(Mutex<Vec<Sender<Arc<HeadEvent>>>>);
 
 impl HeadSubscribers {
     pub(super) fn subscribe(&self) -> Receiver<Arc<HeadEvent>> {
-        let (sender, receiver) = bounded(HEAD_EVENTS_MAX);
+        let (sender, receiver) = unbounded();
         self.0.lock().push(sender);
         receiver
     }
@@ -24,14 +24,14 @@ impl HeadSubscribers {
     /// Sends `event` to all subscribers. Never waits.
     pub(super) fn notify(&self, event: &Arc<HeadEvent>) {
         self.0.lock().retain(|subscriber| {
-            let sent = subscriber.try_send(event.clone());
-            if matches!(sent, Err(TrySendError::Full(_))) {
+            if subscriber.len() >= HEAD_EVENTS_MAX {
                 tracing::error!(
                     HEAD_EVENTS_MAX,
                     "a subscriber of the head does not read and is dropped"
                 );
+                return false;
             }
-            sent.is_ok()
+            subscriber.send(event.clone()).is_ok()
         });
     }
 }

@@ -23,9 +23,9 @@ use crate::peers::{PeerNews, PeerOrder};
 const LOG_INTERVAL: Duration = Duration::from_secs(8);
 
 /// The jobs of a kind that may wait. The state machine has one job for headers, two for bodies and
-/// two for blocks under way, so this is room enough. If there were more, [`SyncDriver::run`] would
-/// wait.
-const LANE_JOBS_MAX: usize = 16;
+/// two for blocks under way. Jobs that forget a block come at most every few seconds, so this is
+/// room for hours of a disk that stands still. If there were more, [`SyncDriver::run`] would wait.
+const LANE_JOBS_MAX: usize = 1024;
 
 /// Takes the outcome of a job. It must not wait.
 type TakeOutcome = dyn Fn(SyncOutcome) + Send + Sync;

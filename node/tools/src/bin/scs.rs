@@ -2,12 +2,7 @@
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
 use tools::scs_program::{ScsProgramOptions, run};
-
-/// As in `vnode`: faster than the system's where many threads make and free small buffers.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     node::system::ignore_file_size_signal();

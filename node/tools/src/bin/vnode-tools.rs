@@ -3,13 +3,8 @@
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
 use node::{ExportFormat, VnodeCommand, VnodeOptions};
 use tools::{export_tables, package, scs_demo};
-
-/// As in `vnode`: faster than the system's where many threads make and free small buffers.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // SAFETY: this is the only thread; none has been started yet.

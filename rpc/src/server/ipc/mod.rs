@@ -13,6 +13,7 @@ mod pipe;
 #[cfg(unix)]
 mod unix;
 
+use std::future::Ready;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,19 +90,14 @@ pub fn start<C: Send + Sync + 'static>(
             let (client, activity) = (source.caller.client, source.activity.clone());
             let Some(place) = places.take(client, activity, Instant::now()) else {
                 tracing::warn!("too many connections on the local socket: closing the newest");
-                return None;
+                return None::<Ready<()>>;
             };
-            Some(serve(
-                Arc::clone(&dispatcher),
-                stream,
-                source,
-                place,
-                stop.clone(),
-            ))
+            // The connection ends by itself, and the server waits for its place.
+            let dispatcher = Arc::clone(&dispatcher);
+            tokio::spawn(serve(dispatcher, stream, source, place, stop.clone()));
+            None
         };
-        let mut connections = accept(listener, "the local socket", stop.clone(), admit).await;
-        // The connections end by themselves, and the server waits for their places.
-        connections.detach_all();
+        accept(listener, "the local socket", stop.clone(), admit).await;
     });
     Ok(IpcServer { socket, tasks })
 }
