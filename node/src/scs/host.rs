@@ -50,7 +50,7 @@ impl ChainScsHost {
 
 /// The reason why a transaction for an application chain is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DirectCallError {
+pub(super) enum ChainTransactionError {
     #[error("shardingFlag {flag}: to: got none, expected the address of an application chain")]
     NoChain { flag: u64 },
     /// The signature is not valid on this chain.
@@ -61,10 +61,13 @@ pub(super) enum DirectCallError {
 /// A transaction for an application chain, after its signature was checked.
 ///
 /// # Errors
-/// [`DirectCallError`] if the transaction is refused.
-pub(super) fn direct_call(chain: &Chain, transaction: &Transaction) -> Result<DirectCall, DirectCallError> {
+/// [`ChainTransactionError`] if the transaction is refused.
+pub(super) fn direct_call(
+    chain: &Chain,
+    transaction: &Transaction,
+) -> Result<DirectCall, ChainTransactionError> {
     let flag = transaction.sharding_flag;
-    let to = transaction.to.ok_or(DirectCallError::NoChain { flag })?;
+    let to = transaction.to.ok_or(ChainTransactionError::NoChain { flag })?;
     let sender = sender(chain.spec(), chain.pool().next_number(), transaction)?;
     Ok(DirectCall {
         hash: transaction.hash(),
