@@ -296,11 +296,14 @@ async function life() {
     assert.equal(await waitLong('the payment', async () => ((await rig.balance(depositor)) > paidBefore ? await rig.balance(depositor) : null)), paidBefore + moved / RATE);
     await scan();
     assert.equal(actions.length, 3, 'no flush was begun in vain');
-    const exchange = await reader.call('getExchangeByAddress', at, depositor, 0, 10, 0, 10, 0, 10, 0, 10);
-    assert.deepEqual(
-        [exchange.DepositRecordCount, exchange.DepositingRecordCount, exchange.WithdrawRecordCount, exchange.WithdrawingRecordCount],
-        [1, 0, 1, 0],
-    );
+    // The reader hears of the payment after the base chain has it.
+    await waitFor('the payment in the lists', async () => {
+        const exchange = await reader.call('getExchangeByAddress', at, depositor, 0, 10, 0, 10, 0, 10, 0, 10);
+        const counts = [
+            exchange.DepositRecordCount, exchange.DepositingRecordCount, exchange.WithdrawRecordCount, exchange.WithdrawingRecordCount,
+        ];
+        return String(counts) === '1,0,1,0' ? counts : null;
+    });
     say(`second flush: blocks ${second.start} to ${second.end}`);
     const joined = await waitLong('the backup as a member', async () => {
         const present = (await vnodeInfo(chain)).nodeList.slice(0, Number(await chain.read('nodeCount')));

@@ -160,7 +160,9 @@ async fn a_node_of_other_forks_is_not_dialled() {
     assert_eq!(shown, fitting.network().record());
     let traffic = &peers[0].traffic;
     assert!(traffic.bytes_in > 0 && traffic.bytes_out > 0, "{traffic:?}");
-    assert_eq!((peers.len(), peers[0].slot), (1, 0));
+    // The place is the second one if both nodes have dialled.
+    assert_eq!(peers.len(), 1);
+    assert!(peers[0].slot <= 1, "{}", peers[0].slot);
     for node in [node, fitting, foreign] {
         node.stop().await;
     }

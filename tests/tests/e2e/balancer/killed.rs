@@ -158,11 +158,19 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
     std::thread::scope(|scope| {
         let load = &load;
         let _end = EndOfLoad(load);
+        // The balancer has no node for a miner until one has a young head.
+        let first = Load::default();
+        std::thread::scope(|scope| {
+            let _end = EndOfLoad(&first);
+            let direct = Caller::new(addresses[0]);
+            let first = &first;
+            scope.spawn(move || mine(&direct, first));
+            wait_for("three nodes that are ready", || {
+                (balancer.servers_in("ready") == [true; 3]).then_some(())
+            });
+        });
         let miner = balancer.client(MINER);
         scope.spawn(move || mine(&miner, load));
-        wait_for("three nodes that are ready", || {
-            (balancer.servers_in("ready") == [true; 3]).then_some(())
-        });
         // Clients that came while no head was new may be on any node, so the others come only now.
         let clients = clients_of(&balancer, &ids);
         assert!(clients.iter().all(|clients| clients.len() >= 5), "{clients:?}");

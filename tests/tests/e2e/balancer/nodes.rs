@@ -36,7 +36,7 @@ fn start(address: SocketAddr) -> Vnode {
         "--rpc.sendwait",
         "5000",
         "--ready.maxage",
-        "10",
+        "30",
         "--allow-insecure-unlock",
     ];
     Launch::bare(options).start()
