@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use chain::import::{ForkLimits, StateRetention};
+use chain::mining::build::build;
 use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
-use primitives::{Address, Bytes};
+use primitives::{Address, Block, Bytes};
 use store::Store;
 
 use crate::facts::NodeFacts;
@@ -44,4 +45,21 @@ pub(crate) fn open_chain() -> Chain {
         states: StateRetention::Archive,
     };
     Chain::open(Store::in_memory().expect("a store in memory"), config).expect("a new chain")
+}
+
+/// An empty block on the head. `tag` makes it differ from other blocks there.
+pub(crate) fn next_block(chain: &Chain, tag: &[u8]) -> Block {
+    let view = chain.view().expect("a view");
+    let mut settings = chain.settings();
+    settings.extra_data = tag.to_vec().into();
+    let draft = build(
+        chain.spec(),
+        view.snapshot(),
+        view.head(),
+        view.head().header.timestamp.max(1_000_000) + 1,
+        &settings,
+        chain.pool().ready(),
+        &[],
+    );
+    draft.expect("a block").block
 }

@@ -59,7 +59,6 @@ impl Caller {
     /// Waits until the head has at least the number `number`. Returns the number of the head.
     #[track_caller]
     pub fn wait_for_head(&self, number: u128) -> u128 {
-        wait_to_reach("the number of the head", number, || self.head());
-        self.head()
+        wait_to_reach("the number of the head", number, || self.head())
     }
 }

@@ -88,17 +88,17 @@ pub fn wait_within<T>(timeout: Duration, what: &str, mut poll: impl FnMut() -> O
 }
 
 /// Reads a number until it is at least `goal`. As long as it rises, the wait goes on: it ends when
-/// the number has stood still for [`PATIENCE`] of a [`FairClock`].
+/// the number has stood still for [`PATIENCE`] of a [`FairClock`]. Returns the number.
 ///
 /// # Panics
 /// If the number stands still; `what` names it.
 #[track_caller]
-pub fn wait_to_reach(what: &str, goal: u128, mut read: impl FnMut() -> u128) {
+pub fn wait_to_reach(what: &str, goal: u128, mut read: impl FnMut() -> u128) -> u128 {
     let (mut clock, mut highest) = (FairClock::start(), None);
     loop {
         let number = read();
         if number >= goal {
-            return;
+            return number;
         }
         if highest.is_none_or(|highest| number > highest) {
             (clock, highest) = (FairClock::start(), Some(number));

@@ -59,11 +59,13 @@ fn describe() {
     describe_gauge!("miner_fan_ratio", "Speed of the device's first fan, from 0 to 1.");
 }
 
+/// Adds an endpoint to the page, which is empty at first. Endpoints that differ only in their
+/// accounts have the same name, and share their figures.
 fn record_endpoint(endpoint: &EndpointStatus) {
     let url = || ("endpoint", endpoint.url.clone());
-    gauge!("miner_endpoint_active", &[url()]).set(f64::from(u8::from(endpoint.active)));
-    counter!("miner_endpoint_failures_total", &[url()]).absolute(endpoint.failures);
-    counter!("miner_endpoint_skipped_total", &[url()]).absolute(endpoint.skipped);
+    gauge!("miner_endpoint_active", &[url()]).increment(f64::from(u8::from(endpoint.active)));
+    counter!("miner_endpoint_failures_total", &[url()]).increment(endpoint.failures);
+    counter!("miner_endpoint_skipped_total", &[url()]).increment(endpoint.skipped);
 }
 
 fn record_device(device: &DeviceReport) {
@@ -146,5 +148,34 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.matches("# HELP miner_solutions_total").count(), 1);
+    }
+
+    #[test]
+    fn two_accounts_at_one_pool_share_a_line() {
+        let mut report = sample_report();
+        let active = report
+            .client
+            .endpoints
+            .iter()
+            .position(|endpoint| endpoint.active);
+        let active = report.client.endpoints[active.expect("a sample")].clone();
+        let standby = EndpointStatus {
+            active: false,
+            failures: 2,
+            ..active.clone()
+        };
+        let expected = [
+            format!("miner_endpoint_active{{endpoint=\"{}\"}} 1", active.url),
+            format!(
+                "miner_endpoint_failures_total{{endpoint=\"{}\"}} {}",
+                active.url,
+                active.failures + 2
+            ),
+        ];
+        report.client.endpoints = vec![active, standby];
+        let text = page(&report);
+        for line in expected {
+            assert!(text.lines().any(|got| got == line), "{line} in {text}");
+        }
     }
 }

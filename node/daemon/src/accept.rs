@@ -65,7 +65,10 @@ where
                     tracing::warn!(%error, "{server} cannot accept a connection");
                     warned_at = Some(Instant::now());
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::select! {
+                    () = stopped(&mut stop) => return connections,
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
             }
         }
     }

@@ -133,17 +133,16 @@ impl OpenDatabase {
 
     /// The end of the records of old blocks that the database names.
     fn ancient_end(&self, monitor: &CallMonitor) -> Result<u64, StoreError> {
+        // A file without the table is damaged. Its old blocks must not be taken for leftovers.
         let table = monitor.run(|| {
             let transaction = self.database.begin_read()?;
-            let table = existing(transaction.open_table(TableId::NumberToAncient.definition()))?;
+            let table = transaction.open_table(TableId::NumberToAncient.definition())?;
             Ok::<_, redb::Error>(table)
         })?;
         let mut end = Ok(RECORDS_START);
-        if let Some(table) = table {
-            rows::visit_last(monitor, &table, &[], &[0xff; 9], &mut |key, row| {
-                end = indexed_end(key, row);
-            })?;
-        }
+        rows::visit_last(monitor, &table, &[], &[0xff; 9], &mut |key, row| {
+            end = indexed_end(key, row);
+        })?;
         end
     }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use chain::Chain;
 use chain::import::BlockId;
-use chain::mining::build::build;
 use primitives::{Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 
 use super::cursor::HeadCursor;
@@ -16,34 +15,15 @@ use super::{BlockChange, Feeds};
 use crate::decode::FromParam;
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
-use crate::test_node::{LoneNode, open_chain};
+use crate::test_node::{LoneNode, next_block, open_chain};
 
 fn head(chain: &Chain) -> BlockId {
     chain.view().expect("a view").head_id()
 }
 
-/// An empty block on the head. `tag` makes it differ from other blocks there.
-fn next_block(chain: &Chain, tag: u64) -> Block {
-    let view = chain.view().expect("a view");
-    let mut settings = chain.settings();
-    settings.extra_data = tag.to_be_bytes().to_vec().into();
-    let timestamp = view.head().header.timestamp.max(1_000_000) + 1;
-    let ready = chain.pool().ready();
-    let draft = build(
-        chain.spec(),
-        view.snapshot(),
-        view.head(),
-        timestamp,
-        &settings,
-        ready,
-        &[],
-    );
-    draft.expect("a block").block
-}
-
 /// Imports an empty block on the head.
 fn extend(chain: &Chain, tag: u64) -> BlockId {
-    let block = next_block(chain, tag);
+    let block = next_block(chain, &tag.to_be_bytes());
     chain.import(block).expect("a good block");
     head(chain)
 }
@@ -58,7 +38,7 @@ fn branches(forks: &[usize], len: usize) -> Vec<VecDeque<Block>> {
             chain.import(block.clone()).expect("a good block");
         }
         let blocks = (0..len).map(|index| {
-            let block = next_block(&chain, (branch * 1000 + index) as u64);
+            let block = next_block(&chain, &(branch * 1000 + index).to_be_bytes());
             chain.import(block.clone()).expect("a good block");
             block
         });
@@ -239,7 +219,7 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     let key = SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[0].1).expect("a key");
     let logging = logging.sign(&key, chain.spec().chain_id, TxForm::Native);
     chain.submit_transaction(logging).expect("a good transaction");
-    let block = next_block(&chain, 1);
+    let block = next_block(&chain, &[1]);
     chain.import(block.clone()).expect("a good block");
     let id = head(&chain);
 

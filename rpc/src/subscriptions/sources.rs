@@ -283,30 +283,15 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use chain::Chain;
-    use chain::mining::build::build;
     use primitives::Block;
 
     use super::*;
     use crate::caller::remote_client;
-    use crate::test_node::{LoneNode, open_chain};
+    use crate::test_node::{LoneNode, next_block, open_chain};
 
     /// Imports an empty block on the head. `tag` makes it differ from other blocks there.
     fn extend(chain: &Chain, tag: u8) -> Block {
-        let view = chain.view().expect("a view");
-        let mut settings = chain.settings();
-        settings.extra_data = vec![tag].into();
-        let timestamp = view.head().header.timestamp.max(1_000_000) + 1;
-        let ready = chain.pool().ready();
-        let draft = build(
-            chain.spec(),
-            view.snapshot(),
-            view.head(),
-            timestamp,
-            &settings,
-            ready,
-            &[],
-        );
-        let block = draft.expect("a block").block;
+        let block = next_block(chain, &[tag]);
         chain.import(block.clone()).expect("a good block");
         block
     }

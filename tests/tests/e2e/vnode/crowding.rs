@@ -4,16 +4,16 @@
 //! As in `hostile.rs`, the numbers are larger with `HOSTILE_LOAD=full`.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use e2e::http::{TestHttpClient, get};
-use e2e::wait::{SOCKET_PATIENCE, wait_for, wait_within};
+use e2e::wait::{wait_for, wait_within};
 use e2e::{Caller, Vnode, ipc, note};
 use serde_json::{Value, json};
 
-use crate::vnode::hostile::scaled;
+use crate::vnode::hostile::{connect, scaled};
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,15 +25,6 @@ fn call(id: usize, method: &str, params: &Value) -> String {
 fn batch(count: usize, method: &str, params: &Value) -> String {
     let calls: Vec<_> = (0..count).map(|id| call(id, method, params)).collect();
     format!("[{}]", calls.join(","))
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the node listens");
-    stream.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
-    stream
-        .set_write_timeout(Some(SOCKET_PATIENCE))
-        .expect("a timeout");
-    stream
 }
 
 fn post(stream: &mut TcpStream, body: &str) {

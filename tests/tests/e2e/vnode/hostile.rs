@@ -72,7 +72,8 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(byte).take(len).collect()
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+/// A connection that does not wait for ever.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the node listens");
     stream.set_read_timeout(Some(SOCKET_PATIENCE)).expect("a timeout");
     stream

@@ -19,15 +19,7 @@ impl CodeWriter<'_> {
         if instruction.inputs == 7 {
             self.call_value();
         }
-        match self.random.weighted(&[80, 12, 4, 4]) {
-            0 => {
-                let address = self.context.addresses.any(self.random);
-                self.push_address(address);
-            }
-            1 => self.op(op::ADDRESS),
-            2 => self.op(op::CALLER),
-            _ => self.push_word(),
-        }
+        self.push_any_address(&[80, 12, 4, 4]);
         self.call_gas();
         self.op(instruction.code);
         self.after_call();

@@ -392,8 +392,10 @@ impl<'a> CodeWriter<'a> {
         self.op(op::LOG0 + topics);
     }
 
-    fn destroy(&mut self) {
-        match self.random.weighted(&[65, 15, 10, 10]) {
+    /// Pushes an address: a known one, this contract's, the caller's, or any word, with these
+    /// weights.
+    fn push_any_address(&mut self, weights: &[u64; 4]) {
+        match self.random.weighted(weights) {
             0 => {
                 let address = self.context.addresses.any(self.random);
                 self.push_address(address);
@@ -402,6 +404,10 @@ impl<'a> CodeWriter<'a> {
             2 => self.op(op::CALLER),
             _ => self.push_word(),
         }
+    }
+
+    fn destroy(&mut self) {
+        self.push_any_address(&[65, 15, 10, 10]);
         self.op(op::SELFDESTRUCT);
     }
 
