@@ -27,6 +27,8 @@ mod process;
 mod requests;
 mod scene;
 mod sources;
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use std::thread::JoinHandle;

@@ -1,14 +1,15 @@
 //! Strangers attack a node. It goes on, within its bounds of memory, and serves others in time.
 //!
-//! Attacks, witnesses and bounds are those of the package's library, as the programs `peers` and
-//! `requests` use them. A bound of time is larger if the machine is busy with other programs.
+//! Attacks, witnesses and bounds are those of the programs `peers` and `requests`. A bound of time
+//! is larger if the machine is busy with other programs.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bench::attacks::{Attack, AttackSources};
 use e2e::{note, vnode_path};
+
+use super::{Attack, AttackSources};
 
 /// Seconds for which each attack runs, if the variable is set.
 const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
