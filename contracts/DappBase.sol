@@ -4,9 +4,10 @@ pragma experimental ABIEncoderV2;
 /// The first contract of a MicroChain: the list of its Dapps, and the vault of its tokens.
 ///
 /// Keeps the selectors, arguments, results and rules of the public network's DappBase. Written anew
-/// from the description in docs/microchain-contracts.md, 5. Differences that a caller could see: none.
-/// So it has the public one's holes, too, which an SCS must close: one vote of anyone is enough for
-/// a node list of one, and votes for a list are never forgotten.
+/// from the description in docs/microchain-contracts.md, 5. It has `getRedeemPage` in addition, and
+/// otherwise differs in nothing that a caller could see. So it has the public one's holes, too, which
+/// an SCS must close: one vote of anyone is enough for a node list of one, votes for a list are never
+/// forgotten, and a withdrawal can be of nothing.
 ///
 /// The whole supply is paid to the constructor, so every token outside was paid out here.
 contract DappBase {
@@ -114,6 +115,28 @@ contract DappBase {
                 redeemingtime[next] = withdrawals.time[at];
                 next++;
             }
+        }
+    }
+
+    /// The withdrawals of all users from position `pos` on, at most `max` of them, and how many there
+    /// are in all.
+    function getRedeemPage(uint pos, uint max)
+        public
+        view
+        returns (address[] redeemingAddr, uint[] redeemingAmt, uint[] redeemingtime, uint total)
+    {
+        total = withdrawals.user.length;
+        uint found = pos < total ? total - pos : 0;
+        if (found > max) {
+            found = max;
+        }
+        redeemingAddr = new address[](found);
+        redeemingAmt = new uint[](found);
+        redeemingtime = new uint[](found);
+        for (uint at = 0; at < found; at++) {
+            redeemingAddr[at] = withdrawals.user[pos + at];
+            redeemingAmt[at] = withdrawals.amount[pos + at];
+            redeemingtime[at] = withdrawals.time[pos + at];
         }
     }
 

@@ -13,6 +13,11 @@ import "./MicroChainMembers.sol";
 /// - A request for release that names a place that no longer exists is dropped. In the public one no
 ///   flush succeeds after that. A sixth request is refused with false on both kinds.
 /// - `withdraw` pays no more than `totalOperation`.
+/// - A hash that begins with "mcflush2" is bound: votes for it are votes for all that is proposed
+///   under it, the uploaded redemptions included (docs/microchain-contracts.md, 4.4). In the public
+///   one a vote binds nothing but the hash.
+/// - A payout takes no more redemptions than fit into a block, and `getVnodeInfo` says how many.
+/// - Redemptions count as transactions for the length of the round.
 /// - The slots of the storage are the same up to `recharge_cycle`, and others after it.
 ///
 /// Amounts of the base chain's coin are in sha, tokens of the MicroChain in units of 10^-18.
@@ -22,6 +27,7 @@ contract MicroChainBase is MicroChainMembers {
     /// The member at `indexInlist` proposes, in its turn, the blocks `blocknum[0]` to `blocknum[1]`
     /// with the hash `hashlist[1]`; `hashlist[0]` is the hash of the flush before. `distAmount` has
     /// the reward of each member in sha, and `preRedeemNum` is how many redemptions will follow.
+    /// A bound hash needs `hashlist[2]`, the hash of the last block.
     function createProposal(
         uint indexInlist,
         bytes32[] hashlist,
@@ -57,6 +63,11 @@ contract MicroChainBase is MicroChainMembers {
         proposal.preRedeemNum = preRedeemNum;
         fill(proposal, indexInlist, distAmount, badactors);
         proposalHashInProgress = hashlist[1];
+        if (isBound(hashlist[1])) {
+            require(hashlist.length > 2);
+            require(bytes4(hashlist[1]) != ANCHORED || bytes4(hashlist[1] << 32) == bytes4(blockhash(turn - 1)));
+            bind(proposal, hashlist[2]);
+        }
         notify(preRedeemNum == 0 ? CREATE_PROPOSAL : UPLOAD_REDEEM);
         bookRefund(gasBefore);
         return true;
@@ -75,6 +86,35 @@ contract MicroChainBase is MicroChainMembers {
         proposal.votecount = 1;
         proposal.redeemAgreeList.push(msg.sender);
         pendingFlushIndex = index;
+    }
+
+    function isBound(bytes32 hash) private pure returns (bool) {
+        return bytes8(hash) == BOUND || bytes4(hash) == ANCHORED;
+    }
+
+    /// Begins the content of a bound proposal with all but its redemptions.
+    function bind(Proposal storage proposal, bytes32 lastBlock) private {
+        bytes32 lists = keccak256(
+            abi.encodePacked(proposal.distributionAmount, proposal.minerAddr, proposal.badActors)
+        );
+        bytes32 fields = keccak256(
+            abi.encodePacked(proposal.startingBlock, proposal.start, proposal.end, proposal.preRedeemNum, nodeCount)
+        );
+        Binding storage binding = bindings[proposal.hash];
+        binding.content = keccak256(
+            abi.encodePacked(
+                uint(address(this)), proposal.lastApproved, uint(proposal.viaNodeAddress), lastBlock, fields, lists
+            )
+        );
+        completeIfWhole(proposal, binding);
+    }
+
+    /// Reverts if all redemptions are there and the content is not what the hash says.
+    function completeIfWhole(Proposal storage proposal, Binding storage binding) private {
+        if (proposal.redeemAddr.length == proposal.preRedeemNum) {
+            require(uint(proposal.hash) << 64 == uint(binding.content) << 64);
+            binding.isComplete = true;
+        }
     }
 
     /// A proposal that nobody finished expires when the next one comes.
@@ -103,9 +143,17 @@ contract MicroChainBase is MicroChainMembers {
         require(msg.sender == proposal.proposedBy);
         require(proposal.redeemAddr.length + redeemAddr.length <= proposal.preRedeemNum);
         require(tx.gasprice <= MAX_GAS_PRICE);
+        Binding storage binding = bindings[proposal.hash];
+        bytes32 content = binding.content;
         for (uint at = 0; at < redeemAddr.length; at++) {
             proposal.redeemAddr.push(redeemAddr[at]);
             proposal.redeemAmt.push(redeemAmt[at]);
+            content = keccak256(abi.encodePacked(content, uint(redeemAddr[at]), redeemAmt[at]));
+        }
+        if (isBound(proposal.hash)) {
+            require(!binding.isComplete);
+            binding.content = content;
+            completeIfWhole(proposal, binding);
         }
         notify(proposal.redeemAddr.length == proposal.preRedeemNum ? CREATE_PROPOSAL : UPLOAD_REDEEM);
         bookRefund(gasBefore);
@@ -165,6 +213,7 @@ contract MicroChainBase is MicroChainMembers {
         Proposal storage proposal = proposals[hash];
         require(indexInlist < nodeCount && nodeList[indexInlist] == msg.sender);
         require(proposal.flag == PROPOSAL_PENDING && tx.gasprice <= MAX_GAS_PRICE);
+        require(!isBound(hash) || bindings[hash].isComplete);
         if (!isReliable(msg.sender) || proposalHashInProgress != hash || !isApproved(hash)) {
             return false;
         }
@@ -213,7 +262,8 @@ contract MicroChainBase is MicroChainMembers {
 
     function redeemSome(Proposal storage proposal) private returns (bool) {
         uint left = proposal.preRedeemNum;
-        uint end = left < per_redeemdata_num ? left : per_redeemdata_num;
+        uint max = payoutMax();
+        uint end = left < max ? left : max;
         uint first = proposal.redeemAddr.length - left;
         for (uint at = first; at < first + end; at++) {
             address user = proposal.redeemAddr[at];
@@ -271,7 +321,7 @@ contract MicroChainBase is MicroChainMembers {
             payOut(scsBeneficiary[member], proposal.distributionAmount[at]);
         }
         uint transactions = (rewards - blockReward * (proposal.end - proposal.start + 1)) / txReward;
-        setRound(transactions);
+        setRound(transactions + proposal.redeemAddr.length);
     }
 
     function payOut(address to, uint amount) private {

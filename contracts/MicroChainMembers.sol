@@ -12,7 +12,7 @@ contract MicroChainMembers is MicroChainState {
         notify(REGISTER_OPEN);
     }
 
-    /// An SCS joins. The signature covers sha256(SCS, this contract). False if it cannot join now.
+    /// An SCS joins. The pool says what the signature covers. False if it cannot join now.
     function registerAsSCS(address beneficiary, uint8 v, bytes32 r, bytes32 s) public whileOpen returns (bool) {
         require(getSCSRole(msg.sender) == ROLE_SELECTABLE);
         if (registerFlag != MEMBERS || nodeCount > maxMember) {

@@ -61,6 +61,14 @@ contract MicroChainState {
     /// Gas of a transaction outside of what `gasleft` can measure, as refunds count it.
     uint constant GAS_AROUND_VOTE = 21486;
     uint constant GAS_AROUND_ACTION = 15000;
+    /// A hash that begins with this text is bound: the rest of it is that of all that is proposed.
+    bytes8 constant BOUND = "mcflush2";
+    /// A hash that begins with this text is bound, too. The next 4 bytes are those of the hash of the
+    /// block before the turn: no other branch of the base chain takes the proposal.
+    bytes4 constant ANCHORED = "mcf3";
+    /// Gas of a redemption to a user who had none before, at most, and of the rest of a payout.
+    uint constant REDEMPTION_GAS = 135000;
+    uint constant PAYOUT_BASE_GAS = 200000;
     /// A monitor's payment from which on it has its role.
     uint constant MONITOR_ROLE_MIN = 10 ** 9;
 
@@ -83,6 +91,12 @@ contract MicroChainState {
         address[] minerAddr;
         uint distributeFlag;
         address[] redeemAgreeList;
+    }
+
+    /// What was proposed under a bound hash, as far as it is uploaded.
+    struct Binding {
+        bytes32 content;
+        bool isComplete;
     }
 
     struct VnodeInfo {
@@ -195,6 +209,7 @@ contract MicroChainState {
     uint public contractNeedFund;
     uint public totalOperation;
     uint public totalBond;
+    mapping(bytes32 => Binding) bindings;
 
     event ReportStatus(string message);
     event TransferAmount(address addr, uint amount);
@@ -259,10 +274,18 @@ contract MicroChainState {
         info.redeems = new uint[](4);
         info.redeems[0] = dappRedeemPos;
         info.redeems[1] = per_upload_redeemdata_num;
-        info.redeems[2] = per_redeemdata_num;
+        info.redeems[2] = payoutMax();
         info.redeems[3] = max_redeemdata_num;
         info.nodeList = nodeList;
         info.nodesToJoin = nodesToJoin;
+    }
+
+    /// The most redemptions of one payout: as many as the owner allows, if three quarters of the gas
+    /// of a block are enough for them.
+    function payoutMax() internal view returns (uint) {
+        uint gas = block.gaslimit / 4 * 3;
+        uint fitting = gas < PAYOUT_BASE_GAS + REDEMPTION_GAS ? 1 : (gas - PAYOUT_BASE_GAS) / REDEMPTION_GAS;
+        return fitting < per_redeemdata_num ? fitting : per_redeemdata_num;
     }
 
     /// 1: the proposal in progress. 2: the one approved last. Others: an empty one.

@@ -4,7 +4,12 @@ pragma solidity 0.4.26;
 ///
 /// Keeps the selectors, arguments, results and rules of the public network's SCS pool, so that
 /// programs written for that pool work with this one. Written anew from the description in
-/// docs/microchain-contracts.md, 2. Differences that a caller could see: none.
+/// docs/microchain-contracts.md, 2. Differences that a caller could see:
+/// - The signature of an SCS covers the amount of the bond and the pool, too. That of the public
+///   pool covers only SCS and MicroChain, so that a contract with such a signature takes the whole
+///   bond.
+/// - A MicroChain holds one pledge of an SCS at a time, and gets none after it has taken one. So a
+///   signature gives it one pledge to keep, and not one after the other.
 ///
 /// Amounts are in sha. `bondMin` is in coins.
 contract ScsPool {
@@ -42,6 +47,8 @@ contract ScsPool {
     mapping(address => uint) public subChainExpireBlock;
     address[] public scsArray;
     uint public protocolType;
+    /// SCS, then MicroChain: whether it has taken a pledge of that SCS.
+    mapping(address => mapping(address => bool)) private forfeited;
 
     event Registered(address scs);
     event UnRegistered(address sender);
@@ -153,15 +160,21 @@ contract ScsPool {
     }
 
     /// The calling MicroChain gets a pledge of `amount` from `scs`, whose signature covers
-    /// sha256(scs, MicroChain). Returns false if anything is wrong.
+    /// sha256(scs, MicroChain, amount, this pool). Returns false if anything is wrong, if it holds a
+    /// pledge already, and if it has taken one before.
     function approveBond(address scs, uint amount, uint8 v, bytes32 r, bytes32 s) public returns (bool) {
         Pledges storage pledges = scsApprovalList[scs];
-        bytes32 digest = sha256(abi.encodePacked(scs, msg.sender));
+        bytes32 digest = sha256(abi.encodePacked(scs, msg.sender, amount, address(this)));
         if (!isPerforming(scs) || ecrecover(digest, v, r, s) != scs) {
             return false;
         }
-        if (pledges.bondApproved + amount > scsList[scs].bond) {
+        if (amount > scsList[scs].bond - pledges.bondApproved || forfeited[scs][msg.sender]) {
             return false;
+        }
+        for (uint at = 0; at < pledges.bondedCount; at++) {
+            if (pledges.subchainAddr[at] == msg.sender) {
+                return false;
+            }
         }
         pledges.bondApproved += amount;
         pledges.bondedCount++;
@@ -175,6 +188,7 @@ contract ScsPool {
         if (!dropPledge(scs, msg.sender, amount)) {
             return false;
         }
+        forfeited[scs][msg.sender] = true;
         scsList[scs].bond -= amount;
         msg.sender.transfer(amount);
         return true;

@@ -17,7 +17,7 @@ mod listener;
 mod log_file;
 pub mod logging;
 mod mining;
-mod node_metrics;
+pub mod node_metrics;
 mod nodekey;
 mod options;
 mod output;

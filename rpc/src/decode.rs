@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use alloy_primitives::{Address, B64, B256, U256};
+use primitives::parse_address;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -55,6 +56,16 @@ string_param!(Quantity<U256>, "QUANTITY", "a hex string", Self::decode);
 string_param!(Data, "DATA", "a hex string", Self::decode);
 string_param!(Address, "DATA20", "a hex string", |text: &str| {
     Data::decode_fixed(text).map(|data| data.0.into())
+});
+/// An address as a person may have written it: capital letters are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenAddress(pub Address);
+
+string_param!(WrittenAddress, "DATA20", "a hex string", |text: &str| {
+    Data::<[u8; 20]>::decode_fixed(text)?;
+    parse_address(text)
+        .map(WrittenAddress)
+        .map_err(ParamError::Address)
 });
 string_param!(B256, "DATA32", "a hex string", |text: &str| Data::decode_fixed(
     text

@@ -12,6 +12,7 @@
 //! The modules below import each other without a cycle. The package `house` checks this.
 
 pub mod access;
+mod application;
 mod block_cache;
 mod budget;
 mod caller;
@@ -47,11 +48,13 @@ mod test_node;
 mod text;
 mod traffic;
 pub mod types;
+mod wallet_chains;
 mod wire_type;
 mod wrong_passwords;
 
 use mimalloc::MiMalloc;
 
+pub use application::ApplicationPool;
 pub use control::{
     ControlError, ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl,
     NetworkControl, Peer, PeerMeasures, ScsServiceControl, Subnet,
@@ -69,6 +72,7 @@ pub use params::Params;
 pub use subscriptions::MessageSubscriptions;
 pub use table::Method;
 pub use types::{BlockRef, Data, Integer, Quantity};
+pub use wallet_chains::WalletChains;
 
 /// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
 /// gives such memory back and takes it again for each call. All programs with servers of this

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use chain::pool::PoolContent;
 use primitives::{Address, B256, Bytes, Header, Log, Transaction, U256};
 
-use crate::control::ControlFuture;
 use crate::error::RpcResult;
 use crate::health::Health;
+use crate::node::Node;
 use crate::objects::TransactionPlace;
 
 /// An SCS as its methods see it.
@@ -26,6 +26,12 @@ pub trait MicroChains: Send + Sync + 'static {
 
     /// One of them.
     fn chain(&self, address: &Address) -> Option<Arc<dyn ServedChain>>;
+
+    /// One of them as a node for the methods of wallets. It is made when it is first asked for.
+    ///
+    /// # Errors
+    /// −32603 if it cannot be made.
+    fn wallet_node(&self, address: &Address) -> RpcResult<Option<Arc<Node>>>;
 
     /// Takes a signed transaction of a MicroChain. Returns its hash.
     ///
@@ -97,10 +103,11 @@ pub trait ServedChain: Send + Sync + 'static {
     fn pool(&self) -> RpcResult<PoolContent>;
 
     /// The tokens that go between the MicroChain and the base chain for `user`, or for all users.
+    /// Waits for the base chain: it is called on threads for blocking work only.
     ///
     /// # Errors
     /// −32000 if the base chain cannot be read now.
-    fn exchange(&self, user: Option<Address>) -> ControlFuture<'_, RpcResult<Exchange>>;
+    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange>;
 }
 
 /// A block of a MicroChain.

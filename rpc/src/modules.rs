@@ -63,13 +63,19 @@ impl Default for Modules {
     }
 }
 
-/// Reads a comma-separated list, as in `--rpcapi`. Spaces around names are ignored.
+/// Reads a comma-separated list, as in `--rpcapi`. Spaces around names are ignored. Ethereum's
+/// names of modules stand for those of the same methods.
 impl FromStr for Modules {
     type Err = UnknownModule;
 
     fn from_str(list: &str) -> Result<Self, Self::Err> {
         let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
         let known = |name: &str| {
+            let name = match name {
+                "eth" => "mc",
+                "web3" => "chain3",
+                name => name,
+            };
             MODULES
                 .into_iter()
                 .find(|module| *module == name)
@@ -87,6 +93,7 @@ mod tests {
     fn module_lists() {
         assert_eq!("mc,net,chain3".parse(), Ok(Modules::default()));
         assert_eq!(" chain3 , mc,,net".parse(), Ok(Modules::default()));
+        assert_eq!("eth,net,web3".parse(), Ok(Modules::default()));
         assert_eq!(MODULES.join(",").parse(), Ok(Modules::all()));
         assert_eq!(
             "mc,eth2".parse::<Modules>(),

@@ -7,12 +7,14 @@ use std::time::Duration;
 use chain::Chain;
 use chain::call::{CALL_GAS_DEFAULT, TIMEOUT_DEFAULT};
 use chain::logs::LogLimits;
-use chain::pool::PoolContent;
+use chain::pool::{PoolContent, PooledTransaction};
+use chain::spec::TRANSACTION_GAS;
 use chain::state::StateError;
 use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
+use crate::application::{ApplicationPool, NoSearch, WalletFacts};
 use crate::block_cache::BlockCache;
 use crate::budget::reserve_values;
 use crate::control::{ListenerControl, MinerControl, NetworkControl, ScsServiceControl};
@@ -23,6 +25,7 @@ use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
 use crate::health::{Health, Healthy};
 use crate::limits::{LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+use crate::types::BlockRef;
 use crate::wrong_passwords::WrongPasswords;
 
 /// Bytes of a transaction in the maps of a pool's content, without the transaction itself, which is
@@ -112,6 +115,8 @@ pub struct Node {
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
     /// The service for the servers of application chains, if it runs.
     pub(crate) scs_service: Option<Arc<dyn ScsServiceControl>>,
+    /// The pool of an application chain; `None` on a base chain, whose chain has its pool.
+    pub(crate) application: Option<Arc<dyn ApplicationPool>>,
     /// The switches of contract developers, on the development network.
     pub(crate) developer: Option<Developer>,
     /// The filters that clients poll.
@@ -165,12 +170,40 @@ impl Node {
             wrong_passwords: WrongPasswords::default(),
             network: None,
             scs_service: None,
+            application: None,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
             blocks,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
         })
+    }
+
+    /// A node for the methods of wallets on a MicroChain. `chain` is a follower of its chain
+    /// ([`Chain::follower`]). It signs for nobody.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn of_application(
+        chain: Chain,
+        pool: Arc<dyn ApplicationPool>,
+        client_version: String,
+    ) -> Result<Self, NodeError> {
+        let facts = WalletFacts {
+            client_version,
+            chain_id: chain.chain_id(),
+        };
+        let follower = chain.clone();
+        let mut node = Self::new(chain, AccountManager::new(), Box::new(facts), Arc::new(NoSearch))?;
+        node.application = Some(pool);
+        node.settings.call_gas_max = TRANSACTION_GAS;
+        node.feeds.add_chore(Box::new(move || {
+            if let Err(error) = follower.look_at_head() {
+                tracing::debug!(%error, "the head of a MicroChain cannot be read");
+            }
+            true
+        }));
+        Ok(node)
     }
 
     /// The node with other bounds for filters. Existing filters are lost.
@@ -266,10 +299,30 @@ impl Node {
     /// # Errors
     /// −32000 if too little memory is left for the maps.
     pub(crate) fn pool_content(&self) -> RpcResult<PoolContent> {
+        if let Some(application) = &self.application {
+            return Ok(application.content());
+        }
         let pool = self.chain.pool();
         let (pending, queued) = pool.counts();
         reserve_values(POOL_ENTRY_LEN * (pending + queued))?;
         Ok(pool.content())
+    }
+
+    /// A transaction of the pool, by either of its hashes.
+    pub(crate) fn pooled(&self, hash: &B256) -> Option<PooledTransaction> {
+        match &self.application {
+            Some(application) => application.get(hash),
+            None => self.chain.pool().get(hash),
+        }
+    }
+
+    /// The block that a request means by `at`. An application chain has no pending block: there,
+    /// the highest block is meant.
+    pub(crate) fn meant(&self, at: BlockRef) -> BlockRef {
+        match at {
+            BlockRef::Pending if self.application.is_some() => BlockRef::Latest,
+            at => at,
+        }
     }
 
     /// A view of the chain as it is now. A request takes one view and reads everything from it.

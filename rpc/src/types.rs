@@ -7,6 +7,7 @@
 use std::fmt::LowerHex;
 
 use alloy_primitives::{Address, B256, Bytes, U256};
+use primitives::AddressTextError;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -32,6 +33,9 @@ pub enum ParamError {
     /// A hex string does not begin with `0x`.
     #[error("missing 0x prefix")]
     MissingPrefix,
+    /// The capital letters of an address are not those of its checksum.
+    #[error(transparent)]
+    Address(#[from] AddressTextError),
     /// A QUANTITY has no digits.
     #[error("expected at least one hex digit after 0x")]
     NoDigits,

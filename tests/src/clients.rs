@@ -244,6 +244,11 @@ impl Clients {
 }
 
 impl Clients {
+    /// The folder of the installed JavaScript libraries.
+    pub fn node_modules(&self) -> PathBuf {
+        self.directory.join("node_modules")
+    }
+
     /// Starts a script that reads requests from its standard input and writes answers to its
     /// standard output.
     ///

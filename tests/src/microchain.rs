@@ -192,7 +192,13 @@ impl<'a> MicroChainOwner<'a> {
     /// Creates a contract and waits for it.
     #[track_caller]
     pub fn create(&self, contract: &str, arguments: &[Argument]) -> String {
-        self.created(&self.submit(None, 0, &creation(contract, arguments), CREATE_GAS))
+        self.create_from(&creation(contract, arguments))
+    }
+
+    /// The same for any code.
+    #[track_caller]
+    pub fn create_from(&self, code: &str) -> String {
+        self.created(&self.submit(None, 0, code, CREATE_GAS))
     }
 
     /// Calls a function of a contract, and waits until it is done.

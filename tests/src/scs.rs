@@ -168,6 +168,22 @@ impl Scs {
         serde_json::from_str(&answer.body).expect("JSON")
     }
 
+    /// The figure of this name, with its labels, among the metrics of the SCS; `None` if it has
+    /// none. The SCS must serve metrics.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    #[track_caller]
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let text = self.process.stdout();
+        let start = text.split("http metrics http://").nth(1).expect("metrics");
+        let address = start.split('/').next().and_then(|address| address.parse().ok());
+        let answer = crate::http::get(address.expect("an address"), "/metrics").expect("an answer");
+        let mut lines = answer.body.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok())
+    }
+
     /// The log so far.
     pub fn log(&self) -> String {
         self.process.stderr()

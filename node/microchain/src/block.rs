@@ -270,6 +270,7 @@ mod tests {
             supply: U256::from(1000),
             period_secs: 10,
             chain_id: 100,
+            withdrawal_min: U256::ZERO,
         }
     }
 

@@ -8,6 +8,7 @@
 use primitives::{Address, B256, Bytes, U256, keccak256};
 
 use crate::abi::CallData;
+use crate::branch::BaseBranch;
 
 /// The most members of a MicroChain that the engine takes.
 pub const MEMBERS_MAX: usize = 100;
@@ -146,8 +147,11 @@ pub struct DepositList {
 pub struct ContractState {
     /// Number of the base block.
     pub base_block: u64,
-    /// Gas limit of the base block; the engine makes no call that needs more than three quarters.
+    /// Gas limit of the base block, or a guess if `branch` is `None`. The engine makes no call that
+    /// needs more than three quarters.
     pub base_gas_limit: u64,
+    /// The branch of the base chain; `None` if the VNODE does not tell it.
+    pub branch: Option<BaseBranch>,
     /// Gas price for calls, in sha. The engine proposes only if the money covers it.
     pub gas_price: U256,
     /// The role of this SCS.
@@ -236,6 +240,14 @@ impl ContractState {
         pending.then(|| self.current.starting_block.saturating_add(self.turn_blocks()))
     }
 
+    /// The proposal in progress, if some of its redemptions are paid. They stay paid if it expires,
+    /// so the chain must go on having them.
+    pub(crate) fn half_paid(&self) -> Option<&Proposal> {
+        let left = self.current.redemptions_left;
+        let is_paid = self.current.distribute_flag == 1 && left < self.current.users.len() as u64;
+        is_paid.then_some(&self.current)
+    }
+
     /// The proposal in progress, if it can still be finished in the next base block.
     pub(crate) fn open_proposal(&self) -> Option<&Proposal> {
         let deadline = self.proposal_deadline()?;
@@ -259,6 +271,8 @@ pub enum BaseCall {
         last_approved: B256,
         /// Hash of the proposal.
         hash: B256,
+        /// Hash of the last block. The chain base compares a bound proposal with its hash.
+        block: B256,
         /// First block.
         start: u64,
         /// Last block.
@@ -325,6 +339,7 @@ impl BaseCall {
                 place,
                 last_approved,
                 hash,
+                block,
                 start,
                 end,
                 distribution,
@@ -335,7 +350,7 @@ impl BaseCall {
                 "createProposal(uint256,bytes32[],uint256[],uint256[],uint256[],address,uint256)",
                 CallData::default()
                     .small(*place)
-                    .words([*last_approved, *hash])
+                    .words([*last_approved, *hash, *block])
                     .numbers([*start, *end].map(U256::from))
                     .numbers(distribution.iter().copied())
                     .numbers(bad_actors.iter().map(|place| U256::from(*place)))

@@ -7,6 +7,7 @@ use chain::state::StateError;
 use store::StoreError;
 
 use crate::abi::AbiError;
+use crate::admission::TransactionRefusal;
 use crate::event::PERIOD_SECS_MAX;
 
 /// The reason why the engine cannot go on for now. Nothing is lost: the next event tries again.
@@ -52,6 +53,12 @@ pub enum ReadError {
         /// The outcome of the call.
         got: Box<CallOutcome>,
     },
+    /// A transaction is not taken.
+    #[error(transparent)]
+    Refused(#[from] Box<TransactionRefusal>),
+    /// A transaction with this content would fail without being run.
+    #[error("not allowed on this MicroChain: {0}")]
+    NotAllowed(String),
     /// A contract of the MicroChain answered with other bytes than its function has.
     #[error("{function}: {error}")]
     Answer {

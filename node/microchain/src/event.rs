@@ -4,9 +4,11 @@
 //! [`Action`]s. Both may get lost or come twice: the engine does the same work again when a later
 //! event shows that it is not done.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use primitives::{Address, Bytes, SecretKey, Transaction, U256};
+use chain::import::StateRetention;
+use primitives::{Address, B256, Bytes, SecretKey, Transaction, U256};
 
 use crate::contract::{BaseCall, ContractState};
 
@@ -23,6 +25,9 @@ pub struct MicroChainSetup {
     pub period_secs: u64,
     /// The chain id in signatures: that of the base chain.
     pub chain_id: u64,
+    /// The least withdrawal, in units of 10^-18: a rule of the chain, which follows from the chain
+    /// base. A withdrawal of nothing is refused in any case.
+    pub withdrawal_min: U256,
 }
 
 /// The longest time between two slots.
@@ -37,7 +42,31 @@ pub struct EngineOptions {
     pub key: SecretKey,
     /// Memory for cached pages of the store, in bytes.
     pub cache_bytes: usize,
+    /// The base blocks that must follow a proposal and its uploads before this SCS votes for it.
+    pub confirmations: u64,
+    /// The `DappBase`s whose withdrawals this member votes for.
+    pub dapp_bases: DappBaseRules,
+    /// The past states that are kept. What the next flush needs is kept in any case.
+    pub states: StateRetention,
 }
+
+/// The `DappBase`s whose withdrawals a member votes for. Known ones are always among them
+/// ([`crate::codes`]).
+#[derive(Clone, Debug, Default)]
+pub struct DappBaseRules {
+    /// Any `DappBase`: its owner can then take all that the chain base holds.
+    pub any: bool,
+    /// `DappBase`s whose code at their address has one of these hashes
+    /// ([`crate::codes::code_hash`]).
+    pub codes: BTreeSet<B256>,
+}
+
+/// The base blocks that must follow a proposal and its uploads before a member votes for it, unless
+/// the options say otherwise (docs/confirmations.md).
+pub const CONFIRMATIONS_DEFAULT: u64 = 12;
+
+/// The most that the options may ask for: half of a turn. With more, no flush could pay anybody.
+pub const CONFIRMATIONS_MAX: u64 = 24;
 
 /// Memory for cached pages of one MicroChain's store unless the options say otherwise: 16 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 16 << 20;
@@ -53,7 +82,8 @@ pub enum Event {
     Contract(Box<ContractState>),
     /// A message of another SCS.
     Message(MemberMessage),
-    /// A flagged transaction that the VNODE pushed, or that a client sent to this SCS.
+    /// A flagged transaction that the VNODE pushed, or any that a client sent to this SCS. Those
+    /// of wallets, which no VNODE relays, go to the other SCSs at once.
     Transaction(Box<Transaction>),
     /// The connection to the VNODE is there again: blocks and state are sent once more.
     Connected,
@@ -66,6 +96,10 @@ pub enum Action {
     Send(MemberMessage),
     /// A transaction of this SCS to the chain base.
     Call(BaseCall),
+    /// The transaction of this call must not get into a block any more: as long as it is in none,
+    /// it is to be replaced by one without effect, with the same nonce. A vote is withdrawn when
+    /// the proposal that it is for is not what it was.
+    Withdraw(BaseCall),
 }
 
 /// A message between SCSs (docs/microchain-design.md, 7), without what the service around it adds.

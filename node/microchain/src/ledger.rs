@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use chain::application::{ApplicationRules, BlockExtra};
-use chain::evm::execute::{Executor, TransactionError};
+use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
-use chain::import::{BlockId, ForkLimits, ImportError, Imported, Importer};
+use chain::import::{BlockId, ForkLimits, ImportError, Imported, Importer, StateRetention};
 use chain::mining::build::{UnsealedBlock, build_on};
 use chain::rules::seal::SealCheck;
 use chain::state::StateError;
@@ -21,14 +21,13 @@ use crate::block::{
 };
 use crate::error::EngineError;
 use crate::event::{MicroChainSetup, PERIOD_SECS_MAX};
+use crate::fill::{BlockFiller, FillTime, LeftOut};
 use crate::pool::ReadyQueue;
 
 /// The most side blocks of a MicroChain that are kept.
 const SIDE_BLOCKS_MAX: usize = 2048;
 /// A side block that is further below the head than this is not taken.
 const SIDE_BLOCK_AGE_MAX: u64 = 4096;
-/// A block takes another transaction while its transactions have at most so many bytes.
-const BLOCK_BYTES_FILL: usize = 1 << 20;
 
 /// The reason why a block is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +75,7 @@ impl Ledger {
             address: setup.address,
             owner: setup.owner,
             supply: setup.supply,
+            withdrawal_min: setup.withdrawal_min,
         };
         let spec = Arc::new(rules.spec(setup.chain_id, genesis_extra(&setup)));
         ensure_genesis(&store, &spec)?;
@@ -117,6 +117,11 @@ impl Ledger {
         View::new(&self.store, self.spec.clone())
     }
 
+    /// Keeps these past states from now on.
+    pub(crate) fn keep(&mut self, states: StateRetention) {
+        self.importer = self.importer.clone().keeping(states);
+    }
+
     /// The slot of a block.
     pub(crate) const fn slot_of(&self, header: &Header) -> u64 {
         header.timestamp / self.setup.period_secs
@@ -154,6 +159,11 @@ impl Ledger {
     /// Makes a side block the head.
     pub(crate) fn choose(&self, hash: &B256) -> Result<Imported, BlockRefusal> {
         Ok(self.importer.choose_head(hash)?)
+    }
+
+    /// Makes a canonical block the head again, and forgets all that follow it.
+    pub(crate) fn go_back(&self, number: u64) -> Result<Vec<BlockId>, BlockRefusal> {
+        Ok(self.importer.set_head(number)?)
     }
 
     /// The hash of the ancestor with this number of the block `id`, or its own.
@@ -228,58 +238,27 @@ impl Ledger {
         Ok(build_on(spec, snapshot, view.head(), header, Vec::new(), fill)?)
     }
 
-    /// Builds and signs the block after the head. What cannot be in a block any more is dropped by
-    /// `drop_invalid`: its sender and nonce.
+    /// Builds and signs the block after the head. Returns what was left out, too.
     pub(crate) fn build(
         &self,
         view: &View,
         parent: &ParentBlock,
         key: &SecretKey,
         (timestamp, extra): (u64, &BlockExtra),
-        mut ready: ReadyQueue,
-        mut drop_invalid: impl FnMut(Address, u64),
-    ) -> Result<Block, EngineError> {
+        ready: ReadyQueue,
+        time: FillTime,
+    ) -> Result<(Block, LeftOut), EngineError> {
         let header = draft_header(parent, key.address(), timestamp, extra);
-        let mut bytes = 0;
+        let mut left_out = LeftOut::default();
         let built = self.execute(view, header, |executor| {
-            let (mut transactions, mut senders) = (Vec::new(), Vec::new());
-            while bytes <= BLOCK_BYTES_FILL {
-                let Some((sender, waiting)) = ready.next() else {
-                    break;
-                };
-                let transaction = &waiting.transaction;
-                match executor.transaction(transaction, sender) {
-                    Ok(_) => {
-                        bytes += waiting.bytes;
-                        transactions.push((**transaction).clone());
-                        senders.push(sender);
-                        ready.included(sender);
-                    }
-                    Err(TransactionError::State(error)) => return Err(error),
-                    Err(TransactionError::BlockGas { .. }) => break,
-                    Err(error) => {
-                        let hash = transaction.hash();
-                        tracing::debug!(%hash, %error, "a transaction is left out of the block");
-                        if never_valid(&error) {
-                            drop_invalid(sender, transaction.tx_nonce);
-                        }
-                    }
-                }
-            }
-            Ok((transactions, senders))
+            let filled = BlockFiller::new(executor, ready, time).fill()?;
+            left_out = filled.2;
+            Ok((filled.0, filled.1))
         })?;
         let mut block = built.block;
         sign_header(&mut block.header, &self.setup.address, key)?;
-        Ok(block)
+        Ok((block, left_out))
     }
-}
-
-/// Whether a transaction with this error need not wait for a better state.
-const fn never_valid(error: &TransactionError) -> bool {
-    matches!(
-        error,
-        TransactionError::NonceTooLow { .. } | TransactionError::Other(_) | TransactionError::System
-    )
 }
 
 /// The content of a stored header's extra data; zeros for block 0, which has another form.

@@ -4,9 +4,10 @@
 //! A [`Reader`] reads snapshots of the store and the pool's memory. So any number of threads may
 //! read while the engine works.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chain::application::FLAG_CREATE;
+use chain::application::PlainAction;
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::import::BlockId;
 use chain::pool::PoolContent;
@@ -15,11 +16,12 @@ use chain::view::StoredBlock;
 use chain::{ChainSpec, View};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Receipt, ReceiptOutcome, Transaction, U256};
-use store::{Store, StoreError};
+use store::{HorizonReads, Store, StoreError};
 
+use crate::admission::{TransactionRefusal, sender_for_pool};
 use crate::dapp_base::DappBaseCalls;
 pub use crate::error::ReadError;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolRefusal};
 pub use crate::records::{DappEntry, ExchangeRecord, MinedReceipt, MinedTransaction};
 
 /// The reads of one MicroChain, each on the head of the moment. Clones share everything.
@@ -87,7 +89,8 @@ impl Reader {
         Ok(found.and_then(|(block, index)| mined(&block, index)))
     }
 
-    /// The transaction of `sender` with this nonce; `None` if it is in no canonical block.
+    /// The transaction of `sender` with this nonce; `None` if it is in no canonical block, or in
+    /// one up to the oldest whose state is kept.
     ///
     /// # Errors
     /// [`ReadError`] if the store fails.
@@ -102,8 +105,10 @@ impl Reader {
                 .account(sender, number)?
                 .map_or(0, |account| account.tx_nonce))
         };
-        let (mut low, mut high) = (0, view.head_number());
-        if nonce_at(high)? <= nonce {
+        let horizon = view.snapshot().state_horizon()?.block;
+        let (mut low, mut high) = (horizon, view.head_number());
+        let is_older = horizon > 0 && nonce_at(low)? > nonce;
+        if nonce_at(high)? <= nonce || is_older {
             return Ok(None);
         }
         // The first block after which the nonce is used.
@@ -139,7 +144,8 @@ impl Reader {
         let Some(receipt) = receipts.get(index).cloned() else {
             return Ok(None);
         };
-        let created = mined.transaction.sharding_flag == FLAG_CREATE && succeeded(&receipt);
+        let creates = PlainAction::of(&mined.transaction).is_some_and(|action| action.to.is_none());
+        let created = creates && succeeded(&receipt);
         Ok(Some(MinedReceipt {
             gas_used: receipt.cumulative_gas_used.saturating_sub(gas_before),
             first_log,
@@ -248,6 +254,86 @@ impl Reader {
     /// The transactions that wait in the pool.
     pub fn pool(&self) -> PoolContent {
         self.pool.lock().content()
+    }
+
+    /// The number of transactions that wait in the pool.
+    pub fn waiting_count(&self) -> u64 {
+        let content = self.pool.lock().content();
+        let count = |part: &BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>| -> usize {
+            part.values().map(BTreeMap::len).sum()
+        };
+        (count(&content.pending) + count(&content.queued)) as u64
+    }
+
+    /// Whether a transaction with this hash waits in the pool.
+    pub fn is_waiting(&self, hash: &B256) -> bool {
+        self.pool.lock().contains(hash)
+    }
+
+    /// The nonce after the transactions of an account that wait and can be executed; `None` if it
+    /// has none.
+    pub fn nonce_after_waiting(&self, account: &Address) -> Option<u64> {
+        let next = self.pool.lock().next_nonce(account, 0);
+        (next > 0).then_some(next)
+    }
+
+    /// The store of the chain, for readers of their own.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The rules of the chain.
+    pub const fn spec(&self) -> &Arc<ChainSpec> {
+        &self.spec
+    }
+
+    /// The sender of a transaction, if the pool may take it: if everything that needs no other
+    /// transaction is right.
+    ///
+    /// # Errors
+    /// [`ReadError::Refused`] with what is wrong; other errors if the store fails.
+    pub fn check_transaction(&self, transaction: &Transaction) -> Result<Address, ReadError> {
+        let sender = sender_for_pool(&self.spec, transaction).map_err(Box::new)?;
+        if self.is_waiting(&transaction.hash()) {
+            return Err(Box::new(TransactionRefusal::from(PoolRefusal::Known)).into());
+        }
+        let view = self.view()?;
+        let account = view.account(&sender, view.head_number())?.unwrap_or_default();
+        let (got, expected) = (transaction.tx_nonce, account.tx_nonce);
+        if got < expected {
+            let low = PoolRefusal::NonceTooLow { got, expected };
+            return Err(Box::new(TransactionRefusal::from(low)).into());
+        }
+        let (balance, cost) = (account.balance, transaction.value);
+        if balance < cost {
+            return Err(Box::new(TransactionRefusal::Funds { balance, cost }).into());
+        }
+        Ok(sender)
+    }
+
+    /// Checks that a transaction with the content of this call would run. Its sender need not have
+    /// signed anything.
+    ///
+    /// # Errors
+    /// [`ReadError::NotAllowed`] with the reason if it would fail without being run; other errors
+    /// if DappBase cannot be asked.
+    pub fn check_call(&self, request: &CallRequest) -> Result<(), ReadError> {
+        let view = self.view()?;
+        let number = view.head_number();
+        if view.code(&self.dapp_base, number)?.is_empty() {
+            return Ok(());
+        }
+        let calls = DappBaseCalls::new(&view, self.dapp_base);
+        let sender = request.from.unwrap_or_default();
+        let owner = self.spec.application.as_ref().map(|rules| rules.owner);
+        let reason = match request.to {
+            None if owner == Some(sender) || calls.anyone_deploys(number)? => return Ok(()),
+            None => format!("creations by {sender}: expected the owner, or allDeploySwitch of DappBase"),
+            Some(to) if request.input.is_empty() || to == self.dapp_base => return Ok(()),
+            Some(to) if calls.is_enabled(&to, number)? => return Ok(()),
+            Some(to) => format!("call of {to}: expected a Dapp that is registered with DappBase"),
+        };
+        Err(ReadError::NotAllowed(reason))
     }
 }
 

@@ -5,6 +5,7 @@
 //! bytes, hashes and secp256k1. Knows no rule that needs a block number or a state (forks, gas,
 //! balances, nonces), and no trie, seal, storage or JSON.
 
+mod address_text;
 mod block;
 mod enode;
 mod error;
@@ -21,6 +22,7 @@ pub use alloy_primitives::{
 };
 pub use alloy_rlp::Encodable;
 
+pub use address_text::{AddressTextError, parse_address};
 pub use block::{Block, uncles_hash};
 pub use enode::{Enode, EnodeError};
 pub use error::DecodeError;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use microchain::BaseCall;
 use microchain::contract::RETRY_BLOCKS;
+use microchain::event::CONFIRMATIONS_MAX;
 use primitives::{Address, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use scs_service::client::{ScsClient, ScsClientError};
 
@@ -15,6 +16,14 @@ use crate::base::{GAS_PRICE_FIRST, GAS_PRICE_MAX};
 
 /// Transactions that are not in a block. If there are more, calls wait.
 const WAITING_MAX: usize = 256;
+
+/// A vote is kept for so many base blocks after its block: as long as it could count on another
+/// branch.
+const VOTE_KEPT_BLOCKS: u64 = 48 + CONFIRMATIONS_MAX;
+/// The highest price of gas of a transaction without effect, in sha. It must replace another one.
+const WITHDRAWAL_PRICE_MAX: u64 = 3 * GAS_PRICE_MAX;
+/// Gas of a transaction without effect.
+const WITHDRAWAL_GAS: u64 = 21_000;
 
 /// The purpose of a transaction. Equal ones are not sent twice at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +65,31 @@ struct Waiting {
     gas_price: u64,
     /// The base block at which it was sent last.
     sent_at: u64,
+    /// The base block at which it was known to be in a block; `None` if it is in none.
+    mined_at: Option<u64>,
+    /// Whether a transaction without effect takes its place.
+    is_withdrawn: bool,
+}
+
+impl Waiting {
+    /// Whether it is still kept at this head. A vote may lose its block again.
+    const fn is_kept(&self, head: u64) -> bool {
+        let is_vote = matches!(self.outlay.purpose, Purpose::Engine(BaseCall::Vote { .. }));
+        match self.mined_at {
+            Some(mined) => is_vote && head <= mined.saturating_add(VOTE_KEPT_BLOCKS),
+            None => true,
+        }
+    }
+
+    /// The price with which it is sent the next time.
+    fn raised_price(&self) -> u64 {
+        let max = if self.is_withdrawn {
+            WITHDRAWAL_PRICE_MAX
+        } else {
+            GAS_PRICE_MAX
+        };
+        raised(self.gas_price, max)
+    }
 }
 
 /// The account. One task works with it.
@@ -87,13 +121,17 @@ impl BaseAccount {
     /// # Errors
     /// [`OutlayError`] if the VNODE refuses the transaction or does not answer.
     pub(crate) async fn send(&mut self, outlay: Outlay, head: u64) -> Result<(), OutlayError> {
-        self.drop_mined().await?;
-        let equal = |one: &Waiting| one.outlay.chain == outlay.chain && one.outlay.purpose == outlay.purpose;
-        if self.waiting.values().any(equal) {
+        self.note_mined(head).await?;
+        let mut waiting = self.waiting.values().filter(|one| one.mined_at.is_none());
+        let count = waiting.clone().count();
+        let equal = |one: &Waiting| {
+            !one.is_withdrawn && one.outlay.chain == outlay.chain && one.outlay.purpose == outlay.purpose
+        };
+        if waiting.any(equal) {
             return Ok(());
         }
-        if self.waiting.len() >= WAITING_MAX {
-            return Err(OutlayError::TooManyWaiting(self.waiting.len()));
+        if count >= WAITING_MAX {
+            return Err(OutlayError::TooManyWaiting(count));
         }
         let told = self.client.account_info(self.address).await?.tx_nonce;
         let own = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -102,11 +140,32 @@ impl BaseAccount {
             outlay,
             gas_price: GAS_PRICE_FIRST,
             sent_at: head,
+            mined_at: None,
+            is_withdrawn: false,
         };
         self.submit(tx_nonce, &waiting).await?;
         tracing::debug!(chain = %waiting.outlay.chain, tx_nonce, "a transaction was sent to the base chain");
         self.waiting.insert(tx_nonce, waiting);
         Ok(())
+    }
+
+    /// Replaces the transaction of a call by one without effect: now if it is in no block,
+    /// otherwise when its block is taken back.
+    pub(crate) async fn withdraw(&mut self, chain: Address, call: BaseCall) {
+        let purpose = Purpose::Engine(call);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for (tx_nonce, one) in &mut waiting {
+            if one.is_withdrawn || one.outlay.chain != chain || one.outlay.purpose != purpose {
+                continue;
+            }
+            one.is_withdrawn = true;
+            one.gas_price = one.raised_price();
+            // If it is in a block, the nonce is used and the VNODE refuses.
+            if let Err(error) = self.submit(*tx_nonce, one).await {
+                tracing::debug!(%chain, tx_nonce, %error, "a transaction was not replaced now");
+            }
+        }
+        self.waiting = waiting;
     }
 
     /// Looks after the transactions that are not in a block: those that wait too long are sent
@@ -116,18 +175,18 @@ impl BaseAccount {
         if self.waiting.is_empty() {
             return;
         }
-        if let Err(error) = self.drop_mined().await {
+        if let Err(error) = self.note_mined(head).await {
             tracing::debug!(%error, "the nonce of the account cannot be read");
             return;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         for (tx_nonce, one) in &mut waiting {
             let is_late = head >= one.sent_at.saturating_add(RETRY_BLOCKS);
-            if !is_late && !is_new_connection {
+            if one.mined_at.is_some() || (!is_late && !is_new_connection) {
                 continue;
             }
             if is_late {
-                one.gas_price = raised(one.gas_price);
+                one.gas_price = one.raised_price();
                 one.sent_at = head;
             }
             if let Err(error) = self.submit(*tx_nonce, one).await {
@@ -138,34 +197,51 @@ impl BaseAccount {
         self.waiting = waiting;
     }
 
-    /// Forgets the transactions that are in blocks.
-    async fn drop_mined(&mut self) -> Result<(), ScsClientError> {
+    /// Notes which transactions are in blocks, and forgets those that need no more care.
+    async fn note_mined(&mut self, head: u64) -> Result<(), ScsClientError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let account = self.client.chain_info(self.address, Vec::new()).await?;
         let next = account.map_or(0, |account| account.tx_nonce);
-        self.waiting = self.waiting.split_off(&next);
+        note_next_nonce(&mut self.waiting, next, head);
         Ok(())
     }
 
     async fn submit(&self, tx_nonce: u64, waiting: &Waiting) -> Result<(), ScsClientError> {
-        let unsigned = UnsignedTransaction {
+        let empty = UnsignedTransaction {
             tx_nonce,
             gas_price: U256::from(waiting.gas_price),
-            gas: waiting.outlay.gas,
-            to: Some(waiting.outlay.chain),
-            input: waiting.outlay.data.clone(),
+            gas: WITHDRAWAL_GAS,
+            to: Some(self.address),
             ..UnsignedTransaction::default()
+        };
+        let unsigned = if waiting.is_withdrawn {
+            empty
+        } else {
+            UnsignedTransaction {
+                gas: waiting.outlay.gas,
+                to: Some(waiting.outlay.chain),
+                input: waiting.outlay.data.clone(),
+                ..empty
+            }
         };
         let signed = unsigned.sign(&self.key, self.chain_id, TxForm::Native);
         self.client.remote_call(signed.encode_raw().into()).await
     }
 }
 
-/// A price 10% higher, but not above what a chain base takes.
-fn raised(gas_price: u64) -> u64 {
-    (gas_price + gas_price.div_ceil(10)).min(GAS_PRICE_MAX)
+/// Notes that transactions below the nonce `next` are in blocks at this head, and others are not.
+fn note_next_nonce(waiting: &mut BTreeMap<u64, Waiting>, next: u64, head: u64) {
+    waiting.retain(|tx_nonce, one| {
+        one.mined_at = (*tx_nonce < next).then(|| one.mined_at.unwrap_or(head));
+        one.is_kept(head)
+    });
+}
+
+/// A price 10% higher, but not above `max`.
+fn raised(gas_price: u64, max: u64) -> u64 {
+    (gas_price + gas_price.div_ceil(10)).min(max)
 }
 
 #[cfg(test)]
@@ -174,8 +250,63 @@ mod tests {
 
     #[test]
     fn prices_rise_as_far_as_a_chain_base_takes_them() {
+        let raised = |price| raised(price, GAS_PRICE_MAX);
         assert_eq!(raised(GAS_PRICE_FIRST), 19_800_000_000);
         assert_eq!(raised(19_800_000_000), GAS_PRICE_MAX);
         assert_eq!(raised(GAS_PRICE_MAX), GAS_PRICE_MAX);
+    }
+
+    fn waiting(call: BaseCall) -> Waiting {
+        Waiting {
+            outlay: Outlay {
+                chain: Address::ZERO,
+                data: call.data(),
+                purpose: Purpose::Engine(call),
+                gas: 1,
+            },
+            gas_price: GAS_PRICE_MAX,
+            sent_at: 1,
+            mined_at: None,
+            is_withdrawn: false,
+        }
+    }
+
+    #[test]
+    fn a_vote_is_kept_until_no_branch_can_take_it() {
+        let hash = primitives::B256::ZERO;
+        let vote = BaseCall::Vote {
+            place: 0,
+            hash,
+            redeem: true,
+        };
+        let others = BaseCall::Redeem { hash, left: 1 };
+        let mut all = BTreeMap::from([(7, waiting(others)), (8, waiting(vote))]);
+        note_next_nonce(&mut all, 7, 10);
+        assert!(all.len() == 2 && all.values().all(|one| one.mined_at.is_none()));
+        note_next_nonce(&mut all, 9, 11);
+        assert_eq!(
+            all.iter()
+                .map(|(nonce, one)| (*nonce, one.mined_at))
+                .collect::<Vec<_>>(),
+            [(8, Some(11))]
+        );
+        // Its block is taken back: it waits again.
+        note_next_nonce(&mut all, 8, 12);
+        assert_eq!(all[&8].mined_at, None);
+        note_next_nonce(&mut all, 9, 13);
+        note_next_nonce(&mut all, 9, 13 + VOTE_KEPT_BLOCKS);
+        assert_eq!(all[&8].mined_at, Some(13));
+        note_next_nonce(&mut all, 9, 14 + VOTE_KEPT_BLOCKS);
+        assert!(all.is_empty());
+    }
+
+    #[test]
+    fn a_withdrawn_vote_is_replaced_at_a_higher_price() {
+        let mut one = waiting(BaseCall::BackupUpToDate { place: 1 });
+        assert_eq!(one.raised_price(), GAS_PRICE_MAX);
+        one.is_withdrawn = true;
+        assert_eq!(one.raised_price(), GAS_PRICE_MAX + GAS_PRICE_MAX / 10);
+        one.gas_price = WITHDRAWAL_PRICE_MAX;
+        assert_eq!(one.raised_price(), WITHDRAWAL_PRICE_MAX);
     }
 }

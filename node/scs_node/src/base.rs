@@ -5,23 +5,23 @@
 
 use futures_util::future::{try_join, try_join_all};
 use microchain::abi::{AbiError, CallData, ResultReader};
+use microchain::branch::{BASE_GAS_LIMIT_ASSUMED, BRANCH_CODE, BaseBranch, read_branch};
 use microchain::contract::{
     ContractRole, ContractStatus, Deposit, DepositList, MEMBERS_MAX, PROPOSAL_PENDING, Proposal, Rewards,
 };
-use microchain::{BaseCall, ContractState};
+use microchain::{ContractState, codes};
 use primitives::{Address, B256, Bytes, U256, keccak256};
-use scs_service::client::{ScsClient, ScsClientError};
+use scs_service::client::{ContractSummary, ScsClient, ScsClientError};
 use scs_service::proto::StorageRequest;
 
+use crate::admission::PoolReading;
+use crate::exchange::ExchangeRate;
 use crate::source::BaseSource;
 
 /// The price of gas that calls are first sent with, in sha.
 pub(crate) const GAS_PRICE_FIRST: u64 = 18_000_000_000;
 /// The highest price of gas at which a chain base takes proposals and votes, in sha.
 pub(crate) const GAS_PRICE_MAX: u64 = 20_000_000_000;
-/// The gas limit of a base block that an SCS counts with. The service does not tell the real one;
-/// a chain whose blocks take less cannot have a chain base.
-pub(crate) const BASE_GAS_LIMIT: u64 = 9_000_000;
 
 /// `reqtype` of one slot.
 const SINGLE_SLOT: u32 = 4;
@@ -71,6 +71,31 @@ pub(crate) struct BaseReading {
     pub supply: U256,
     /// The bond that a member has at stake, in sha.
     pub penalty_bond: U256,
+    /// The least withdrawal of the MicroChain, in units of 10^-18.
+    pub withdrawal_min: U256,
+    /// The pool of SCSs that the bond is locked in.
+    pub pool: Address,
+    /// The [`codes::code_hash`] of the chain base.
+    pub code: B256,
+}
+
+/// The facts that tell whether a contract has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContractMark {
+    /// The root of its storage.
+    pub storage_root: B256,
+    /// The hash of its code, as the VNODE tells it. After a reorganization another contract can
+    /// have the address.
+    pub code_hash: B256,
+}
+
+impl ContractMark {
+    const fn of(contract: &ContractSummary) -> Self {
+        Self {
+            storage_root: contract.storage_root,
+            code_hash: contract.code_hash,
+        }
+    }
 }
 
 /// The first four bytes of the hash of a signature.
@@ -99,6 +124,7 @@ pub(crate) struct BaseReader<S = ScsClient> {
 
 /// The answer of `getVnodeInfo`.
 struct VnodeInfo {
+    pool: Address,
     members: Vec<u64>,
     rewards: Vec<U256>,
     proposal_expiration: u64,
@@ -117,7 +143,7 @@ impl<S: BaseSource> BaseReader<S> {
         Self { source, id }
     }
 
-    /// Reads all that the engine needs. Returns it with the storage root after the other reads.
+    /// Reads all that the engine needs. Returns it with the mark after the other reads.
     ///
     /// # Errors
     /// [`BaseError`] if the VNODE does not answer, or the contract is no chain base.
@@ -125,7 +151,7 @@ impl<S: BaseSource> BaseReader<S> {
         &self,
         chain: Address,
         wish: ReadWish,
-    ) -> Result<(BaseReading, B256), BaseError> {
+    ) -> Result<(BaseReading, ContractMark), BaseError> {
         let numbers = [
             "nodeCount()",
             "flushInRound()",
@@ -136,9 +162,10 @@ impl<S: BaseSource> BaseReader<S> {
         let numbers = try_join_all(numbers.map(|function| self.number(chain, function)));
         let proposals = try_join(self.proposal(chain, 1), self.proposal(chain, 2));
         let role_and_deposits = try_join(self.role(chain), self.deposits(chain, wish.deposits_from));
-        let one = try_join(self.info(chain), numbers);
+        let one = try_join(try_join(self.info(chain), self.exchange_rate(chain)), numbers);
         let two = try_join(proposals, role_and_deposits);
-        let ((info, numbers), ((mut current, approved), (role, deposits))) = try_join(one, two).await?;
+        let (((info, rate), numbers), ((mut current, approved), (role, deposits))) =
+            try_join(one, two).await?;
         let busy = if awaits_action(&current) {
             let others = current.members.iter().filter(|member| **member != self.id);
             let busy = self.busy(others.take(MEMBERS_MAX)).await?;
@@ -153,7 +180,8 @@ impl<S: BaseSource> BaseReader<S> {
         let booked = members.iter().map(|member| self.booked_gas(chain, *member));
         let ready = self.ready(chain, &info.joining);
         let (booked, ready) = try_join(try_join_all(booked), ready).await?;
-        let ([first_place, last_flush, registration], root) = self.slots(chain).await?;
+        let branch = self.branch().await?;
+        let ([first_place, last_flush, registration], contract) = self.slots(chain).await?;
         let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
         let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
         let turns = turns(
@@ -165,7 +193,10 @@ impl<S: BaseSource> BaseReader<S> {
         );
         let state = ContractState {
             base_block: wish.head,
-            base_gas_limit: BASE_GAS_LIMIT,
+            base_gas_limit: branch
+                .as_ref()
+                .map_or(BASE_GAS_LIMIT_ASSUMED, |branch| branch.gas_limit),
+            branch,
             gas_price: U256::from(GAS_PRICE_MAX),
             role,
             status: match info.status {
@@ -206,9 +237,12 @@ impl<S: BaseSource> BaseReader<S> {
             state,
             owner: info.owner,
             supply: info.supply,
+            withdrawal_min: rate.withdrawal_min(info.supply),
             penalty_bond: info.penalty_bond,
+            pool: info.pool,
+            code: codes::code_hash(&contract.code),
         };
-        Ok((reading, root))
+        Ok((reading, ContractMark::of(&contract)))
     }
 
     /// Calls a function and reads its answer.
@@ -227,6 +261,24 @@ impl<S: BaseSource> BaseReader<S> {
     async fn number(&self, chain: Address, function: &'static str) -> Result<U256, BaseError> {
         self.call(chain, function, CallData::default(), |reader| reader.number())
             .await
+    }
+
+    /// The base chain at and below the head; `None` if the VNODE does not tell it.
+    pub(crate) async fn branch(&self) -> Result<Option<BaseBranch>, BaseError> {
+        let answer = self.source.run_code(BRANCH_CODE.to_vec().into()).await?;
+        Ok(read_branch(&answer))
+    }
+
+    /// The exchange of coins, or of an ERC-20 token.
+    async fn exchange_rate(&self, chain: Address) -> Result<ExchangeRate, BaseError> {
+        match self.number(chain, "priceOneGInMOAC()").await {
+            Ok(price) => return Ok(ExchangeRate::Coins(price)),
+            Err(BaseError::Answer { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let rate = self.number(chain, "ERCRate()");
+        let (rate, decimals) = try_join(rate, self.number(chain, "ERCDecimals()")).await?;
+        Ok(ExchangeRate::Tokens { rate, decimals })
     }
 
     async fn booked_gas(&self, chain: Address, member: Address) -> Result<U256, BaseError> {
@@ -269,12 +321,13 @@ impl<S: BaseSource> BaseReader<S> {
     async fn info(&self, chain: Address) -> Result<VnodeInfo, BaseError> {
         let info = self.call(chain, "getVnodeInfo()", CallData::default(), |reader| {
             let mut info = reader.tail()?;
-            info.address()?;
+            let pool = info.address()?;
             let members = info.smalls()?;
             let rewards = info.numbers()?;
             let proposal_expiration = info.small()?;
             info.address()?;
             Ok(VnodeInfo {
+                pool,
                 members,
                 rewards,
                 proposal_expiration,
@@ -399,14 +452,32 @@ impl<S: BaseSource> BaseReader<S> {
         .await
     }
 
-    /// The root of the contract's storage.
-    pub(crate) async fn storage_root(&self, chain: Address) -> Result<B256, BaseError> {
-        let contract = self.source.contract_info(chain, Vec::new()).await?;
-        Ok(contract.ok_or(BaseError::NoContract(chain))?.storage_root)
+    /// A pool of SCSs, and the bond of this SCS in it.
+    pub(crate) async fn pool(&self, pool: Address) -> Result<PoolReading, BaseError> {
+        let scs = || CallData::default().address(self.id);
+        let contract = self.source.contract_info(pool, Vec::new()).await?;
+        let contract = contract.ok_or(BaseError::NoContract(pool))?;
+        let bond = self.call(pool, "scsList(address)", scs(), |reader| {
+            reader.address()?;
+            reader.number()
+        });
+        let locked = self.call(pool, "scsApprovalList(address)", scs(), |reader| reader.number());
+        let (bond, locked) = try_join(bond, locked).await?;
+        Ok(PoolReading {
+            code: codes::code_hash(&contract.code),
+            bond,
+            locked,
+        })
     }
 
-    /// Slots that no function tells, and the root of the storage.
-    async fn slots(&self, chain: Address) -> Result<([U256; 3], B256), BaseError> {
+    /// The facts that tell whether the contract has changed.
+    pub(crate) async fn mark(&self, chain: Address) -> Result<ContractMark, BaseError> {
+        let contract = self.source.contract_info(chain, Vec::new()).await?;
+        Ok(ContractMark::of(&contract.ok_or(BaseError::NoContract(chain))?))
+    }
+
+    /// Slots that no function tells, and the contract.
+    async fn slots(&self, chain: Address) -> Result<([U256; 3], ContractSummary), BaseError> {
         let wanted = [SLOT_FIRST_PLACE, SLOT_LAST_FLUSH, SLOT_REGISTRATION];
         let requests = wanted.map(|slot| StorageRequest {
             reqtype: SINGLE_SLOT,
@@ -422,7 +493,7 @@ impl<S: BaseSource> BaseReader<S> {
                 .copied()
                 .unwrap_or_default()
         };
-        Ok((wanted.map(value), contract.storage_root))
+        Ok((wanted.map(value), contract))
     }
 }
 
@@ -465,23 +536,6 @@ fn turns(last_flush: Option<u64>, round: u64, expiration: u64, first: u64, count
     (0..count).map(turn).collect()
 }
 
-/// The gas limit for a call of the engine, in a MicroChain of `members`.
-pub(crate) fn gas_of(call: &BaseCall, members: u64) -> u64 {
-    /// A payment to an account that did not exist, with its bookkeeping.
-    const PAYOUT: u64 = 135_000;
-    /// The gas of a flush for each member.
-    const MEMBER: u64 = 110_000;
-    let gas = match call {
-        BaseCall::CreateProposal { .. } => 1_000_000 + 60_000 * members,
-        BaseCall::UploadRedemptions { users, .. } => 300_000 + 56_000 * users.len() as u64,
-        BaseCall::Vote { .. } => 500_000,
-        BaseCall::Act { .. } => 1_200_000 + MEMBER * members,
-        BaseCall::Redeem { left, .. } => 1_200_000 + MEMBER * members + PAYOUT * (*left).min(130),
-        BaseCall::BackupUpToDate { .. } => 200_000,
-    };
-    gas.min(BASE_GAS_LIMIT)
-}
-
 /// The call by which an SCS joins: as a member, or as a backup.
 pub(crate) fn join_call(is_backup: bool, beneficiary: Address, v: u8, r: U256, s: U256) -> Bytes {
     let signature = if is_backup {
@@ -520,14 +574,5 @@ mod tests {
         assert_eq!(join[..4], [0x99, 0xd5, 0x3d, 0x43]);
         let join = join_call(true, Address::ZERO, 27, U256::ZERO, U256::ZERO);
         assert_eq!(join[..4], [0x9a, 0x91, 0x13, 0x93]);
-    }
-
-    #[test]
-    fn no_call_needs_more_gas_than_a_block_has() {
-        let many = BaseCall::Redeem {
-            hash: B256::ZERO,
-            left: u64::MAX,
-        };
-        assert_eq!(gas_of(&many, 99), BASE_GAS_LIMIT);
     }
 }

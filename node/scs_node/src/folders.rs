@@ -1,5 +1,5 @@
-//! The data directory of an SCS: a folder for each MicroChain, and the chain bases that are
-//! followed without one.
+//! The data directory of an SCS: a folder for each MicroChain, the chain bases that are followed
+//! without one, and those with which the SCS has registered.
 //!
 //! A folder has the store of the chain and a file with what the chain is, so that an SCS can serve
 //! it before it has reached a VNODE.
@@ -16,8 +16,12 @@ use serde::{Deserialize, Serialize};
 /// The file that says what a MicroChain is.
 const SETUP_FILE: &str = "setup.json";
 const STORE_FOLDER: &str = "chain";
+/// The file in the folder of a MicroChain where this SCS has no work any more.
+const OVER_FILE: &str = "over";
 /// The file with chain bases that are followed.
 const FOLLOWED_FILE: &str = "followed.json";
+/// The file with the chain bases with which the SCS has registered.
+const REGISTERED_FILE: &str = "registered.json";
 /// Most bytes of a file that is read here.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
@@ -61,6 +65,17 @@ struct SetupFile {
     supply: String,
     period_secs: u64,
     chain_id: u64,
+    /// Decimal digits. The first release did not write it.
+    withdrawal_min: Option<String>,
+}
+
+/// The MicroChains of a data directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FoundChains {
+    /// By address.
+    pub setups: Vec<MicroChainSetup>,
+    /// MicroChains whose file does not say everything. Their chain bases say the rest.
+    pub unfinished: Vec<Address>,
 }
 
 /// The data directory.
@@ -90,8 +105,8 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if a folder cannot be read, or has another period.
-    pub(crate) fn chains(&self, period_secs: u64) -> Result<Vec<MicroChainSetup>, FolderError> {
-        let mut found = Vec::new();
+    pub(crate) fn chains(&self, period_secs: u64) -> Result<FoundChains, FolderError> {
+        let mut found = FoundChains::default();
         let entries = std::fs::read_dir(&self.root).map_err(io_error(&self.root))?;
         for entry in entries {
             let folder = entry.map_err(io_error(&self.root))?.path();
@@ -107,15 +122,20 @@ impl Folders {
                     expected: file.period_secs,
                 });
             }
-            found.push(MicroChainSetup {
+            let Some(withdrawal_min) = &file.withdrawal_min else {
+                found.unfinished.push(parse(&path, &file.address)?);
+                continue;
+            };
+            found.setups.push(MicroChainSetup {
                 address: parse(&path, &file.address)?,
                 owner: parse(&path, &file.owner)?,
                 supply: parse::<U256>(&path, &file.supply)?,
                 period_secs,
                 chain_id: file.chain_id,
+                withdrawal_min: parse::<U256>(&path, withdrawal_min)?,
             });
         }
-        found.sort_by_key(|setup| setup.address);
+        found.setups.sort_by_key(|setup| setup.address);
         Ok(found)
     }
 
@@ -127,7 +147,7 @@ impl Folders {
         let folder = self.folder(&setup.address);
         std::fs::create_dir_all(&folder).map_err(io_error(&folder))?;
         let path = folder.join(SETUP_FILE);
-        if !path.is_file() {
+        if !path.is_file() || read_json::<SetupFile>(&path)?.withdrawal_min.is_none() {
             write_json(
                 &path,
                 &SetupFile {
@@ -136,10 +156,38 @@ impl Folders {
                     supply: setup.supply.to_string(),
                     period_secs: setup.period_secs,
                     chain_id: setup.chain_id,
+                    withdrawal_min: Some(setup.withdrawal_min.to_string()),
                 },
             )?;
         }
         Ok(self.store(&setup.address))
+    }
+
+    /// Whether a MicroChain has a folder.
+    pub(crate) fn has(&self, chain: &Address) -> bool {
+        self.folder(chain).join(SETUP_FILE).is_file()
+    }
+
+    /// Whether this SCS had no work in a MicroChain when [`Self::set_over`] was called last.
+    pub(crate) fn is_over(&self, chain: &Address) -> bool {
+        self.folder(chain).join(OVER_FILE).is_file()
+    }
+
+    /// Remembers whether this SCS has work in a MicroChain. A folder that does not exist is not
+    /// made.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the folder cannot be written.
+    pub(crate) fn set_over(&self, chain: &Address, is_over: bool) -> Result<(), FolderError> {
+        let path = self.folder(chain).join(OVER_FILE);
+        let done = match is_over {
+            true => std::fs::write(&path, ""),
+            false => std::fs::remove_file(&path),
+        };
+        match done {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(&path)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// The folder of a MicroChain's store.
@@ -156,12 +204,26 @@ impl Folders {
     /// # Errors
     /// [`FolderError`] if the file cannot be read.
     pub(crate) fn followed(&self) -> Result<BTreeSet<Address>, FolderError> {
-        let path = self.root.join(FOLLOWED_FILE);
+        Ok(self.addresses(FOLLOWED_FILE)?.into_iter().collect())
+    }
+
+    /// The addresses in a file; none if it does not exist.
+    fn addresses(&self, file: &str) -> Result<Vec<Address>, FolderError> {
+        let path = self.root.join(file);
         if !path.is_file() {
-            return Ok(BTreeSet::new());
+            return Ok(Vec::new());
         }
         let texts: Vec<String> = read_json(&path)?;
         texts.iter().map(|text| parse(&path, text)).collect()
+    }
+
+    fn keep_addresses<'a>(
+        &self,
+        file: &str,
+        addresses: impl IntoIterator<Item = &'a Address>,
+    ) -> Result<(), FolderError> {
+        let texts: Vec<_> = addresses.into_iter().map(Address::to_string).collect();
+        write_json(&self.root.join(file), &texts)
     }
 
     /// Remembers chain bases that have no folder.
@@ -169,8 +231,23 @@ impl Folders {
     /// # Errors
     /// [`FolderError`] if the file cannot be written.
     pub(crate) fn keep_followed(&self, chains: &BTreeSet<Address>) -> Result<(), FolderError> {
-        let texts: Vec<_> = chains.iter().map(Address::to_string).collect();
-        write_json(&self.root.join(FOLLOWED_FILE), &texts)
+        self.keep_addresses(FOLLOWED_FILE, chains)
+    }
+
+    /// The chain bases with which the SCS has registered, oldest first.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be read.
+    pub(crate) fn registered(&self) -> Result<Vec<Address>, FolderError> {
+        self.addresses(REGISTERED_FILE)
+    }
+
+    /// Remembers the chain bases with which the SCS has registered.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be written.
+    pub(crate) fn keep_registered(&self, chains: &[Address]) -> Result<(), FolderError> {
+        self.keep_addresses(REGISTERED_FILE, chains)
     }
 }
 
@@ -228,6 +305,7 @@ mod tests {
             supply: U256::MAX,
             period_secs: 10,
             chain_id: 100,
+            withdrawal_min: U256::from(5),
         }
     }
 
@@ -235,17 +313,45 @@ mod tests {
     fn folders_are_found_again() {
         let home = tempfile::tempdir().expect("a folder");
         let folders = Folders::open(&home.path().join("data")).expect("writable");
-        assert!(folders.chains(10).expect("readable").is_empty());
+        assert_eq!(folders.chains(10).expect("readable"), FoundChains::default());
         for byte in [2, 1] {
             folders.make(&setup(byte)).expect("writable");
         }
-        assert_eq!(folders.chains(10).expect("readable"), [setup(1), setup(2)]);
+        let found = || folders.chains(10).expect("readable");
+        assert_eq!(found().setups, [setup(1), setup(2)]);
+        // The file of the first release.
+        let path = folders.folder(&setup(1).address).join(SETUP_FILE);
+        let mut file: SetupFile = read_json(&path).expect("readable");
+        file.withdrawal_min = None;
+        write_json(&path, &file).expect("writable");
+        assert_eq!(
+            (found().setups.len(), found().unfinished),
+            (1, vec![setup(1).address])
+        );
+        assert!(folders.has(&setup(1).address) && !folders.has(&Address::ZERO));
+        folders.make(&setup(1)).expect("writable");
+        assert_eq!(found().setups, [setup(1), setup(2)]);
+        for (byte, is_over) in [(1, true), (1, false), (1, false), (2, true), (3, true)] {
+            folders
+                .set_over(&Address::repeat_byte(byte), is_over)
+                .expect("writable");
+        }
+        let over = [1, 2, 3].map(|byte| folders.is_over(&Address::repeat_byte(byte)));
+        assert_eq!(over, [false, true, false], "the third one has no folder");
         let error = folders.chains(5).expect_err("another period").to_string();
         assert!(error.contains("got --period 5, expected 10"), "{error}");
         let followed = BTreeSet::from([Address::repeat_byte(3)]);
         assert!(folders.followed().expect("readable").is_empty());
         folders.keep_followed(&followed).expect("writable");
         assert_eq!(folders.followed().expect("readable"), followed);
+        let registered = [5, 4].map(Address::repeat_byte);
+        assert!(folders.registered().expect("readable").is_empty());
+        folders.keep_registered(&registered).expect("writable");
+        assert_eq!(
+            folders.registered().expect("readable"),
+            registered,
+            "in their order"
+        );
     }
 
     #[test]

@@ -5,26 +5,38 @@
 //! |---|---|
 //! | which chain bases are followed, and what happens with an event? | `runner` |
 //! | how is a chain base read? | `base`, through a `source` |
+//! | which chain bases are joined, and what is signed for them? | [`admission`] |
+//! | which withdrawals are too small? | `exchange` |
 //! | when does an earlier reading of it still hold? | `refresh` |
+//! | how much gas may a call use? | `gas` |
 //! | how do transactions get into the base chain? | `account` |
 //! | how does an engine run? | `worker` |
 //! | which MicroChains does the data directory have? | `folders` |
 //! | what do clients see? | `served` |
+//! | what do ordinary wallets see? | `wallet` |
+//! | what does the operator see? | `watch` |
 //!
 //! The work of a member of a MicroChain is in the package `microchain`, the transport of messages
 //! in `scs_service`, the methods for clients in `rpc`. Knows no options, no files of settings and
 //! no sockets.
 
 mod account;
+pub mod admission;
 mod base;
+mod exchange;
 mod folders;
+mod gas;
 mod refresh;
 mod runner;
 mod served;
 mod source;
+mod wallet;
+mod watch;
 mod worker;
 
-pub use microchain::event::PERIOD_SECS_MAX;
+pub use microchain::event::{CONFIRMATIONS_DEFAULT, CONFIRMATIONS_MAX, PERIOD_SECS_MAX};
 
 pub use folders::FolderError;
 pub use runner::{EngineStartError, ScsNodeConfig, ScsRunner, ScsRunnerError};
+pub use served::{ChainFigures, ServedChains};
+pub use watch::{describe as describe_figures, record as record_figures};

@@ -4,30 +4,31 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, revert_text};
 use chain::pool::PoolContent;
 use microchain::Reader;
 use microchain::reader::{ExchangeRecord, MinedTransaction, ReadError};
-use parking_lot::RwLock;
-use primitives::{Address, B256, Bytes, ReceiptOutcome, Transaction, TxRules};
+use parking_lot::{Mutex, RwLock};
+use primitives::{Address, B256, Bytes, ReceiptOutcome, Transaction, TxRules, U256};
 use rpc::health::Health;
 use rpc::micro_chains::{
     DappCall, Exchange, ExchangeEntry, ServedAccount, ServedBlock, ServedChainInfo, ServedTransaction,
 };
 use rpc::objects::TransactionPlace;
-use rpc::{ControlFuture, MicroChains, RpcError, RpcResult, ServedChain};
+use rpc::{MicroChains, Node, RpcError, RpcResult, ServedChain};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::base::{BaseError, BaseReader, BaseReading};
+use crate::gas::GasFacts;
+use crate::wallet::{SubmittedTransaction, WalletPool, read_error};
 
-/// A transaction that a client has sent to this SCS.
-#[derive(Debug)]
-pub(crate) struct SubmittedTransaction {
-    /// The MicroChain.
-    pub chain: Address,
-    pub transaction: Transaction,
-}
+/// The longest time for the reads of the base chain for one list of deposits and withdrawals. The
+/// call keeps a thread meanwhile, of which there are few.
+const BASE_READS_MAX: Duration = Duration::from_secs(5);
 
 /// An SCS as clients see it.
 #[derive(Debug)]
@@ -37,11 +38,41 @@ pub struct ServedChains {
     directory: String,
     base: BaseReader,
     submitted: mpsc::Sender<SubmittedTransaction>,
+    runtime: Handle,
     is_connected: AtomicBool,
     base_head: AtomicU64,
     /// Unix seconds at which the head of the base chain was told.
     base_head_at: AtomicU64,
+    /// The money of the SCS for gas, if it was read.
+    balance: Mutex<Option<U256>>,
     chains: RwLock<BTreeMap<Address, Arc<ServedEngine>>>,
+}
+
+/// The figures of one MicroChain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChainFigures {
+    /// The MicroChain.
+    pub chain: Address,
+    /// The number of the highest block.
+    pub head: u64,
+    /// The time of the highest block, in unix seconds.
+    pub head_time: u64,
+    /// The members.
+    pub members: u64,
+    /// Whether this SCS is one of them.
+    pub is_member: bool,
+    /// The base block of the last flush; `None` before the start.
+    pub last_flush: Option<u64>,
+    /// The members that have voted for the proposal in progress.
+    pub votes: u64,
+    /// The transactions that wait.
+    pub waiting: u64,
+    /// The coins of the contract on the base chain, in sha, if they were read.
+    pub escrow: Option<U256>,
+    /// The coins of the contract that pay rewards and gas, in sha.
+    pub operation: U256,
+    /// The tokens outside DappBase, in their smallest unit.
+    pub issued: U256,
 }
 
 /// A MicroChain as clients see it.
@@ -50,7 +81,15 @@ struct ServedEngine {
     chain: Address,
     reader: Reader,
     base: BaseReader,
+    runtime: Handle,
     contract: RwLock<ContractFacts>,
+    /// Whether the SCS has no work in the MicroChain any more: then it is not listed.
+    is_over: AtomicBool,
+    /// The coins of the contract, if they were read.
+    escrow: Mutex<Option<U256>>,
+    submitted: mpsc::Sender<SubmittedTransaction>,
+    /// The node for the methods of wallets, once somebody has asked for it.
+    wallet_node: Mutex<Option<Arc<Node>>>,
 }
 
 /// The last reading of the chain base.
@@ -59,10 +98,17 @@ struct ContractFacts {
     info: Option<ServedChainInfo>,
     /// The first withdrawal that is not paid out.
     redeem_position: u64,
+    gas: GasFacts,
+    /// The base block of the last flush.
+    last_flush: Option<u64>,
+    /// The members that have voted for the proposal in progress.
+    votes: u64,
+    /// The coins of the contract that pay rewards and gas.
+    operation: U256,
 }
 
 impl ServedChains {
-    /// Serves no MicroChain yet.
+    /// Serves no MicroChain yet. Must be called within a tokio runtime.
     pub(crate) fn new(
         id: Address,
         chain_id: u64,
@@ -77,9 +123,11 @@ impl ServedChains {
             directory: directory.display().to_string(),
             base,
             submitted,
+            runtime: Handle::current(),
             is_connected: AtomicBool::new(false),
             base_head: AtomicU64::new(0),
             base_head_at: AtomicU64::new(0),
+            balance: Mutex::default(),
             chains: RwLock::default(),
         }
     }
@@ -104,9 +152,26 @@ impl ServedChains {
             chain,
             reader,
             base: self.base.clone(),
+            runtime: self.runtime.clone(),
             contract: RwLock::default(),
+            is_over: AtomicBool::new(false),
+            escrow: Mutex::default(),
+            submitted: self.submitted.clone(),
+            wallet_node: Mutex::default(),
         };
         self.chains.write().insert(chain, Arc::new(served));
+    }
+
+    /// Sets whether this SCS has no work in a MicroChain any more.
+    pub(crate) fn set_over(&self, chain: &Address, is_over: bool) {
+        if let Some(served) = self.chains.read().get(chain) {
+            served.is_over.store(is_over, Ordering::Relaxed);
+        }
+    }
+
+    /// Serves a MicroChain no more.
+    pub(crate) fn remove(&self, chain: &Address) {
+        self.chains.write().remove(chain);
     }
 
     pub(crate) fn set_reading(&self, chain: Address, reading: &BaseReading) {
@@ -120,21 +185,59 @@ impl ServedChains {
                 tx_reward: reading.state.rewards.transaction,
                 via_reward: reading.state.rewards.via,
             };
-            *served.contract.write() = ContractFacts {
+            let state = &reading.state;
+            let mut facts = served.contract.write();
+            if facts.last_flush.is_some() && state.last_flush > facts.last_flush {
+                metrics::counter!("scs_flushes_total").increment(1);
+            }
+            *facts = ContractFacts {
                 info: Some(info),
-                redeem_position: reading.state.redeem_position,
+                redeem_position: state.redeem_position,
+                gas: GasFacts {
+                    members: state.members.len() as u64,
+                    block: state.base_gas_limit,
+                    payout_max: state.payout_max,
+                },
+                last_flush: state.last_flush,
+                votes: state.current.voters.len() as u64,
+                operation: state.total_operation,
             };
         }
     }
 
-    /// The members of a MicroChain, as they were read last.
-    pub(crate) fn member_count(&self, chain: &Address) -> u64 {
+    /// The number of the head of the base chain that was told last.
+    pub(crate) fn base_head(&self) -> u64 {
+        self.base_head.load(Ordering::Relaxed)
+    }
+
+    /// The money of the SCS for gas, in sha; `None` if it was not read yet.
+    pub fn balance(&self) -> Option<U256> {
+        *self.balance.lock()
+    }
+
+    pub(crate) fn set_balance(&self, balance: U256) {
+        *self.balance.lock() = Some(balance);
+    }
+
+    pub(crate) fn set_escrow(&self, chain: &Address, escrow: U256) {
+        if let Some(served) = self.chains.read().get(chain) {
+            *served.escrow.lock() = Some(escrow);
+        }
+    }
+
+    /// The figures of all MicroChains. One that cannot be read is left out.
+    pub fn figures(&self) -> Vec<ChainFigures> {
+        let chains: Vec<_> = self.chains.read().values().cloned().collect();
+        let figures = chains.iter().filter_map(|served| served.figures(&self.id).ok());
+        figures.collect()
+    }
+
+    /// The facts that the gas of calls depends on, as they were read last.
+    pub(crate) fn gas_facts(&self, chain: &Address) -> GasFacts {
         let chains = self.chains.read();
-        let Some(served) = chains.get(chain) else {
-            return 0;
-        };
-        let contract = served.contract.read();
-        contract.info.as_ref().map_or(0, |info| info.members.len() as u64)
+        chains
+            .get(chain)
+            .map_or_else(GasFacts::default, |served| served.contract.read().gas)
     }
 }
 
@@ -148,12 +251,19 @@ impl MicroChains for ServedChains {
     }
 
     fn chains(&self) -> Vec<Address> {
-        self.chains.read().keys().copied().collect()
+        let chains = self.chains.read();
+        let listed = chains.values().filter(|one| !one.is_over.load(Ordering::Relaxed));
+        listed.map(|one| one.chain).collect()
     }
 
     fn chain(&self, address: &Address) -> Option<Arc<dyn ServedChain>> {
         let engine = Arc::clone(self.chains.read().get(address)?);
         Some(engine)
+    }
+
+    fn wallet_node(&self, address: &Address) -> RpcResult<Option<Arc<Node>>> {
+        let engine = self.chains.read().get(address).cloned();
+        engine.map(|engine| engine.wallet_node()).transpose()
     }
 
     fn submit(&self, raw: &[u8]) -> RpcResult<B256> {
@@ -203,18 +313,6 @@ impl MicroChains for ServedChains {
     }
 }
 
-/// A failure of the store is a fault of this node; anything else is told to the caller.
-fn read_error(error: ReadError) -> RpcError {
-    match error {
-        ReadError::Store(error) => {
-            tracing::error!(%error, "a request failed because of the store");
-            RpcError::internal("the SCS could not read its data")
-        }
-        ReadError::Call(error) => RpcError::refused(error.to_string()),
-        error @ (ReadError::Answer { .. } | ReadError::Failed { .. }) => RpcError::refused(error.to_string()),
-    }
-}
-
 const fn entry(record: ExchangeRecord) -> ExchangeEntry {
     ExchangeEntry {
         user: record.user,
@@ -224,6 +322,46 @@ const fn entry(record: ExchangeRecord) -> ExchangeEntry {
 }
 
 impl ServedEngine {
+    fn figures(&self, id: &Address) -> Result<ChainFigures, ReadError> {
+        let view = self.reader.view()?;
+        let (head, time) = (view.head_number(), view.head().header.timestamp);
+        let facts = self.contract.read().clone();
+        let info = facts.info.unwrap_or_default();
+        let issued = match self.reader.dapp_base()? {
+            Some(dapp_base) => info.balance.saturating_sub(self.reader.balance(&dapp_base)?),
+            None => U256::ZERO,
+        };
+        Ok(ChainFigures {
+            chain: self.chain,
+            head,
+            head_time: time,
+            members: info.members.len() as u64,
+            is_member: info.members.contains(id),
+            last_flush: facts.last_flush,
+            votes: facts.votes,
+            waiting: self.reader.waiting_count(),
+            escrow: *self.escrow.lock(),
+            operation: facts.operation,
+            issued,
+        })
+    }
+
+    fn wallet_node(&self) -> RpcResult<Arc<Node>> {
+        let mut made = self.wallet_node.lock();
+        if let Some(node) = &*made {
+            return Ok(Arc::clone(node));
+        }
+        let pool = WalletPool {
+            chain: self.chain,
+            reader: self.reader.clone(),
+            submitted: self.submitted.clone(),
+            sent: Mutex::default(),
+        };
+        let node = Arc::new(pool.into_node()?);
+        *made = Some(Arc::clone(&node));
+        Ok(node)
+    }
+
     fn show(&self, mined: Option<MinedTransaction>) -> RpcResult<Option<ServedTransaction>> {
         let Some(mined) = mined else {
             return Ok(None);
@@ -264,30 +402,27 @@ impl ServedEngine {
         Ok((exchange, self.reader.enter_position()?))
     }
 
-    async fn whole_exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
-        let base_error = |error: BaseError| RpcError::refused(format!("the base chain: {error}"));
-        let (mut exchange, position) = self.own_exchange(user).map_err(read_error)?;
-        let (depositing, _) = self
-            .base
-            .entering(self.chain, user.unwrap_or_default(), position)
-            .await
-            .map_err(base_error)?;
-        exchange.depositing = depositing
-            .into_iter()
-            .map(|deposit| ExchangeEntry {
-                user: deposit.user,
-                amount: deposit.tokens,
-                time: deposit.bought,
-            })
-            .collect();
+    /// Adds the parts of the exchange that are on the base chain, with deposits from `position` on.
+    async fn add_base_exchange(
+        &self,
+        exchange: &mut Exchange,
+        user: Option<Address>,
+        position: u64,
+    ) -> Result<(), BaseError> {
+        let entering = self.base.entering(self.chain, user.unwrap_or_default(), position);
+        let (depositing, _) = entering.await?;
+        let depositing = depositing.into_iter().map(|deposit| ExchangeEntry {
+            user: deposit.user,
+            amount: deposit.tokens,
+            time: deposit.bought,
+        });
+        exchange.depositing = depositing.collect();
         if let Some(user) = user {
-            let paid = self.base.redeemed(self.chain, user).await.map_err(base_error)?;
-            exchange.withdrawals = paid
-                .into_iter()
-                .map(|(amount, time)| ExchangeEntry { user, amount, time })
-                .collect();
+            let paid = self.base.redeemed(self.chain, user).await?.into_iter();
+            let paid = paid.map(|(amount, time)| ExchangeEntry { user, amount, time });
+            exchange.withdrawals = paid.collect();
         }
-        Ok(exchange)
+        Ok(())
     }
 }
 
@@ -360,7 +495,18 @@ impl ServedChain for ServedEngine {
         Ok(self.reader.pool())
     }
 
-    fn exchange(&self, user: Option<Address>) -> ControlFuture<'_, RpcResult<Exchange>> {
-        Box::pin(self.whole_exchange(user))
+    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
+        let (mut exchange, position) = self.own_exchange(user).map_err(read_error)?;
+        let read = async {
+            let added = self.add_base_exchange(&mut exchange, user, position);
+            match timeout(BASE_READS_MAX, added).await {
+                Ok(added) => added.map_err(|error| RpcError::refused(format!("the base chain: {error}"))),
+                Err(_) => Err(RpcError::refused(format!(
+                    "the base chain: no answer after {BASE_READS_MAX:?}"
+                ))),
+            }
+        };
+        self.runtime.block_on(read)?;
+        Ok(exchange)
     }
 }

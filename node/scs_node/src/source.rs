@@ -19,6 +19,13 @@ pub(crate) trait BaseSource: Clone + Send + Sync + 'static {
         input: Bytes,
     ) -> impl Future<Output = Result<Bytes, ScsClientError>> + Send;
 
+    /// Runs code at the head, and returns what it returns or reverts with; nothing if the VNODE
+    /// does not run code.
+    ///
+    /// # Errors
+    /// [`ScsClientError`] if the VNODE does not answer.
+    fn run_code(&self, code: Bytes) -> impl Future<Output = Result<Bytes, ScsClientError>> + Send;
+
     /// An account with its storage root and some of its slots; `None` if it does not exist.
     ///
     /// # Errors
@@ -39,6 +46,10 @@ pub(crate) trait BaseSource: Clone + Send + Sync + 'static {
 impl BaseSource for ScsClient {
     async fn call_contract(&self, contract: Address, input: Bytes) -> Result<Bytes, ScsClientError> {
         self.public_call(contract, input).await
+    }
+
+    async fn run_code(&self, code: Bytes) -> Result<Bytes, ScsClientError> {
+        self.public_run(code).await
     }
 
     async fn contract_info(

@@ -174,6 +174,7 @@ impl NodeFigures {
                 "epoch_blocks": epoch.length(),
             },
             "failure": chain.failure(),
+            "work_pause": chain.work_pause().map(|reason| reason.to_string()),
             "sync": sync_json(&self.network.sync_progress(), self.sync.lock().1),
             "peers": {"inbound": inbound, "outbound": peers.len() - inbound},
             "pool": {"pending": pending, "queued": queued},

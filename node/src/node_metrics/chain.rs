@@ -54,7 +54,7 @@ pub(crate) fn mining_collector(miner: LocalMiner, chain: Chain) -> Collector {
 
 /// Reads processor time, memory, descriptors and threads of this process. The names are those of
 /// other programs: `process_cpu_seconds_total` and so on.
-pub(crate) fn process_collector() -> Collector {
+pub fn process_collector() -> Collector {
     let process = ProcessCollector::default();
     process.describe();
     Box::new(move || process.collect())

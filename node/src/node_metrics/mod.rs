@@ -1,4 +1,4 @@
-//! Metrics of the whole node for Prometheus, served at `--metrics`.
+//! Metrics of the whole node for Prometheus, served at `--metrics`; also of an SCS.
 //!
 //! Parts of the node record what happens through the `metrics` crate. What is a state, such as the
 //! number of peers, is read by a [`Collector`] whenever the metrics are asked for. All names begin
@@ -21,7 +21,8 @@ use tokio::task::JoinHandle;
 
 use crate::version::client_version;
 
-pub(crate) use chain::{chain_collector, mining_collector, process_collector};
+pub use chain::process_collector;
+pub(crate) use chain::{chain_collector, mining_collector};
 pub(crate) use peers::peer_collector;
 
 /// Upper bounds of the buckets of times, in seconds.
@@ -39,7 +40,7 @@ const DEPTH_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0];
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads states into gauges and counters.
-pub(crate) type Collector = Box<dyn Fn() + Send + Sync>;
+pub type Collector = Box<dyn Fn() + Send + Sync>;
 
 /// An error that keeps metrics from being served.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +62,7 @@ pub enum MetricsError {
 ///
 /// # Errors
 /// [`MetricsError::Recorder`] if this process records already.
-pub(crate) fn record() -> Result<PrometheusHandle, MetricsError> {
+pub fn record() -> Result<PrometheusHandle, MetricsError> {
     let full = |name: &str| Matcher::Full(name.to_owned());
     let builder = PrometheusBuilder::new()
         .set_buckets(&TIME_BUCKETS)?
@@ -71,7 +72,7 @@ pub(crate) fn record() -> Result<PrometheusHandle, MetricsError> {
 }
 
 /// The server of the metrics. Dropping it ends it.
-pub(crate) struct MetricsServer {
+pub struct MetricsServer {
     source: Arc<NodeMetrics>,
     server: StatusServer,
     upkeep: JoinHandle<()>,
@@ -82,7 +83,7 @@ impl MetricsServer {
     ///
     /// # Errors
     /// [`MetricsError::Listen`] if the address cannot be listened on.
-    pub(crate) async fn start(
+    pub async fn start(
         address: SocketAddr,
         hosts: Hosts,
         recorded: PrometheusHandle,
@@ -114,7 +115,7 @@ impl MetricsServer {
     }
 
     /// The address of the metrics, as text for the banner.
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http metrics http://{}/metrics", self.server.address())
     }
 }

@@ -46,6 +46,7 @@ impl AccessOptions {
         Some(TlsFiles {
             certificates: self.rpc_tls_cert.clone()?,
             key: self.rpc_tls_key.clone()?,
+            clients: None,
         })
     }
 

@@ -180,7 +180,8 @@ fn scalar(value: &Value) -> Option<String> {
 pub fn write_options(matches: &ArgMatches) -> String {
     let mut text = String::from("# Options of vnode. Each key is the long name of an option.\n");
     for option in VnodeOptions::command().get_arguments() {
-        let Some(name) = option.get_long().filter(|name| !NO_SETTINGS.contains(name)) else {
+        let is_setting = |name: &&str| !option.is_hide_set() && !NO_SETTINGS.contains(name);
+        let Some(name) = option.get_long().filter(is_setting) else {
             continue;
         };
         if let Some(help) = option.get_help() {

@@ -50,12 +50,12 @@ use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use daemon::tls::TlsFiles;
 use engine::DeviceChoice;
-use primitives::{Address, U256};
+use primitives::{Address, U256, parse_address};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
 
 pub use values::OptionValueError;
-use values::parse_states;
+use values::{no_engine, parse_states};
 
 /// Highest `--verbosity`; the lowest is 0.
 const VERBOSITY_MAX: u8 = 5;
@@ -142,8 +142,13 @@ pub struct VnodeOptions {
     pub mine: bool,
     /// CPU threads that mine; 0: this process does not mine, it only gives work to other miners
     /// [default: all, at most 2 with --dev]
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "miner.threads", value_name = "N")]
     pub minerthreads: Option<usize>,
+    /// Give work to miners, and mine, on a public network without peers. By default there is no
+    /// work while no peer was there for 10 minutes (the time of the head counts at the start), and
+    /// no first work while the chain is more than 64 blocks behind those of peers
+    #[arg(long = "miner.alone")]
+    pub miner_alone: bool,
     /// Devices that mine: auto, all, cpu, gpu, gpu:0,2 or cpu,gpu:0; auto uses a hardware card, or
     /// the CPU if there is no card
     #[arg(long = "miner.device", value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
@@ -157,7 +162,7 @@ pub struct VnodeOptions {
     #[arg(long = "ethash.dagdir", value_name = "DIR")]
     pub ethash_dagdir: Option<PathBuf>,
     /// Address that receives the rewards of mined blocks [default: the first account]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, visible_alias = "miner.etherbase", value_name = "ADDRESS", value_parser = parse_address)]
     pub moacbase: Option<Address>,
     /// Text to put into mined blocks, at most 32 bytes [default: name and version]
     #[arg(long, value_name = "TEXT")]
@@ -174,24 +179,43 @@ pub struct VnodeOptions {
     #[command(flatten)]
     pub txpool: TxPoolOptions,
 
+    /// Ethereum's engine API, which does not exist here
+    #[arg(long = "authrpc.addr", aliases = ["authrpc.port", "authrpc.vhosts", "authrpc.jwtsecret"],
+        hide = true, value_parser = no_engine)]
+    pub authrpc: Option<String>,
     /// Serve JSON-RPC over HTTP
-    #[arg(long)]
+    #[arg(long, visible_alias = "http")]
     pub rpc: bool,
     /// HTTP listening address; localhost is 127.0.0.1, and `::1` if there is one
-    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    #[arg(long, visible_alias = "http.addr", value_name = "IP", default_value = rpc::server::http::HOST)]
     pub rpcaddr: String,
     /// HTTP listening port; 0 chooses a free port
-    #[arg(long, value_name = "PORT", default_value_t = rpc::server::http::PORT)]
+    #[arg(long, visible_alias = "http.port", value_name = "PORT", default_value_t = rpc::server::http::PORT)]
     pub rpcport: u16,
     /// Modules served over HTTP
-    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    #[arg(
+        long,
+        visible_alias = "http.api",
+        value_name = "LIST",
+        default_value = "chain3,mc,net"
+    )]
     pub rpcapi: Modules,
     /// Web origins that may call over HTTP, separated by commas; * allows all
-    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    #[arg(
+        long,
+        visible_alias = "http.corsdomain",
+        value_name = "DOMAIN",
+        default_value = ""
+    )]
     pub rpccorsdomain: Cors,
     /// Host names that HTTP and WebSocket requests may use, separated by commas; * allows all.
     /// Numeric addresses are always allowed
-    #[arg(long, value_name = "NAMES", default_value = "localhost")]
+    #[arg(
+        long,
+        visible_alias = "http.vhosts",
+        value_name = "NAMES",
+        default_value = "localhost"
+    )]
     pub rpcvhosts: Hosts,
     /// Answer methods under their own names only, not under the aliases eth_ and web3_
     #[arg(long = "rpc.noalias")]
@@ -206,17 +230,27 @@ pub struct VnodeOptions {
     #[arg(long)]
     pub ws: bool,
     /// WebSocket listening address
-    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    #[arg(long, visible_alias = "ws.addr", value_name = "IP", default_value = rpc::server::http::HOST)]
     pub wsaddr: String,
     /// WebSocket listening port; 0 chooses a free port. With port and address of the HTTP listener,
     /// both are served there
-    #[arg(long, value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
+    #[arg(long, visible_alias = "ws.port", value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
     pub wsport: u16,
     /// Modules served over WebSockets
-    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    #[arg(
+        long,
+        visible_alias = "ws.api",
+        value_name = "LIST",
+        default_value = "chain3,mc,net"
+    )]
     pub wsapi: Modules,
     /// Web origins that may connect, separated by commas; * allows all
-    #[arg(long, value_name = "ORIGINS", default_value = "")]
+    #[arg(
+        long,
+        visible_alias = "ws.origins",
+        value_name = "ORIGINS",
+        default_value = ""
+    )]
     pub wsorigins: Cors,
 
     /// Path of the local socket, which serves every module; on Windows a named pipe
@@ -423,6 +457,7 @@ impl VnodeOptions {
         Some(TlsFiles {
             certificates: self.stratum_tls_cert.clone()?,
             key: self.stratum_tls_key.clone()?,
+            clients: None,
         })
     }
 

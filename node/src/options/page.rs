@@ -123,6 +123,9 @@ fn meaning_and_default(option: &Arg) -> (String, String) {
     if let Some(name) = option.get_env() {
         let _ = write!(meaning, ". In the environment: `{}`", name.to_string_lossy());
     }
+    for name in option.get_visible_aliases().unwrap_or_default() {
+        let _ = write!(meaning, ". Also `--{name}`");
+    }
     (meaning, default)
 }
 
@@ -144,7 +147,9 @@ fn tables() -> String {
     let mut text = String::new();
     let mut sections = SECTIONS.iter().peekable();
     for option in VnodeOptions::command().get_arguments() {
-        let Some(name) = option.get_long() else { continue };
+        let Some(name) = option.get_long().filter(|_| !option.is_hide_set()) else {
+            continue;
+        };
         if let Some((_, heading, note)) = sections.next_if(|(first, ..)| *first == name) {
             let _ = write!(text, "\n## {heading}\n\n");
             if !note.is_empty() {

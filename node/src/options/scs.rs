@@ -27,6 +27,9 @@ pub struct ScsOptions {
         hide_env_values = true
     )]
     pub tls_key: Option<PathBuf>,
+    /// File with certificates (PEM) of SCS servers, or of who signed them: no others can connect
+    #[arg(long = "scs.tls.clients", value_name = "FILE", requires = "tls_cert")]
+    pub tls_clients: Option<PathBuf>,
     /// Most connections of SCS servers
     #[arg(long = "scs.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX)]
     pub maxconnections: usize,
@@ -41,6 +44,7 @@ impl ScsOptions {
         Some(TlsFiles {
             certificates: self.tls_cert.clone()?,
             key: self.tls_key.clone()?,
+            clients: self.tls_clients.clone(),
         })
     }
 }

@@ -15,14 +15,14 @@ use chain::pool::{
 };
 use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
 use keystore::AccountManager;
-use primitives::{Address, U256};
+use primitives::{Address, U256, parse_address};
 
 /// Options of the transaction pool.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TxPoolOptions {
     /// Accounts that are local besides the node's own, separated by commas. Transactions of local
     /// accounts have no price floor, are not evicted and do not expire
-    #[arg(long = "txpool.locals", value_name = "ADDRESSES", value_delimiter = ',')]
+    #[arg(long = "txpool.locals", value_name = "ADDRESSES", value_delimiter = ',', value_parser = parse_address)]
     pub locals: Vec<Address>,
     /// Treat the node's own accounts like all others; only those of --txpool.locals are local
     #[arg(long = "txpool.nolocals")]

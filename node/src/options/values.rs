@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
 use network::NodeTextError;
-use primitives::Address;
+use primitives::{Address, AddressTextError, parse_address};
 
 /// The fewest recent states that can be asked for: a reorganization cannot go deeper.
 const RECENT_STATES_MIN: u64 = 32;
@@ -16,6 +16,15 @@ pub enum OptionValueError {
     /// A value has another form.
     #[error("expected {0}")]
     Form(&'static str),
+    /// The option is one of the engine API.
+    #[error(
+        "there is no engine API: the blocks of this node's chains are sealed by proof of work, and no consensus \
+         client drives it. Leave --authrpc options out"
+    )]
+    Engine,
+    /// An address has a wrong checksum.
+    #[error(transparent)]
+    Address(#[from] AddressTextError),
     /// A number is too small or too large, or none.
     #[error("expected {min} to {max}")]
     Range {
@@ -129,6 +138,11 @@ pub(super) fn parse_block_number(text: &str) -> Result<u64, OptionValueError> {
     number.map_err(|_| OptionValueError::Form("a block number"))
 }
 
+/// Refuses an option of the engine API.
+pub(super) fn no_engine(_: &str) -> Result<String, OptionValueError> {
+    Err(OptionValueError::Engine)
+}
+
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
 pub(super) fn parse_states(text: &str) -> Result<StateRetention, OptionValueError> {
     let blocks = match text {
@@ -158,8 +172,10 @@ impl FromStr for AccountRef {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
+        match parse_address(text) {
+            Ok(address) => return Ok(Self::Address(address)),
+            Err(error @ AddressTextError::Checksum { .. }) => return Err(error.into()),
+            Err(AddressTextError::Form(_)) => {}
         }
         let number = text.parse().map(Self::Number);
         number.map_err(|_| OptionValueError::Form("an address (40 hexadecimal digits) or a number"))

@@ -27,6 +27,8 @@ pub(crate) struct NetworkParts<'a> {
     pub(crate) is_dev: bool,
     /// Whether the log has lines about the progress of a synchronization.
     pub(crate) has_progress_lines: bool,
+    /// Miners get no work while there are no peers.
+    pub(crate) work_needs_peers: bool,
 }
 
 /// Starts to listen and to look for peers.
@@ -44,6 +46,7 @@ pub(crate) async fn start(
         registry,
         is_dev,
         has_progress_lines,
+        work_needs_peers,
     } = parts;
     let spec = chain.spec();
     let mut addresses = options.listen_addresses(is_dev).into_iter().peekable();
@@ -71,6 +74,7 @@ pub(crate) async fn start(
             static_nodes: registry.static_targets(),
             trusted_nodes: registry.trusted_ids(),
             has_progress_lines,
+            work_needs_peers,
         };
         match NetworkService::start(settings, chain.clone()).await {
             Ok(service) => {

@@ -223,11 +223,11 @@ impl ScsHost for ChainScsHost {
         })))
     }
 
-    fn call(&self, contract: &Address, input: Bytes) -> Result<Bytes, HostError> {
+    fn call(&self, contract: Option<&Address>, input: Bytes) -> Result<Bytes, HostError> {
         let view = self.view()?;
         let request = CallRequest {
-            from: Some(*contract),
-            to: Some(*contract),
+            from: contract.copied(),
+            to: contract.copied(),
             gas: Some(CALL_GAS),
             input,
             ..CallRequest::default()

@@ -46,6 +46,7 @@ impl Surroundings {
             registry: &registry,
             is_dev: options.dev,
             has_progress_lines,
+            work_needs_peers: chain.spec().is_public() && !options.miner_alone,
         };
         let network = peers::start(&options.peers, parts).await?;
         scs::connect(network.handle(), chain, scs.as_ref());

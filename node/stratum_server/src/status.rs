@@ -90,10 +90,10 @@ impl StatusSource for StratumState {
     }
 
     fn health(&self) -> (bool, &'static str) {
-        if self.jobs.newest().is_some() {
-            (true, "there is work")
-        } else {
-            (false, "no work")
+        match self.chain.work_pause() {
+            Some(reason) => (false, reason.name()),
+            None if self.jobs.newest().is_some() => (true, "there is work"),
+            None => (false, "no work"),
         }
     }
 }

@@ -63,10 +63,40 @@ pub enum MethodTableError {
     UnknownModule(&'static str),
 }
 
+/// The rows of a node, sorted by name. Clones share them.
+pub(crate) struct MethodTable<C>(Arc<Vec<Method<C>>>);
+
+impl<C> Clone for MethodTable<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C> MethodTable<C> {
+    /// The table of `methods` and of those of each listener.
+    ///
+    /// # Errors
+    /// If two methods have the same name, or a module is unknown.
+    pub(crate) fn new(mut methods: Vec<Method<C>>) -> Result<Self, MethodTableError> {
+        methods.extend([Method::modules(), Method::discover()]);
+        methods.sort_by_key(Method::name);
+        for pair in methods.windows(2) {
+            if pair[0].name() == pair[1].name() {
+                return Err(MethodTableError::DuplicateMethod(pair[0].name()));
+            }
+        }
+        let known = |method: &&Method<C>| method.module() == MODULE_RPC || MODULES.contains(&method.module());
+        match methods.iter().find(|method| !known(method)) {
+            Some(stray) => Err(MethodTableError::UnknownModule(stray.name())),
+            None => Ok(Self(Arc::new(methods))),
+        }
+    }
+}
+
 /// The methods of one node, the context they work on, and the limits they share.
 pub struct Rpc<C> {
     context: Arc<C>,
-    methods: Vec<Method<C>>,
+    methods: MethodTable<C>,
     limits: Limits,
     meters: Meters,
     blocking: Gate,
@@ -85,25 +115,15 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     /// If two methods have the same name, or a module is unknown.
     pub fn new(
         context: Arc<C>,
-        mut methods: Vec<Method<C>>,
+        methods: Vec<Method<C>>,
         limits: Limits,
     ) -> Result<Arc<Self>, MethodTableError> {
-        methods.extend([Method::modules(), Method::discover()]);
-        methods.sort_by_key(Method::name);
-        for pair in methods.windows(2) {
-            if pair[0].name() == pair[1].name() {
-                return Err(MethodTableError::DuplicateMethod(pair[0].name()));
-            }
-        }
-        let known = |method: &&Method<C>| method.module() == MODULE_RPC || MODULES.contains(&method.module());
-        if let Some(stray) = methods.iter().find(|method| !known(method)) {
-            return Err(MethodTableError::UnknownModule(stray.name()));
-        }
+        let methods = MethodTable::new(methods)?;
         let share = limits.client_share_percent;
         let gate = |permits| Gate::new(permits, limits.waiting_calls_max, share);
         Ok(Arc::new(Self {
             context,
-            meters: Meters::new(methods.iter().map(Method::name)),
+            meters: Meters::new(methods.0.iter().map(Method::name)),
             methods,
             blocking: gate(limits.blocking_calls_max),
             heavy: gate(limits.heavy_calls_max),
@@ -114,9 +134,25 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         }))
     }
 
+    /// Joins the methods of another context with it. All calls share the limits, the turns and the
+    /// memory of `other`.
+    pub(crate) fn beside<D>(other: &Rpc<D>, context: Arc<C>, methods: &MethodTable<C>) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            meters: Meters::new(methods.0.iter().map(Method::name)),
+            methods: methods.clone(),
+            blocking: other.blocking.clone(),
+            heavy: other.heavy.clone(),
+            pulls: Arc::clone(&other.pulls),
+            description: OnceLock::new(),
+            traffic: other.traffic.clone(),
+            limits: other.limits.clone(),
+        })
+    }
+
     /// The rows, sorted by name.
     pub fn methods(&self) -> &[Method<C>] {
-        &self.methods
+        &self.methods.0
     }
 
     /// The context of the methods.
@@ -128,7 +164,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     /// answers.
     fn description(&self) -> Json {
         Json::shared(self.description.get_or_init(|| {
-            let document = openrpc::document(self.methods.iter().map(Method::info));
+            let document = openrpc::document(self.methods.0.iter().map(Method::info));
             document.to_string().into()
         }))
     }
@@ -137,7 +173,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     pub fn dispatcher(self: &Arc<Self>, modules: &Modules) -> Dispatcher<C> {
         let mut rows = HashMap::new();
         let mut versions = BTreeMap::new();
-        for (index, method) in self.methods.iter().enumerate() {
+        for (index, method) in self.methods.0.iter().enumerate() {
             if !modules.contains(method.module()) {
                 continue;
             }
@@ -386,7 +422,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         if !grant.is_limited() {
             return Json::shared(&self.modules);
         }
-        let methods = self.rows.values().map(|(index, _)| &self.rpc.methods[*index]);
+        let methods = self.rows.values().map(|(index, _)| &self.rpc.methods.0[*index]);
         let versions: BTreeMap<_, _> = methods
             .filter(|method| grant.permits(method.module(), method.name()))
             .map(|method| (method.module(), MODULE_VERSION))
@@ -402,7 +438,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let Some((index, name_style)) = self.rows.get(&*request.method) else {
             return CallPlan::Refuse(RpcError::method_not_found(&request.method));
         };
-        let method = &self.rpc.methods[*index];
+        let method = &self.rpc.methods.0[*index];
         let (name, json) = (method.name(), request.params);
         if !caller.grant.permits(method.module(), name) {
             return CallPlan::Refuse(RpcError::method_not_found(&request.method));

@@ -4,9 +4,10 @@
 //! External miners use `mc_getWork`, `mc_submitWork` and `mc_submitHashrate`.
 
 use chain::rules::EXTRA_DATA_BYTES_MAX;
-use primitives::{Address, Bytes, U256};
+use primitives::{Bytes, U256};
 
 use super::mc::total_hashrate;
+use crate::decode::WrittenAddress;
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::Method;
@@ -72,7 +73,7 @@ fn set_gas_price(node: &Node, (Quantity(price),): (Quantity<U256>,)) -> RpcResul
 }
 
 /// `miner_setMoacbase`.
-fn set_moacbase(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
+fn set_moacbase(node: &Node, (WrittenAddress(address),): (WrittenAddress,)) -> RpcResult<bool> {
     if address.is_zero() {
         return Err(RpcError::invalid_argument(
             0,

@@ -36,6 +36,29 @@ pub fn all() -> Vec<Method<Node>> {
     rows
 }
 
+/// Methods of a base-chain node that make no sense on an application chain: work for miners, and
+/// setting back a chain whose blocks others have.
+const OF_BASE_CHAINS: [&str; 4] = [
+    "mc_getWork",
+    "mc_submitWork",
+    "mc_submitHashrate",
+    "debug_setHead",
+];
+
+/// The rows that an application-chain node serves for each MicroChain (`wallet_chains.rs`).
+pub(crate) fn application_chain() -> Vec<Method<Node>> {
+    let mut rows = chain3::methods();
+    rows.extend(net::methods());
+    rows.extend(mc::methods());
+    rows.extend(txpool::methods());
+    rows.extend(debug::methods());
+    rows.extend(trace::methods());
+    rows.extend(ots::methods());
+    rows.extend(erigon::methods());
+    rows.retain(|row| !OF_BASE_CHAINS.contains(&row.name()));
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::mc::{TransactionRequest, send_signed, sign_message};
-use crate::decode::{FromParam, string};
+use crate::decode::{FromParam, WrittenAddress, string};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -164,7 +164,7 @@ fn import_raw_key(node: &Node, (key, password): (Secret, Secret)) -> RpcResult<D
 /// `personal_unlockAccount`: for a number of seconds, 300 by default. 0 means without a time limit.
 fn unlock_account(
     node: &Node,
-    (address, password, seconds): (Address, Secret, Option<Count>),
+    (WrittenAddress(address), password, seconds): (WrittenAddress, Secret, Option<Count>),
     client: ClientId,
 ) -> RpcResult<bool> {
     let time = match seconds.map_or(UNLOCK_SECONDS_DEFAULT, |seconds| seconds.0) {
@@ -218,7 +218,7 @@ fn with_password<T>(
 }
 
 /// `personal_lockAccount`: locks the account. Returns whether the account is known.
-fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
+fn lock_account(node: &Node, (WrittenAddress(address),): (WrittenAddress,)) -> RpcResult<bool> {
     node.accounts.lock(&address);
     Ok(node.accounts.addresses().contains(&address))
 }
@@ -240,7 +240,7 @@ fn send_transaction(
 /// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password.
 fn sign(
     node: &Node,
-    (message, address, password): (Data, Address, Secret),
+    (message, WrittenAddress(address), password): (Data, WrittenAddress, Secret),
     client: ClientId,
 ) -> RpcResult<Data<[u8; 65]>> {
     let key = with_password(node, client, &address, || {

@@ -49,7 +49,14 @@ impl Described for PoolStatus {
 
 /// `txpool_status`.
 fn status(node: &Node) -> RpcResult<PoolStatus> {
-    let (pending, queued) = node.chain.pool().counts();
+    let (pending, queued) = match &node.application {
+        Some(application) => {
+            let content = application.content();
+            let count = |part: &PooledTransactions| part.values().map(BTreeMap::len).sum();
+            (count(&content.pending), count(&content.queued))
+        }
+        None => node.chain.pool().counts(),
+    };
     Ok(PoolStatus {
         pending: Quantity(pending),
         queued: Quantity(queued),

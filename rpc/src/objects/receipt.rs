@@ -1,5 +1,6 @@
 //! The receipt object. Source: docs/interface.md, 2.4.
 
+use chain::application::FLAG_CREATE;
 use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction, U256};
 use serde::{Serialize, Serializer};
 
@@ -91,6 +92,17 @@ impl<'a> ReceiptObject<'a> {
 }
 
 impl ReceiptObject<'_> {
+    /// The same receipt on an application chain: nobody pays for gas there, and a flagged
+    /// transaction names the chain as its receiver also if it creates a contract.
+    pub(crate) fn of_application(mut self, transaction: &Transaction, sender: Address) -> Self {
+        self.effective_gas_price = self.effective_gas_price.map(|_| Quantity(U256::ZERO));
+        if transaction.sharding_flag == FLAG_CREATE && self.status == Some(Quantity(1)) {
+            let created = Transaction::created_address(&sender, transaction.tx_nonce);
+            self.contract_address = Some(Data(created));
+        }
+        self
+    }
+
     /// The same receipt with an empty list of logs.
     pub(crate) const fn without_logs(mut self) -> Self {
         self.logs.logs = &[];

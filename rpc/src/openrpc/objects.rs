@@ -39,6 +39,10 @@ Block: number QUANTITY|null, hash DATA32|null, parentHash DATA32, nonce DATA8|nu
     receiptsRoot DATA32, miner DATA20, difficulty QUANTITY, totalDifficulty QUANTITY,
     extraData DATA, size QUANTITY, gasLimit QUANTITY, gasUsed QUANTITY, timestamp QUANTITY,
     transactions Transaction[]|DATA32[], uncles DATA32[];
+BlockReward: number QUANTITY, hash DATA32, miner DATA20, status String, uncleOf NephewBlock|null,
+    reward QUANTITY, fees QUANTITY, total QUANTITY, uncles UncleReward[];
+NephewBlock: number QUANTITY, hash DATA32;
+UncleReward: number QUANTITY, hash DATA32, miner DATA20, reward QUANTITY;
 BlockObject: blockNumber? COUNT, blockHash? DATA32, requireCanonical? Boolean;
 Transaction: hash DATA32, nonce QUANTITY, blockHash DATA32|null, blockNumber QUANTITY|null,
     transactionIndex QUANTITY|null, from DATA20, to DATA20|null, value QUANTITY, gasPrice QUANTITY,

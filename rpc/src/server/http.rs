@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP/1.1: `POST` at the root.
+//! JSON-RPC over HTTP/1.1: `POST` at the root, and on an SCS at the path of each MicroChain.
 //!
 //! The routes (`routes.rs`) are warp filters. The accept loop (`acceptor.rs`) is our own, because
 //! it has to bound connections and time, report bind errors and stop. The status is 200 with a JSON
@@ -26,6 +26,7 @@ use super::ws::{HandshakePolicy, HandshakeService, Handshakes, is_upgrade};
 use super::{Cors, Guards, Healthy, Hosts, ServeError, TcpServer, admission};
 pub use crate::control::{HOST, PORT, PORT_SCS};
 use crate::dispatch::Dispatcher;
+use crate::wallet_chains::WalletChains;
 
 /// The address of the HTTP server, and the clients that it serves.
 #[derive(Clone, Debug)]
@@ -66,6 +67,23 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
     start_with_ws(dispatcher, options, None).await
 }
 
+/// Starts to listen as [`start`] does, for an SCS. Calls at the path of a MicroChain, over HTTP and
+/// WebSockets, are answered by the methods of wallets.
+///
+/// # Errors
+/// If the address cannot be found or listened on.
+pub async fn start_with_chains<C: Healthy + Send + Sync + 'static>(
+    dispatcher: Arc<Dispatcher<C>>,
+    options: &HttpOptions,
+    chains: WalletChains,
+) -> Result<TcpServer, ServeError> {
+    let ws = SharedWs {
+        dispatcher: Arc::clone(&dispatcher),
+        origins: options.cors.clone(),
+    };
+    start_server(dispatcher, options, Some(ws), Some(Arc::new(chains))).await
+}
+
 /// WebSockets on the port of the HTTP server.
 pub struct SharedWs<C> {
     /// Answers their messages.
@@ -83,6 +101,15 @@ pub async fn start_with_ws<C: Healthy + Send + Sync + 'static>(
     options: &HttpOptions,
     ws: Option<SharedWs<C>>,
 ) -> Result<TcpServer, ServeError> {
+    start_server(dispatcher, options, ws, None).await
+}
+
+async fn start_server<C: Healthy + Send + Sync + 'static>(
+    dispatcher: Arc<Dispatcher<C>>,
+    options: &HttpOptions,
+    ws: Option<SharedWs<C>>,
+    chains: Option<Arc<WalletChains>>,
+) -> Result<TcpServer, ServeError> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
     let handshakes = ws.map(|ws| {
         let policy = HandshakePolicy {
@@ -90,11 +117,11 @@ pub async fn start_with_ws<C: Healthy + Send + Sync + 'static>(
             hosts: options.hosts.clone(),
             guards: options.guards.clone(),
         };
-        Handshakes::new(ws.dispatcher, policy)
+        Handshakes::new(ws.dispatcher, policy, chains.clone())
     });
     let cors = Arc::new(options.cors.clone());
     let http = GuardedService {
-        inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::clone(&cors)))),
+        inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::clone(&cors), chains))),
         hosts: Arc::new(options.hosts.clone()),
         guards: options.guards.clone(),
         cors,

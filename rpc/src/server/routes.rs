@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::time::timeout;
 use warp::http::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use warp::http::{Method, Response, StatusCode};
+use warp::path::FullPath;
 use warp::{Filter, Reply, Stream};
 
 use super::acceptor::RequestSource;
@@ -25,73 +27,51 @@ use super::{Cors, Healthy};
 use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::RpcError;
+use crate::limits::Limits;
 use crate::message::NoMemory;
 use crate::text::Text;
 use crate::traffic::{ClientMemory, MemoryReservation};
+use crate::wallet_chains::WalletChains;
 
 /// The response to a browser that opens the root.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
 const ROOT_METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS, Method::POST];
+/// The response to a call of a MicroChain that this SCS does not serve.
+pub(super) const NO_CHAIN: &str =
+    "no such MicroChain: expected /chain/ADDRESS of one of scs_getMicroChainList";
 /// The methods at `/health` and `/ready`.
 const HEALTH_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 /// A body over the limit is still read, up to this many times the limit, and thrown away. A client
 /// that is still sending when the connection closes would never see the answer.
 const DISCARD_FACTOR: usize = 4;
 
-/// The routes. `POST` carries calls. `GET` returns a greeting or the state of the node, and `HEAD`
-/// the same without the body. `OPTIONS` tells a browser what it may send.
+/// The routes. `POST` carries calls, at the root and at the paths of `chains`. `GET` returns a
+/// greeting or the state of the node, and `HEAD` the same without the body. `OPTIONS` tells a
+/// browser what it may send.
 pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     cors: Arc<Cors>,
+    chains: Option<Arc<WalletChains>>,
 ) -> impl Filter<Extract = (impl warp::Reply,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     let origin = || warp::header::optional::<String>("origin");
-    let post_cors = Arc::clone(&cors);
     let health_dispatcher = Arc::clone(&dispatcher);
     let ready_dispatcher = Arc::clone(&dispatcher);
     let gzip = Arc::new(Gzip::new(dispatcher.limits()));
-    let post = warp::path::end()
-        .and(warp::post())
-        .and(origin())
-        .and(warp::header::optional::<String>("content-type"))
-        .and(warp::header::optional::<u64>("content-length"))
-        .and(warp::header::optional::<String>("accept-encoding"))
-        .and(warp::ext::get::<Arc<RequestSource>>())
-        .and(warp::body::stream())
-        .then(
-            move |origin: Option<String>,
-                  content_type: Option<String>,
-                  length,
-                  accepted: Option<String>,
-                  source: Arc<RequestSource>,
-                  body| {
-                let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&post_cors));
-                let gzip = Arc::clone(&gzip);
-                async move {
-                    let foreign = origin
-                        .as_deref()
-                        .is_some_and(|origin| cors.is_enabled() && !cors.allows(origin));
-                    let mut response = if foreign {
-                        refusal(StatusCode::FORBIDDEN, "origin not allowed")
-                    } else if !content_type.as_deref().is_some_and(is_json) {
-                        refusal(
-                            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                            "expected Content-Type: application/json",
-                        )
-                    } else {
-                        let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
-                        let gzip = is_accepted.then_some(&*gzip);
-                        call(&dispatcher, &source, length, gzip, body).await
-                    };
-                    if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
-                        cors.mark(&origin, response.headers_mut());
-                    }
-                    response
-                }
-            },
-        );
+    let has_chains = chains.is_some();
+    let is_endpoint =
+        move |path: &str| path == "/" || (has_chains && WalletChains::address_in(path).is_some());
+    let find = move |path: &str| -> Option<Arc<dyn Answering>> {
+        if path == "/" {
+            return Some(Arc::clone(&dispatcher) as _);
+        }
+        Some(chains.as_ref()?.dispatcher(WalletChains::address_in(path)?)? as _)
+    };
+    let post = calls(at_path(is_endpoint), find, (Arc::clone(&cors), gzip));
+    // The paths at which calls are answered.
+    let endpoint = move || at_path(is_endpoint).map(|_| ()).untuple_one();
     // hyper leaves out the body of the answer to a `HEAD`.
     let read = || warp::get().or(warp::head()).unify();
-    let get = warp::path::end()
+    let get = endpoint()
         .and(read())
         .map(|| text(StatusCode::OK, GREETING.to_owned()));
     let health = warp::path("health")
@@ -107,21 +87,22 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                 ready_dispatcher.limits().ready_age_max,
             )
         });
-    let options = warp::path::end()
-        .and(warp::options())
-        .and(origin())
-        .map(
-            move |origin: Option<String>| match origin.filter(|origin| cors.allows(origin)) {
-                Some(origin) => {
-                    let mut response = empty();
-                    cors.mark(&origin, response.headers_mut());
-                    Cors::mark_preflight(response.headers_mut());
-                    response
-                }
-                None => refusal(StatusCode::FORBIDDEN, "origin not allowed"),
-            },
-        );
-    let other = warp::path::end().and(not_allowed(ROOT_METHODS));
+    let options =
+        endpoint()
+            .and(warp::options())
+            .and(origin())
+            .map(
+                move |origin: Option<String>| match origin.filter(|origin| cors.allows(origin)) {
+                    Some(origin) => {
+                        let mut response = empty();
+                        cors.mark(&origin, response.headers_mut());
+                        Cors::mark_preflight(response.headers_mut());
+                        response
+                    }
+                    None => refusal(StatusCode::FORBIDDEN, "origin not allowed"),
+                },
+            );
+    let other = endpoint().and(not_allowed(ROOT_METHODS));
     let other_health = warp::path("health")
         .or(warp::path("ready"))
         .unify()
@@ -137,6 +118,95 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         .or(ready)
         .unify();
     known.or(other).unify().or(other_health).unify()
+}
+
+/// A dispatcher, whatever its methods work on.
+trait Answering: Send + Sync {
+    fn limits(&self) -> &Limits;
+
+    /// Answers one message, see [`Dispatcher::answer`]. The future is on the heap: the stack of a
+    /// network thread already has those of all routes.
+    fn answer_http<'a>(
+        &'a self,
+        body: Bytes,
+        caller: &'a RpcCaller,
+    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>>;
+}
+
+impl<C: Send + Sync + 'static> Answering for Dispatcher<C> {
+    fn limits(&self) -> &Limits {
+        Self::limits(self)
+    }
+
+    fn answer_http<'a>(
+        &'a self,
+        body: Bytes,
+        caller: &'a RpcCaller,
+    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>> {
+        Box::pin(self.answer(body, caller, None))
+    }
+}
+
+/// The path of a request, if `is_served`.
+fn at_path(
+    is_served: impl Fn(&str) -> bool + Clone + Send + Sync + 'static,
+) -> impl Filter<Extract = (FullPath,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    warp::path::full().and_then(move |path: FullPath| {
+        ready(match is_served(path.as_str()) {
+            true => Ok(path),
+            false => Err(warp::reject::not_found()),
+        })
+    })
+}
+
+/// Answers calls with the dispatcher that `find` returns for the path. If there is none, there is
+/// no such MicroChain.
+fn calls(
+    path: impl Filter<Extract = (FullPath,), Error = warp::Rejection> + Clone + Send + Sync + 'static,
+    find: impl Fn(&str) -> Option<Arc<dyn Answering>> + Clone + Send + Sync + 'static,
+    (cors, gzip): (Arc<Cors>, Arc<Gzip>),
+) -> impl Filter<Extract = (HttpResponse,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    path.and(warp::post())
+        .and(warp::header::optional::<String>("origin"))
+        .and(warp::header::optional::<String>("content-type"))
+        .and(warp::header::optional::<u64>("content-length"))
+        .and(warp::header::optional::<String>("accept-encoding"))
+        .and(warp::ext::get::<Arc<RequestSource>>())
+        .and(warp::body::stream())
+        .then(
+            move |path: FullPath,
+                  origin: Option<String>,
+                  content_type: Option<String>,
+                  length,
+                  accepted: Option<String>,
+                  source: Arc<RequestSource>,
+                  body| {
+                let (cors, gzip, find) = (Arc::clone(&cors), Arc::clone(&gzip), find.clone());
+                async move {
+                    let foreign = origin
+                        .as_deref()
+                        .is_some_and(|origin| cors.is_enabled() && !cors.allows(origin));
+                    let mut response = if foreign {
+                        refusal(StatusCode::FORBIDDEN, "origin not allowed")
+                    } else if !content_type.as_deref().is_some_and(is_json) {
+                        refusal(
+                            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                            "expected Content-Type: application/json",
+                        )
+                    } else if let Some(dispatcher) = find(path.as_str()) {
+                        let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
+                        let gzip = is_accepted.then_some(&*gzip);
+                        call(&*dispatcher, &source, length, gzip, body).await
+                    } else {
+                        refusal(StatusCode::NOT_FOUND, NO_CHAIN)
+                    };
+                    if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
+                        cors.mark(&origin, response.headers_mut());
+                    }
+                    response
+                }
+            },
+        )
 }
 
 /// Refuses every method that is not in `methods`, and lists the allowed ones.
@@ -198,17 +268,13 @@ fn state(is_good: bool, body: String) -> HttpResponse {
 }
 
 /// Reads the body and answers it. The answer is compressed if `gzip` is given and it is worth it.
-async fn call<C, B>(
-    dispatcher: &Dispatcher<C>,
+async fn call<B: Buf>(
+    dispatcher: &dyn Answering,
     source: &RequestSource,
     length: Option<u64>,
     gzip: Option<&Gzip>,
     body: impl Stream<Item = Result<B, warp::Error>>,
-) -> HttpResponse
-where
-    C: Send + Sync + 'static,
-    B: Buf,
-{
+) -> HttpResponse {
     let limits = dispatcher.limits();
     let max = limits.body_len_max;
     let discard_max = max.saturating_mul(DISCARD_FACTOR);
@@ -227,7 +293,7 @@ where
     match body {
         Ok(Ok((body, reservation))) => {
             let _works = source.activity.works();
-            let answer = dispatcher.answer(body, &source.caller, None).await;
+            let answer = dispatcher.answer_http(body, &source.caller).await;
             drop(reservation);
             match answer {
                 Ok(Some(answer)) => answer_response(answer, gzip, &source.caller).await,

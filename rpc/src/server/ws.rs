@@ -45,9 +45,12 @@ use super::duplex::{self, DuplexChannel, DuplexEnd, DuplexError};
 use super::metered::Metered;
 use super::pace::{PacedMessage, ReadPace};
 use super::replies::{HttpResponse, refusal};
+use super::routes::NO_CHAIN;
 use super::{Cors, Guards, Hosts, ServeError, TcpServer, admission};
 use crate::dispatch::Dispatcher;
+use crate::node::Node;
 use crate::text::{PIECE_LEN, Text};
+use crate::wallet_chains::WalletChains;
 
 pub use crate::control::PORT_WS as PORT;
 
@@ -122,7 +125,7 @@ pub async fn start<C: Send + Sync + 'static>(
         hosts,
         guards: guards.clone(),
     };
-    let handshakes = Handshakes::new(dispatcher, policy);
+    let handshakes = Handshakes::new(dispatcher, policy, None);
     let service = move |context: &ConnectionContext| handshakes.service(context);
     TcpServer::start(&host, port, &limits, &traffic, &guards, service).await
 }
@@ -131,6 +134,8 @@ pub async fn start<C: Send + Sync + 'static>(
 pub(super) struct Handshakes<C> {
     dispatcher: Arc<Dispatcher<C>>,
     policy: Arc<HandshakePolicy>,
+    /// The MicroChains that have paths of their own.
+    chains: Option<Arc<WalletChains>>,
 }
 
 impl<C> Clone for Handshakes<C> {
@@ -138,15 +143,21 @@ impl<C> Clone for Handshakes<C> {
         Self {
             dispatcher: Arc::clone(&self.dispatcher),
             policy: Arc::clone(&self.policy),
+            chains: self.chains.clone(),
         }
     }
 }
 
 impl<C> Handshakes<C> {
-    pub(super) fn new(dispatcher: Arc<Dispatcher<C>>, policy: HandshakePolicy) -> Self {
+    pub(super) fn new(
+        dispatcher: Arc<Dispatcher<C>>,
+        policy: HandshakePolicy,
+        chains: Option<Arc<WalletChains>>,
+    ) -> Self {
         Self {
             dispatcher,
             policy: Arc::new(policy),
+            chains,
         }
     }
 
@@ -154,6 +165,7 @@ impl<C> Handshakes<C> {
         HandshakeService {
             dispatcher: Arc::clone(&self.dispatcher),
             policy: Arc::clone(&self.policy),
+            chains: self.chains.clone(),
             context: context.clone(),
         }
     }
@@ -179,7 +191,30 @@ pub(super) struct HandshakePolicy {
 pub(super) struct HandshakeService<C> {
     dispatcher: Arc<Dispatcher<C>>,
     policy: Arc<HandshakePolicy>,
+    chains: Option<Arc<WalletChains>>,
     context: ConnectionContext,
+}
+
+/// The dispatcher that answers on a WebSocket.
+enum SocketDispatcher<C> {
+    /// The server's own.
+    Server(Arc<Dispatcher<C>>),
+    /// A MicroChain's.
+    Chain(Arc<Dispatcher<Node>>),
+}
+
+impl<C> HandshakeService<C> {
+    /// The dispatcher for a path. `None` if there is nothing at it.
+    fn answering(&self, path: &str) -> Option<SocketDispatcher<C>> {
+        if path == "/" {
+            return Some(SocketDispatcher::Server(Arc::clone(&self.dispatcher)));
+        }
+        let chain = self
+            .chains
+            .as_ref()?
+            .dispatcher(WalletChains::address_in(path)?)?;
+        Some(SocketDispatcher::Chain(chain))
+    }
 }
 
 impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
@@ -188,21 +223,28 @@ impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
     type Future = Ready<Result<HttpResponse, Infallible>>;
 
     fn call(&self, mut request: HttpRequest) -> Self::Future {
-        let admitted = self.policy.check(&request);
+        let path = request.uri().path();
+        let has_path = path == "/" || (self.chains.is_some() && WalletChains::address_in(path).is_some());
+        let admitted = self.policy.check(&request, has_path);
         let admitted = admitted
             .map_err(|refused| Box::new(refused.into_response()))
             .and_then(|accept_key| {
                 let source = &self.context.source;
                 let source = admission::admit(&self.policy.guards, source, request.headers())?;
-                Ok((accept_key, source))
+                let missing = || Box::new(refusal(StatusCode::NOT_FOUND, NO_CHAIN));
+                let answering = self.answering(request.uri().path()).ok_or_else(missing)?;
+                Ok((accept_key, source, answering))
             });
         let response = match admitted {
-            Ok((accept_key, source)) => {
+            Ok((accept_key, source, answering)) => {
                 let grant = source.caller.grant.clone().for_connection();
                 let mut context = self.context.clone();
                 context.source = Arc::new(source.with_grant(grant));
                 let upgrade = hyper::upgrade::on(&mut request);
-                tokio::spawn(serve(Arc::clone(&self.dispatcher), upgrade, context));
+                match answering {
+                    SocketDispatcher::Server(dispatcher) => tokio::spawn(serve(dispatcher, upgrade, context)),
+                    SocketDispatcher::Chain(dispatcher) => tokio::spawn(serve(dispatcher, upgrade, context)),
+                };
                 switching_protocols(accept_key)
             }
             Err(refused) => *refused,
@@ -234,14 +276,15 @@ impl HandshakeRefusal {
 }
 
 impl HandshakePolicy {
-    /// Returns the value of `Sec-WebSocket-Accept` if `request` may open a WebSocket.
-    fn check(&self, request: &HttpRequest) -> Result<HeaderValue, HandshakeRefusal> {
+    /// Returns the value of `Sec-WebSocket-Accept` if `request` may open a WebSocket. `has_path`
+    /// says that its path can be one that is served.
+    fn check(&self, request: &HttpRequest, has_path: bool) -> Result<HeaderValue, HandshakeRefusal> {
         let refuse = |status, reason| Err(HandshakeRefusal::new(status, reason));
         let headers = request.headers();
         if !self.hosts.allows_request(request.uri(), headers) {
             return refuse(StatusCode::FORBIDDEN, "host not allowed");
         }
-        if request.uri().path() != "/" {
+        if !has_path {
             return refuse(StatusCode::NOT_FOUND, "not found");
         }
         if !is_upgrade(request) || !has_word(headers, &SEC_WEBSOCKET_VERSION, "13") {

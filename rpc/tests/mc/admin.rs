@@ -207,10 +207,10 @@ fn the_listener_opens_and_closes() {
         json!([null, null, "nowhere"]),
         "invalid argument 2: invalid CORS domain: got \"nowhere\", expected * or an origin such as http://localhost:3000",
     );
-    let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
+    let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth2"]"#);
     assert_eq!(code, -32602);
     assert!(
-        message.starts_with("invalid argument 3: unknown API module: got \"eth\""),
+        message.starts_with("invalid argument 3: unknown API module: got \"eth2\""),
         "{message}"
     );
 }

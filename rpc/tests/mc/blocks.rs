@@ -1,5 +1,6 @@
 //! Blocks by number, tag and hash; counts; uncles; the pending block.
 
+use chain::rules::payment::BlockPayment;
 use primitives::{B256, U256};
 use rpc::types::data;
 use serde_json::{Value, json};
@@ -145,6 +146,62 @@ fn side_blocks_are_found_by_hash_only() {
     let hash = data(main.transactions[0].hash());
     let transaction = net.ok("mc_getTransactionByHash", json!([hash]));
     assert_eq!(transaction["blockHash"], json!(data(main.hash())));
+}
+
+/// A pool looks up each block that it has sealed.
+#[test]
+fn what_a_block_paid() {
+    let net = Net::start();
+    net.mine();
+    net.send(json!({"to": account(5), "gasPrice": "0x64"}));
+    let (main, side) = net.mine_two();
+    let ask = |block: &Value| net.ok("mc_getBlockReward", json!([block]));
+    let of_side = || ask(&json!(data(side.hash())));
+    let found = ask(&json!("0x2"));
+    let fees = U256::from(main.header.gas_used) * U256::from(0x64);
+    assert_eq!(found, ask(&json!(data(main.hash()))));
+    assert_eq!(
+        (&found["status"], &found["uncles"]),
+        (&json!("canonical"), &json!([]))
+    );
+    assert_eq!(found["fees"], json!(format!("{fees:#x}")));
+    assert_eq!(found["hash"], json!(data(main.hash())));
+    assert_eq!(found["uncleOf"], Value::Null);
+    let lost = of_side();
+    assert_eq!((&lost["status"], &lost["total"]), (&json!("side"), &json!("0x0")));
+
+    let nephew = net.mine_with(&[&side]);
+    let paid = of_side();
+    let place = json!({"number": "0x3", "hash": data(nephew.hash())});
+    assert_eq!((&paid["status"], &paid["uncleOf"]), (&json!("uncle"), &place));
+    let spec = net.chain.spec();
+    let payment = BlockPayment::of(spec, 3, &nephew.uncles);
+    assert_eq!(paid["total"], json!(format!("{:#x}", payment.uncles[0].1)));
+    let of_nephew = ask(&json!("latest"));
+    assert_eq!(of_nephew["reward"], json!(format!("{:#x}", payment.miner)));
+    assert_eq!(of_nephew["uncles"][0]["reward"], paid["total"]);
+    assert_eq!(of_nephew["uncles"][0]["hash"], json!(data(side.hash())));
+
+    // One that nobody included in time is lost.
+    let (_, other) = net.mine_two();
+    for _ in 0..6 {
+        net.mine();
+    }
+    let state = || ask(&json!(data(other.hash())))["status"].clone();
+    assert_eq!(state(), "side");
+    net.mine();
+    assert_eq!(state(), "lost");
+
+    assert_eq!(ask(&json!("0xffff")), Value::Null);
+    assert_eq!(ask(&json!(NOWHERE)), Value::Null);
+    assert_eq!(ask(&json!("pending")), Value::Null);
+    net.check_error(
+        "mc_getBlockReward",
+        json!(["0xzz"]),
+        -32602,
+        "invalid argument 0: expected a block number or one of earliest, latest, pending, safe, finalized: \
+         invalid hex digit 'z'",
+    );
 }
 
 #[test]

@@ -154,7 +154,7 @@ impl ExampleNode {
             | "trace_block"
             | "ots_getBlockDetails"
             | "erigon_getHeaderByNumber" => json!(["0x3"]),
-            "mc_getUncleCountByBlockNumber" => json!(["0x5"]),
+            "mc_getUncleCountByBlockNumber" | "mc_getBlockReward" => json!(["0x5"]),
             "mc_getUncleByBlockHashAndIndex" => json!([nephew, "0x0"]),
             "mc_getUncleByBlockNumberAndIndex" => json!(["0x5", "0x0"]),
             "mc_getTransactionByHash"

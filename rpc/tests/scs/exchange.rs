@@ -1,9 +1,11 @@
 //! Pages of deposits and withdrawals.
 
+use std::time::Instant;
+
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::scs::harness::{CHAIN, ID, RECORDS, TestScs, UNKNOWN, user_text};
+use crate::scs::harness::{CHAIN, ID, RECORDS, SLOW, SLOW_TIME, TestScs, UNKNOWN, user_text};
 
 /// A page as the public SCS has it: a null for each record, then the records.
 fn page(names: [&str; 2], kind: u64, indices: &[u64]) -> Value {
@@ -109,6 +111,28 @@ fn what_waits_is_told_with_its_owner() {
         (&unknown["WithdrawRecordCount"], &unknown["WithdrawRecords"]),
         (&json!(0), &Value::Null)
     );
+}
+
+#[test]
+fn long_lists_of_some_do_not_keep_others_waiting() {
+    let scs = TestScs::start();
+    let ask = || scs.ok("scs_getExchangeByAddress", json!([data(CHAIN), data(SLOW)]));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(ask);
+        }
+        // By now all are being answered, or wait.
+        std::thread::sleep(SLOW_TIME / 4);
+        let started = Instant::now();
+        scs.check("scs_getSCSId", json!([]), json!(data(ID)));
+        scs.check(
+            "scs_getBalance",
+            json!([data(CHAIN), user_text()]),
+            json!("0x3e8"),
+        );
+        let took = started.elapsed();
+        assert!(took < SLOW_TIME / 2, "{took:?}");
+    });
 }
 
 fn hex_of(byte: u8) -> String {

@@ -1,6 +1,7 @@
 //! An SCS with one MicroChain whose blocks never change, behind the real HTTP server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chain::pool::PoolContent;
 use primitives::{
@@ -15,7 +16,7 @@ use rpc::objects::TransactionPlace;
 use rpc::server::TcpServer;
 use rpc::server::http::{self, HttpOptions};
 use rpc::types::data;
-use rpc::{ControlFuture, Limits, Modules, Rpc, RpcError, RpcResult, ScsNode, methods};
+use rpc::{Limits, Modules, Node, Rpc, RpcError, RpcResult, ScsNode, WalletChains, methods};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -33,6 +34,9 @@ pub(crate) const DAPP_BASE: Address = Address::repeat_byte(0xdb);
 pub(crate) const DAPP: Address = Address::repeat_byte(0xda);
 /// The height of the MicroChain.
 pub(crate) const HEAD: u64 = 0x10;
+/// An account whose exchange takes [`SLOW_TIME`] to compute.
+pub(crate) const SLOW: Address = Address::repeat_byte(0x10);
+pub(crate) const SLOW_TIME: Duration = Duration::from_secs(2);
 /// Records of each list of the exchange.
 pub(crate) const RECORDS: u64 = 12;
 
@@ -170,7 +174,10 @@ impl ServedChain for OneChain {
         })
     }
 
-    fn exchange(&self, user: Option<Address>) -> ControlFuture<'_, RpcResult<Exchange>> {
+    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
+        if user == Some(SLOW) {
+            std::thread::sleep(SLOW_TIME);
+        }
         let list = move |kind: u64, count: u64| {
             let entry = |index: u64| ExchangeEntry {
                 user: user.unwrap_or_else(|| Address::repeat_byte(index as u8)),
@@ -180,18 +187,18 @@ impl ServedChain for OneChain {
             (0..count).map(entry).collect::<Vec<_>>()
         };
         let finished = if user.is_some() { RECORDS } else { 0 };
-        Box::pin(async move {
-            Ok(Exchange {
-                deposits: list(1, finished),
-                depositing: list(2, RECORDS),
-                withdrawals: list(3, finished),
-                withdrawing: list(4, RECORDS),
-            })
+        Ok(Exchange {
+            deposits: list(1, finished),
+            depositing: list(2, RECORDS),
+            withdrawals: list(3, finished),
+            withdrawing: list(4, RECORDS),
         })
     }
 }
 
-struct OneScs;
+struct OneScs {
+    node: Arc<Node>,
+}
 
 impl MicroChains for OneScs {
     fn id(&self) -> Address {
@@ -208,6 +215,10 @@ impl MicroChains for OneScs {
 
     fn chain(&self, address: &Address) -> Option<Arc<dyn ServedChain>> {
         (*address == CHAIN).then(|| Arc::new(OneChain) as Arc<dyn ServedChain>)
+    }
+
+    fn wallet_node(&self, address: &Address) -> RpcResult<Option<Arc<Node>>> {
+        Ok((*address == CHAIN).then(|| Arc::clone(&self.node)))
     }
 
     fn submit(&self, raw: &[u8]) -> RpcResult<B256> {
@@ -236,7 +247,8 @@ pub(crate) struct TestScs {
 
 impl TestScs {
     pub(crate) fn start() -> Self {
-        let context = Arc::new(ScsNode(Arc::new(OneScs)));
+        let node = super::wallets::node();
+        let context = Arc::new(ScsNode(Arc::new(OneScs { node })));
         let rpc = Rpc::new(context, methods::scs::methods(), Limits::default()).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = crate::shared::small_stack::runtime();
@@ -246,12 +258,21 @@ impl TestScs {
             ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start(dispatcher, &options))
+            .block_on(http::start_with_chains(
+                dispatcher,
+                &options,
+                WalletChains::new(rpc, &"scs,debug".parse().expect("modules")).expect("valid rows"),
+            ))
             .expect("a free port");
         Self {
             server,
             _runtime: runtime,
         }
+    }
+
+    /// The address of the server.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.addresses()[0]
     }
 
     fn answer(&self, method: &str, params: &Value) -> Value {

@@ -4,3 +4,4 @@ mod examples;
 mod exchange;
 mod harness;
 mod rows;
+mod wallets;

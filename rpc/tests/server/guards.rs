@@ -375,6 +375,7 @@ impl Certificate {
 
     fn guards(&self) -> Guards {
         let files = TlsFiles {
+            clients: None,
             certificates: self.folder.path().join("cert"),
             key: self.folder.path().join("key"),
         };

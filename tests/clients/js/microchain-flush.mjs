@@ -1,5 +1,6 @@
 // A flush by hand-made transactions, and the checks of what a flush must leave.
 
+import { concat, keccak256, toBeHex, zeroPadValue } from 'ethers';
 import { assert } from './common.mjs';
 import { NO_HASH, SLOTS, proposal, vnodeInfo } from './microchain-rig.mjs';
 
@@ -11,6 +12,22 @@ const MILLION = 10n ** 6n;
 const DEFLATOR = 80n;
 const PENDING = 1n;
 const APPROVED = 3n;
+
+const word = (value) => (typeof value === 'string' ? zeroPadValue(value, 32) : toBeHex(value, 32));
+const digest = (...values) => keccak256(concat(values.map(word)));
+
+/**
+ * The hash that binds all that is proposed (docs/microchain-contracts.md, 4.4), for a proposal as `proposal` reads it and
+ * the hash of its last block. With the hash of the base block before the turn, `anchor`, it names the branch, too.
+ */
+export function boundHash(chain, block, anchor, { lastApproved, startingBlock, start, end, distributionAmount, minerAddr, badActors, via, redeemAddr, redeemAmt }) {
+    const lists = digest(...distributionAmount, ...minerAddr, ...badActors);
+    const fields = digest(startingBlock, start, end, redeemAddr.length, minerAddr.length);
+    const head = digest(chain, lastApproved, via, block, fields, lists);
+    const content = redeemAddr.reduce((before, user, index) => digest(before, user, redeemAmt[index]), head);
+    const tag = anchor ? concat([Buffer.from('mcf3'), anchor.slice(0, 10)]) : Buffer.from('mcflush2');
+    return concat([tag, `0x${content.slice(18)}`]);
+}
 
 /** A reward after one more flush. */
 export const deflated = (reward) => reward - (reward * DEFLATOR) / MILLION;
@@ -29,9 +46,10 @@ export async function checkMoney(chain, { exact }) {
 /**
  * One flush from the proposal to the end, with the votes of `voters` (places in the node list). Checks every
  * step, the rewards and what the contract says afterwards. `rewards` has the blocks and transactions of each
- * member, `redemptions` pairs of address and tokens.
+ * member, `redemptions` pairs of address and tokens. With `bound` the hash binds all that is proposed, `hash` is that of the
+ * last block, and the contract must refuse anything else.
  */
-export async function flush(chain, { hash, blocks, rewards, redemptions = [], via, proposer, voters, badActors = [], exact }) {
+export async function flush(chain, { hash: given, bound = false, blocks, rewards, redemptions = [], via, proposer, voters, badActors = [], exact }) {
     const { rig } = chain;
     const before = await vnodeInfo(chain);
     const members = before.nodeList;
@@ -42,7 +60,29 @@ export async function flush(chain, { hash, blocks, rewards, redemptions = [], vi
 
     const est = Number(await chain.read('getEstFlushBlock', proposer));
     await rig.block(est - 1);
-    const propose = [proposer, [last, hash], blocks, amounts.map(String), badActors, via, redemptions.length];
+    const content = {
+        lastApproved: last, startingBlock: est, start: blocks[0], end: blocks[1], distributionAmount: amounts, minerAddr: members,
+        badActors, via, redeemAddr: redemptions.map(([user]) => user), redeemAmt: redemptions.map(([, tokens]) => tokens),
+    };
+    const earlier = async (back) => (await rig.request('mc_getBlockByNumber', [`0x${(est - back).toString(16)}`, false])).hash;
+    const anchored = async (back) => boundHash(chain.address, given, await earlier(back), content);
+    // Both kinds of bound hashes are tried.
+    const hash = !bound ? given : redemptions.length > 0 ? boundHash(chain.address, given, null, content) : await anchored(1);
+    const hashes = bound ? [last, hash, given] : [last, hash];
+    const propose = [proposer, hashes, blocks, amounts.map(String), badActors, via, redemptions.length];
+    if (bound && redemptions.length === 0) {
+        const richer = amounts.map((amount, index) => String(index === proposer ? amount + 1n : amount));
+        for (const wrong of [
+            [proposer, [last, hash], ...propose.slice(2)],
+            [proposer, [last, await anchored(2), given], ...propose.slice(2)],
+            [proposer, hashes, blocks, richer, badActors, via, 0],
+            [proposer, hashes, [blocks[0], blocks[1] + 1], ...propose.slice(3)],
+            [...propose.slice(0, 5), place(proposer), 0],
+        ]) {
+            await rig.block(est);
+            await assert.rejects(chain.trial('createProposal', wrong, place(proposer)), /revert/, 'not what the hash says');
+        }
+    }
     const uploads = redemptions.length > 0 ? 'uploadRedeem' : 'createProposal';
     await chain.send('createProposal', propose, place(proposer), { notices: [uploads] });
     const open = await proposal(chain, 1);
@@ -65,7 +105,19 @@ export async function flush(chain, { hash, blocks, rewards, redemptions = [], vi
         return chain.send('UploadRedeemData', [[user], [tokens.toString()]], place(proposer), { notices });
     };
     const vote = (index) => chain.send('voteOnProposal', [index, hash, true], place(index), { notices: [] });
-    await Promise.all([...redemptions.map(upload), ...voters.map(vote)]);
+    if (bound && redemptions.length > 0) {
+        const thief = place(proposer);
+        const early = chain.trial('requestProposalAction', [proposer, hash], thief);
+        await assert.rejects(early, /revert/, 'not all is uploaded');
+        for (const [index, pair] of redemptions.entries()) {
+            // After all but the last one, another last one is refused.
+            if (index + 1 === redemptions.length) await chain.refused('UploadRedeemData', [[thief], [pair[1].toString()]], thief);
+            await upload(pair, index);
+        }
+    } else {
+        await Promise.all(redemptions.map(upload));
+    }
+    await Promise.all(voters.map(vote));
     const voted = await proposal(chain, 1);
     assert.equal(voted.votecount, BigInt(voters.length + 1));
     assert.deepEqual([voted.redeemAddr, voted.redeemAmt], [redemptions.map(([user]) => user), redemptions.map(([, tokens]) => tokens)]);

@@ -142,6 +142,12 @@ export async function dappBase({ rig, owner, scs, users, outsider }) {
     assert.deepEqual([addresses, amounts, times.length], [[users[0], users[1]], [COIN, 2n * COIN], 2]);
     assert.deepEqual((await base.read('getRedeemMapping', users[1], 1)).slice(0, 2), [[ZERO], [2n * COIN]]);
     assert.deepEqual((await base.read('getRedeemMapping', ZERO, 2))[0], []);
+    // The public contract has no pages.
+    if (base.abi.some(({ name }) => name === 'getRedeemPage')) {
+        const page = async (pos, max) => (await base.read('getRedeemPage', pos, max)).map((list) => list.length ?? list);
+        assert.deepEqual(await base.read('getRedeemPage', 1, 9), [[users[1]], [2n * COIN], [times[1]], 2n]);
+        assert.deepEqual([await page(0, 1), await page(0, 0), await page(2, 9)], [[1, 1, 1, 2n], [0, 0, 0, 2n], [0, 0, 0, 2n]]);
+    }
     assert.equal(await rig.balance(base.address), supply - 2n * COIN, 'the vault has what is not outside');
     say('DappBase: Dapps, the node list, deposits by votes, withdrawals');
 }

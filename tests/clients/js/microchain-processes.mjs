@@ -79,17 +79,17 @@ export class Vnode extends Program {
     }
 }
 
-/** An SCS behind a VNODE, with a block every `period` seconds. */
+/** An SCS behind a VNODE, with a block every `period` seconds. `args` are more arguments, for the next start. */
 export class Server extends Program {
     constructor({ vnode, chainId, period, ...process }) {
         super(process);
-        Object.assign(this, { vnode, period });
+        Object.assign(this, { vnode, period, args: [] });
         const settings = { VnodeServiceCfg: vnode.service, VnodechainId: chainId, BondLimit: 1, ReWardMin: 0.0001, ReconnectInterval: 1 };
         writeFileSync(`${this.home}/userconfig.json`, JSON.stringify(settings));
     }
 
     async start() {
-        const args = ['--rpc', '--rpcport', '0', '--period', `${this.period}`, '--verbosity', '4'];
+        const args = ['--rpc', '--rpcport', '0', '--period', `${this.period}`, '--verbosity', '4', ...this.args];
         const printed = await this.launch(args, /endpoint +http:\S+/);
         this.id = printed.match(/SCS id +(0x\w+)/)[1].toLowerCase();
         this.url = printed.match(/endpoint +(http:\S+)/)[1];

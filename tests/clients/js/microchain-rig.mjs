@@ -4,7 +4,7 @@
 // chain3 does not know the tuples of getVnodeInfo, getProposal and getDappList.
 
 import Chain3 from 'chain3';
-import { Interface, SigningKey, concat, sha256 } from 'ethers';
+import { Interface, SigningKey, concat, sha256, toBeHex } from 'ethers';
 import { promisify } from 'node:util';
 import { assert, waitFor } from './common.mjs';
 
@@ -31,6 +31,7 @@ export class Rig {
         this.compiled = contracts;
         this.keys = new Map(accounts.map(({ address, key }) => [address.toLowerCase(), new SigningKey(key)]));
         this.sending = new Map();
+        this.pool = null;
         this.counts = { transactions: 0, created: {} };
     }
 
@@ -83,12 +84,13 @@ export class Rig {
         assert.equal(receipt.status, '0x1', `${name} is created`);
         const code = await promisify(this.chain3.mc.getCode)(receipt.contractAddress);
         this.counts.created[name] = { bytes: (code.length - 2) / 2, gas: receipt.gasUsed };
+        if (name === 'ScsPool') this.pool = receipt.contractAddress.toLowerCase();
         return new Contract(this, name, receipt.contractAddress.toLowerCase());
     }
 
-    /** Signs that `scs` agrees to join `microChain`: over sha256 of the two addresses, without a prefix. */
-    agreement(scs, microChain) {
-        const { v, r, s } = this.keys.get(scs).sign(sha256(concat([scs, microChain])));
+    /** Signs that `microChain` may lock `amount` of the bond of `scs` in the pool, without a prefix. */
+    agreement(scs, microChain, amount = COIN) {
+        const { v, r, s } = this.keys.get(scs).sign(sha256(concat([scs, microChain, toBeHex(amount, 32), this.pool])));
         return [v, r, s];
     }
 

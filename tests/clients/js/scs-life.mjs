@@ -111,6 +111,10 @@ async function life() {
     await rig.block((await rig.head()) + 6);
     await chain.send('registerOpen', [], owner);
     await waitFor('three members', async () => ((await chain.read('nodeCount')) === 3n ? true : null));
+    // Anybody can make an SCS a monitor. It serves the MicroChain if its operator wants it.
+    await monitor.kill();
+    monitor.args = ['--chains', at];
+    await monitor.start();
     await chain.send('registerAsMonitor', [monitor.id, ''], users[6], { value: 10n ** 12n });
     await chain.send('registerClose', [], owner);
     say('registerClose');

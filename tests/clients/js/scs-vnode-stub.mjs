@@ -8,14 +8,23 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import grpc from '@grpc/grpc-js';
 import loader from '@grpc/proto-loader';
 import { RLP } from '@ethereumjs/rlp';
-import { Interface, concat, keccak256, recoverAddress, sha256 } from 'ethers';
+import { Interface, concat, keccak256, recoverAddress, sha256, toBeHex } from 'ethers';
 import { argument, assert, run, say, waitFor } from './common.mjs';
 
 const { scs, folder, compiled, chainId } = argument;
 const { moac } = grpc.loadPackageDefinition(loader.loadSync('vnode_scs.proto', { keepCase: true, longs: String, defaults: true }));
-const { abi } = JSON.parse(readFileSync(compiled, 'utf8')).contracts.ChainBase;
-const base = new Interface(abi);
+const { ChainBase, ScsPool } = JSON.parse(readFileSync(compiled, 'utf8')).contracts;
+const base = new Interface(ChainBase.abi);
+const pool = new Interface(ScsPool.abi);
 
+/** The code of a contract, which the end of its constructor copies and returns. */
+const deployed = ({ bytecode }) => {
+    const [, length, start] = /61(.{4})80(?:61|62)(.{4,6})6000396000f300/.exec(bytecode);
+    const from = 2 + 2 * parseInt(start, 16);
+    return bytes(bytecode.slice(from, from + 2 * parseInt(length, 16)));
+};
+
+const POOL = `0x${'b0'.repeat(20)}`;
 const CHAIN = `0x${'c1'.repeat(20)}`;
 const OTHER = `0x${'0f'.repeat(20)}`;
 const VIA = `0x${'71'.repeat(20)}`;
@@ -36,7 +45,7 @@ const state = { role: 4n, nodes: [], bond: COIN, registration: 1n, head: 7, nonc
 const noProposal = [ZERO, NO_HASH, NO_HASH, 0, 0, [], 0, 0, [], 0, [], ZERO, 0, [], [], [], 0, []];
 const answers = {
     getSCSRole: () => [state.role],
-    getVnodeInfo: () => [[OTHER, [3, 11], [5n * 10n ** 14n, 10n ** 11n, 10n ** 16n], 24, OTHER, state.bond, 0, OTHER,
+    getVnodeInfo: () => [[POOL, [3, 11], [5n * 10n ** 14n, 10n ** 11n, 10n ** 16n], 24, OTHER, state.bond, 0, OTHER,
         1000n * COIN, [0, 160, 130, 500], state.nodes, []]],
     getProposal: () => [noProposal],
     getEnteringAmount: () => [[], [], [], [250, 6]],
@@ -47,6 +56,8 @@ const answers = {
     nodeToReleaseCount: () => [0],
     currentRefundGas: () => [0],
 };
+/** The pool: a bond of two coins, of which nothing is locked. */
+const poolAnswers = { scsList: (id) => [id, 2n * COIN, 1, 1, 0], scsApprovalList: () => [0, 0] };
 
 const got = { handshakes: [], streams: 0, calls: new Set(), slots: [], transactions: [], unknown: [] };
 const streams = new Set();
@@ -72,6 +83,11 @@ function push(call) {
 
 function publicCall({ request }, reply) {
     const contract = hex(request.contractaddr);
+    if (contract === POOL) {
+        const call = pool.parseTransaction({ data: hex(request.data) });
+        const result = pool.encodeFunctionResult(call.name, poolAnswers[call.name](...call.args));
+        return reply(null, { requestid: request.requestid, replybody: bytes(result) });
+    }
     const call = base.parseTransaction({ data: hex(request.data) });
     if (contract !== CHAIN || !call || !answers[call.name]) {
         got.unknown.push(`${contract} ${call?.name}`);
@@ -86,6 +102,7 @@ function chainInfo({ request }, reply) {
     const address = hex(request.consensusaddr);
     const json = (body) => reply(null, { requestid: request.requestid, replybody: Buffer.from(JSON.stringify(body)) });
     const account = { Balance: 0, Nonce: 0, Root: '00'.repeat(32), CodeHash: Buffer.alloc(32).toString('base64'), Code: '', Storage: {} };
+    if (address === POOL) return json({ ...account, Code: deployed(ScsPool).toString('base64') });
     if (address !== CHAIN) return json({ ...account, Nonce: state.nonce });
     const slots = { [9]: '', [0xd]: hex(RLP.encode(bytes(`0x${'ff'.repeat(32)}`))).slice(2), [0x15]: hex(RLP.encode(Number(state.registration))).slice(2) };
     const Storage = {};
@@ -95,7 +112,7 @@ function chainInfo({ request }, reply) {
         got.slots.push(slot);
         Storage[slot.toString(16).padStart(64, '0')] = slots[slot];
     }
-    return json({ ...account, Storage });
+    return json({ ...account, Code: deployed(ChainBase).toString('base64'), Storage });
 }
 
 function accountInfo({ request }, reply) {
@@ -163,7 +180,8 @@ run(async () => {
     const parity = Number((BigInt(v) - 35n) % 2n);
     const pad = (word) => `0x${word.slice(2).padStart(64, '0')}`;
     const sender = recoverAddress(keccak256(unsigned), { r: pad(r), s: pad(s), yParity: parity });
-    const agreed = recoverAddress(sha256(concat([first.id, CHAIN])), { v: Number(call.args[1]), r: call.args[2], s: call.args[3] });
+    const signed = sha256(concat([first.id, CHAIN, toBeHex(COIN, 32), POOL]));
+    const agreed = recoverAddress(signed, { v: Number(call.args[1]), r: call.args[2], s: call.args[3] });
     say(`registration: ${call.name}, gas ${Number(gas)}, price ${Number(gasPrice)}`);
 
     // The registration is in a block, and later the base chain takes it back: the SCS registers again.

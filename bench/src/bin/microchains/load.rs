@@ -14,8 +14,17 @@ use serde_json::{Value, json};
 
 use crate::stage::{CHAIN_ID, PROXY, Stage};
 
-/// Accounts that send.
-const SENDERS: usize = 64;
+/// Accounts that send. An SCS keeps 64 transactions of each that has no tokens.
+const SENDERS: usize = 256;
+/// The time in which each account sends its first transaction.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(4);
+/// So many a second in that time.
+pub(crate) const WARM_UP_PACE: Pace = Pace::Rate(SENDERS as u64 / WARM_UP.as_secs());
+/// Gas of a call of the counter, if it is not the first one of its account. The block rule does not
+/// come over the wire, so the tests of `microchain` keep this figure true.
+pub(crate) const CALL_GAS: u64 = 14_051;
+/// Selector of `total()`.
+const TOTAL: &str = "0x2ddbd13a";
 /// Transactions in a request.
 const BATCH: usize = 50;
 /// Pause between two looks at the chain.
@@ -40,6 +49,20 @@ pub(crate) struct Sample {
     pub(crate) missing: usize,
 }
 
+/// The pace at which transactions are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// So many a second.
+    Rate(u64),
+    /// As many as come into blocks.
+    AsMany {
+        /// The most that are in no block.
+        in_flight: usize,
+        /// The most that a block can have.
+        per_block: usize,
+    },
+}
+
 /// Transactions in blocks, with the time at which they were seen.
 #[derive(Debug, Default)]
 struct Seen {
@@ -51,6 +74,7 @@ struct Seen {
 pub(crate) struct Load<'a> {
     stage: &'a Stage,
     chain: Address,
+    counter: String,
     /// Address and calldata of the call.
     input: Vec<u8>,
     keys: Vec<SecretKey>,
@@ -66,6 +90,7 @@ impl<'a> Load<'a> {
         Ok(Self {
             stage,
             chain: chain.parse()?,
+            counter: counter.to_owned(),
             input: hex::decode(&input)?,
             keys: keys.collect::<Result<_, _>>()?,
             next_nonce: Mutex::new(vec![0; SENDERS]),
@@ -89,19 +114,18 @@ impl<'a> Load<'a> {
         Ok((format!("0x{}", hex::encode(signed.encode_raw())), hash))
     }
 
-    /// Sends for `time`: `paced` transactions a second, or as many as possible with at most
-    /// `in_flight` that are in no block.
-    pub(crate) fn run(
-        &self,
-        time: Duration,
-        paced: Option<u64>,
-        in_flight: usize,
-    ) -> Result<Sample, Failure> {
+    /// Sends for `time`.
+    pub(crate) fn run(&self, time: Duration, pace: Pace) -> Result<Sample, Failure> {
         // Signing is not part of the measurement.
-        let wanted = paced.map_or(time.as_secs() as usize * 3000, |rate| {
-            (rate * time.as_secs()) as usize
-        });
+        let wanted = match pace {
+            Pace::Rate(rate) => (rate * time.as_secs()) as usize,
+            Pace::AsMany { in_flight, per_block } => {
+                let blocks = time.as_secs() / self.stage.period + 2;
+                in_flight + per_block * blocks as usize
+            }
+        };
         let ready: Result<Vec<_>, _> = (0..wanted).map(|index| self.sign(index % SENDERS)).collect();
+        let counted = self.total()?;
         let mut ready = ready?.into_iter();
         let seen = Mutex::new(Seen::default());
         let (mined, done) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -113,11 +137,16 @@ impl<'a> Load<'a> {
             let mut http = TestHttpClient::new(self.stage.node.addresses()[0]);
             let finished = (|| -> Result<(), Failure> {
                 while started.elapsed() < time {
-                    let allowed = match paced {
-                        Some(rate) => (rate as f64 * started.elapsed().as_secs_f64()) as usize,
-                        None => mined.load(Ordering::Relaxed) + refused + in_flight,
+                    let allowed = match pace {
+                        Pace::Rate(rate) => (rate as f64 * started.elapsed().as_secs_f64()) as usize,
+                        Pace::AsMany { in_flight, .. } => mined.load(Ordering::Relaxed) + refused + in_flight,
                     };
                     let count = allowed.saturating_sub(sent.len()).min(BATCH);
+                    if count > ready.len() && matches!(pace, Pace::AsMany { .. }) {
+                        return Err(
+                            format!("{wanted} transactions are signed, and more could be sent").into(),
+                        );
+                    }
                     let batch: Vec<_> = ready.by_ref().take(count).collect();
                     if batch.is_empty() {
                         std::thread::sleep(PAUSE);
@@ -137,20 +166,34 @@ impl<'a> Load<'a> {
             watcher.join().map_err(|_| "the watcher failed")??;
             finished
         })?;
-        self.give_back(ready.len());
+        self.give_back(wanted, ready.len());
         let seen = seen.into_inner().map_err(|error| error.to_string())?;
+        // A transaction that fails is in a block, too, and costs little. It must not count.
+        let is_seen = |(hash, _): &&(String, Instant)| seen.at.contains_key(hash);
+        let (got, expected) = (self.total()? - counted, sent.iter().filter(is_seen).count());
+        if got < expected as u128 {
+            return Err(format!("the counter: got {got} more, expected at least {expected}").into());
+        }
         Ok(sample(&sent, &seen, refused, started, time))
     }
 
-    /// The last transactions were signed but not sent: their nonces are free again.
-    fn give_back(&self, unsent: usize) {
+    /// The last `unsent` of `signed` transactions were not sent: their nonces are free again.
+    fn give_back(&self, signed: usize, unsent: usize) {
         if let Ok(mut nonces) = self.next_nonce.lock() {
-            let total: u64 = nonces.iter().sum::<u64>() - unsent as u64;
-            for (sender, nonce) in nonces.iter_mut().enumerate() {
-                let share = total / SENDERS as u64;
-                *nonce = share + u64::from((sender as u64) < total % SENDERS as u64);
+            for index in signed - unsent..signed {
+                nonces[index % SENDERS] -= 1;
             }
         }
+    }
+
+    /// The count of the Dapp at the head of the watched SCS.
+    fn total(&self) -> Result<u128, Failure> {
+        let chain = format!("{:#x}", self.chain);
+        let call = json!([{"to": chain, "dappAddr": self.counter, "data": TOTAL}]);
+        let answer = self.stage.scs[0].rpc("scs_directCall", call);
+        let word = answer.as_str().and_then(|word| word.strip_prefix("0x"));
+        let word = word.ok_or_else(|| format!("total: got {answer}, expected a word"))?;
+        Ok(u128::from_str_radix(word, 16)?)
     }
 
     /// Notes the transactions of each new block.
@@ -216,14 +259,14 @@ fn sample(
         .iter()
         .filter(|(at, count)| *at <= end && *count > 0)
         .collect();
-    let (rate, per_block) = match full.as_slice() {
-        [(first, _), rest @ .., (last, _)] => {
-            let rest = rest.iter().map(|(_, count)| count).sum::<usize>() + full[full.len() - 1].1;
-            let seconds = last.saturating_duration_since(*first).as_secs_f64();
-            (rest as f64 / seconds, rest as f64 / (full.len() - 1) as f64)
-        }
-        _ => (f64::NAN, f64::NAN),
-    };
+    let (mut rate, mut per_block) = (f64::NAN, f64::NAN);
+    if let [(first, _), rest @ ..] = full.as_slice()
+        && let Some((last, _)) = rest.last()
+    {
+        let count = rest.iter().map(|(_, count)| count).sum::<usize>() as f64;
+        rate = count / last.saturating_duration_since(*first).as_secs_f64();
+        per_block = count / rest.len() as f64;
+    }
     Sample {
         rate,
         per_block,

@@ -11,11 +11,12 @@ mod stage;
 use std::time::{Duration, Instant};
 
 use bench::Failure;
+use chain::application::BLOCK_GAS_FILL;
 use clap::{Parser, Subcommand};
 use e2e::microchain::MicroChainOwner;
 use e2e::process::ProcessUsage;
 
-use load::{Load, Sample};
+use load::{Load, Pace, Sample};
 use stage::Stage;
 
 /// Measures MicroChains.
@@ -43,7 +44,7 @@ enum Measured {
         #[arg(long, value_name = "N", default_value_t = 20)]
         slow: u64,
         /// Transactions that are on their way at a time in the second part
-        #[arg(long, value_name = "N", default_value_t = 4000)]
+        #[arg(long, value_name = "N", default_value_t = 8000)]
         in_flight: usize,
     },
     /// Memory, threads and processor time of one SCS with many MicroChains
@@ -119,19 +120,36 @@ fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> R
     let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
     let counter = owner.dapps(&chain, &stage.scs[0]);
     let load = Load::new(stage, &chain, &counter)?;
-    for (name, paced, most) in [
-        ("few", Some(slow), in_flight),
-        ("as many as possible", None, in_flight),
-    ] {
+    let measure = |name: &str, pace: Pace| -> Result<Sample, Failure> {
         let before = stage.usage();
         let started = Instant::now();
-        let sample = load.run(time, paced, most)?;
+        let sample = load.run(time, pace)?;
         let note = used(stage, &before, started.elapsed());
         print_sample(name, &sample, &note);
         println!(
             "  {} refused, {} not in a block in time",
             sample.refused, sample.missing
         );
+        Ok(sample)
+    };
+    // The first call of an account costs more than the others.
+    load.run(load::WARM_UP, load::WARM_UP_PACE)?;
+    measure("few", Pace::Rate(slow))?;
+    // A block takes another transaction while it has used at most `BLOCK_GAS_FILL`.
+    let per_block = (BLOCK_GAS_FILL / load::CALL_GAS) as usize + 1;
+    println!(
+        "a call uses {} gas: at most {per_block} in a block, {:.0} a second",
+        load::CALL_GAS,
+        per_block as f64 / stage.period as f64
+    );
+    let pace = Pace::AsMany { in_flight, per_block };
+    let sample = measure("as many as possible", pace)?;
+    if sample.per_block > per_block as f64 {
+        return Err(format!(
+            "transactions in a block: got {:.0}, expected at most {per_block}",
+            sample.per_block
+        )
+        .into());
     }
     Ok(())
 }

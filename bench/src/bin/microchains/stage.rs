@@ -19,6 +19,8 @@ pub(crate) struct Stage {
     /// The address at which the node serves SCSs.
     pub(crate) service: String,
     pub(crate) scs: Vec<Scs>,
+    /// Seconds between two blocks of a MicroChain.
+    pub(crate) period: u64,
     /// Keeps the data until the processes have ended.
     _folder: TempDir,
 }
@@ -40,17 +42,18 @@ impl Stage {
         let endpoints = node.banner_values("endpoint");
         let service = endpoints.iter().find_map(|value| value.strip_prefix("grpc://"));
         let service = service.ok_or("the node serves no SCSs")?.to_owned();
-        let period = period.to_string();
+        let option = period.to_string();
         let start = |index: usize| {
             let home = folder.path().join(format!("scs{index}"));
             Scs::configure_for(&home, &service, CHAIN_ID, chains);
-            Scs::start(&home, &["--period", &period, "--verbosity", "2"])
+            Scs::start(&home, &["--period", &option, "--verbosity", "2"])
         };
         let scs = (0..count).map(start).collect();
         Ok(Self {
             node,
             service,
             scs,
+            period,
             _folder: folder,
         })
     }

@@ -44,6 +44,16 @@ impl ServerSession {
         self.answer(id, eth_proxy_work(job));
     }
 
+    /// Sends a text for the owner of the miner. eth-proxy has no message for it.
+    pub fn say(&mut self, text: &str) {
+        if matches!(
+            self.dialect,
+            Some(Dialect::EthereumStratum1 | Dialect::EthereumStratum2)
+        ) {
+            self.send(&json!({"id": null, "method": "client.show_message", "params": [text]}));
+        }
+    }
+
     /// Sends new work. Before it sends the difficulty, epoch and extranonce if they have changed.
     pub fn announce(&mut self, job: &AnnouncedJob<'_>) {
         match self.dialect {

@@ -20,6 +20,7 @@ pub(crate) struct CallGuard {
     dapp_base: Address,
     owner: Address,
     members: Vec<Address>,
+    withdrawal_min: U256,
 }
 
 impl CallGuard {
@@ -29,6 +30,7 @@ impl CallGuard {
             dapp_base: rules.dapp_base(),
             owner: rules.owner,
             members,
+            withdrawal_min: rules.withdrawal_min.max(U256::from(1)),
         }
     }
 
@@ -37,8 +39,9 @@ impl CallGuard {
         *account == self.dapp_base
     }
 
-    /// Whether a call of DappBase is allowed. `origin` is the sender of the transaction.
-    pub(crate) fn allows(&self, caller: Address, origin: Address, input: &[u8]) -> bool {
+    /// Whether a call of DappBase with this value is allowed. `origin` is the sender of the
+    /// transaction.
+    pub(crate) fn allows(&self, caller: Address, origin: Address, value: U256, input: &[u8]) -> bool {
         let Some((selector, arguments)) = input.split_first_chunk() else {
             return true;
         };
@@ -48,8 +51,8 @@ impl CallGuard {
             }
             POST_FLUSH => self.members.contains(&caller),
             // A contract here can have the address of a base-chain contract that refuses coins. Its
-            // withdrawal would block all flushes.
-            REDEEM => caller == origin,
+            // withdrawal would block all flushes. Withdrawals of almost nothing would fill them.
+            REDEEM => caller == origin && value >= self.withdrawal_min,
             _ => true,
         }
     }
@@ -83,6 +86,7 @@ mod tests {
             address: Address::repeat_byte(1),
             owner: Address::repeat_byte(2),
             supply: U256::from(1),
+            withdrawal_min: U256::from(7),
         };
         let members = [3, 4, 5].map(Address::repeat_byte).to_vec();
         CallGuard::new(&rules, members)
@@ -114,7 +118,7 @@ mod tests {
         let guard = guard();
         let allows = |caller: u8, data: &[u8]| {
             let caller = Address::repeat_byte(caller);
-            guard.allows(caller, caller, data)
+            guard.allows(caller, caller, U256::ZERO, data)
         };
         for list in [&[3, 4, 5][..], &[5, 3, 4]] {
             assert!(allows(3, &node_list(list)) && allows(2, &node_list(list)));
@@ -134,7 +138,26 @@ mod tests {
     #[test]
     fn only_the_sender_of_a_transaction_withdraws() {
         let (user, contract) = (Address::repeat_byte(8), Address::repeat_byte(9));
-        assert!(guard().allows(user, user, &REDEEM));
-        assert!(!guard().allows(contract, user, &REDEEM));
+        let seven = U256::from(7);
+        assert!(guard().allows(user, user, seven, &REDEEM));
+        assert!(!guard().allows(contract, user, seven, &REDEEM));
+    }
+
+    #[test]
+    fn dust_is_not_withdrawn() {
+        let user = Address::repeat_byte(8);
+        let allows = |min: u64, value: u64| {
+            let mut guard = guard();
+            let rules = ApplicationRules {
+                address: Address::ZERO,
+                owner: guard.owner,
+                supply: U256::from(1),
+                withdrawal_min: U256::from(min),
+            };
+            guard = CallGuard::new(&rules, Vec::new());
+            guard.allows(user, user, U256::from(value), &REDEEM)
+        };
+        assert!(allows(7, 7) && allows(7, 8) && !allows(7, 6) && !allows(7, 0));
+        assert!(!allows(0, 0) && allows(0, 1), "nothing is never withdrawn");
     }
 }

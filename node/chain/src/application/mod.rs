@@ -10,7 +10,7 @@ pub(crate) mod guard;
 
 pub use extra::{BlockExtra, EXTRA_BYTES_MAX, ExtraError, MEMBERS_MAX, SIGNATURE_BYTES};
 
-use primitives::{Address, Bytes, Header, Transaction};
+use primitives::{Address, Bytes, Header, Transaction, TxForm};
 use store::{BlockReads, StoreError};
 
 pub use crate::spec::{ApplicationRules, BLOCK_GAS_FILL, BLOCK_GAS_LIMIT, TRANSACTION_GAS};
@@ -28,7 +28,7 @@ pub(crate) const GET_DAPP_STATE: [u8; 4] = [0x7d, 0xe9, 0x58, 0x53];
 /// Selector of `allDeploySwitch()`.
 pub(crate) const ALL_DEPLOY_SWITCH: [u8; 4] = [0xb3, 0x90, 0x27, 0xb7];
 
-/// The effect of a flagged transaction, once its flag is read.
+/// The effect of a flagged transaction, once its flag is read, or of a wallet's transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainAction {
     /// The called account; `None` for a creation.
@@ -38,10 +38,20 @@ pub struct PlainAction {
 }
 
 impl PlainAction {
-    /// Reads the flag and the data of a transaction. `None` if the flag is another one, or if the
-    /// data is too short for it.
+    /// Reads the flag and the data of a transaction, or what a wallet signed. `None` if the flag is
+    /// another one, or if the data is too short for it.
     pub fn of(transaction: &Transaction) -> Option<Self> {
         let data = &transaction.input;
+        if transaction.form == TxForm::Classic {
+            // The signature covers neither the flag nor the proxy, so anyone could set them and
+            // give the transaction a second hash.
+            let is_whole = transaction.sharding_flag == 0 && transaction.via.is_none();
+            let creates_nothing = transaction.to.is_none() && data.is_empty();
+            return (is_whole && !creates_nothing).then(|| Self {
+                to: transaction.to,
+                data: data.clone(),
+            });
+        }
         let address = || data.get(..20).map(Address::from_slice);
         match transaction.sharding_flag {
             FLAG_CALL => Some(Self {
@@ -86,7 +96,7 @@ pub(crate) fn members_in_force(
 
 #[cfg(test)]
 mod tests {
-    use primitives::{TxForm, UnsignedTransaction};
+    use primitives::UnsignedTransaction;
 
     use super::*;
 
@@ -116,6 +126,37 @@ mod tests {
         for (flag, len) in [(1, 19), (2, 0), (3, 0), (0, 23), (4, 23)] {
             assert_eq!(flagged(flag, &data[..len]), None, "{flag} {len}");
         }
+    }
+
+    #[test]
+    fn a_wallet_names_the_account_itself() {
+        let dapp = Address::repeat_byte(7);
+        let wallet = |to, input: &'static [u8]| {
+            let unsigned = UnsignedTransaction {
+                to,
+                input: Bytes::from_static(input),
+                ..Default::default()
+            };
+            unsigned.with_form(TxForm::Classic, 0)
+        };
+        for (to, input) in [(Some(dapp), &b"call"[..]), (Some(dapp), b""), (None, b"code")] {
+            let data = Bytes::from_static(input);
+            assert_eq!(
+                PlainAction::of(&wallet(to, input)),
+                Some(PlainAction { to, data })
+            );
+        }
+        assert_eq!(PlainAction::of(&wallet(None, b"")), None);
+        let with_flag = Transaction {
+            sharding_flag: 1,
+            ..wallet(Some(dapp), b"")
+        };
+        let with_via = Transaction {
+            via: Some(dapp),
+            ..wallet(Some(dapp), b"")
+        };
+        assert_eq!(PlainAction::of(&with_flag), None);
+        assert_eq!(PlainAction::of(&with_via), None);
     }
 
     #[test]

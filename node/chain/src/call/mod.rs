@@ -444,7 +444,9 @@ impl View {
                 request.value
             )));
         }
+        let chain_id = self.spec().wallet_chain_id(header.number);
         let mut evm = chain_evm(state, self.spec(), block_env(header), |cfg| {
+            cfg.chain_id = chain_id;
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
             cfg.disable_nonce_check = true;
@@ -469,7 +471,7 @@ impl View {
             value: request.value,
             data: request.input.clone(),
             nonce,
-            chain_id: Some(self.spec().chain_id_at(header.number)),
+            chain_id: Some(chain_id),
             ..Default::default()
         };
         inspect(&mut evm, self.spec(), transaction).map_err(|error| match error {

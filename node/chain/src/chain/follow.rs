@@ -170,6 +170,12 @@ impl ChainInner {
         }
     }
 
+    /// Lets everything follow the head that another part of the process may have moved.
+    pub(super) fn follow_other_writer(&self) -> Result<(), StoreError> {
+        self.follow_state.lock().in_doubt = true;
+        self.catch_up()
+    }
+
     /// Whether pool, subscribers or uncle candidates may not have followed the store.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.follow_state.lock().in_doubt

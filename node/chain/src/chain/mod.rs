@@ -9,6 +9,7 @@
 //! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
 //! | pool maintenance | expires queued transactions, rewrites the journal | `pool_maintenance` |
+//! | none | a handle of a chain that others write | `follower` |
 //!
 //! Blocks and orders reach the writer through a channel. Everyone else reads snapshots and waits
 //! for no one. Handles of the chain are cheap to clone. When the last one is dropped, the threads
@@ -18,6 +19,7 @@ mod bad_blocks;
 mod early_blocks;
 mod error;
 mod follow;
+mod follower;
 mod headers;
 mod make_block;
 mod many;
@@ -54,6 +56,7 @@ use crate::genesis::ensure_genesis;
 use crate::import::{BlockId, ForkLimits, Imported, Importer, StateRetention};
 use crate::measured;
 use crate::mining::build::{BuildSettings, UnsealedBlock};
+use crate::mining::pause::WorkPause;
 use crate::mining::work::{SolutionError, WorkManager};
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
 use crate::rules::body::sender;
@@ -140,8 +143,8 @@ struct ChainInner {
     /// The work that was published last is gone, and other work must be made: the work was
     /// withdrawn, or it was solved and its block was refused.
     work_lost: AtomicBool,
-    /// No work is made, because the chain is far behind those of others.
-    work_paused: AtomicBool,
+    /// The reason why no work is made, if there is one.
+    work_pause: Mutex<Option<WorkPause>>,
     stopping: AtomicBool,
     /// Which head pool and subscribers have followed.
     follow_state: Mutex<FollowState>,
@@ -149,6 +152,13 @@ struct ChainInner {
     store_failed_at: Mutex<Option<Instant>>,
     /// The reason why no block can be taken any more; `None` while blocks can be taken.
     failure: Mutex<Option<String>>,
+}
+
+/// The channels from handles of a chain to its threads; none for threads that it does not have.
+#[derive(Default)]
+struct HandleChannels {
+    commands: Option<Sender<WriterCommand>>,
+    pool_maintenance: Option<Sender<Infallible>>,
 }
 
 /// A handle of the running chain.
@@ -174,6 +184,13 @@ struct ChainThreads {
 }
 
 impl ChainThreads {
+    fn new(inner: Arc<ChainInner>) -> Self {
+        Self {
+            inner,
+            running: Mutex::default(),
+        }
+    }
+
     fn start(&self, name: &str, job: impl FnOnce(&ChainInner) + Send + 'static) -> std::io::Result<()> {
         let inner = self.inner.clone();
         let thread = std::thread::Builder::new()
@@ -218,48 +235,14 @@ impl Chain {
     fn start(store: Store, config: ChainConfig, jobs: WriterJobs) -> Result<Self, ChainOpenError> {
         ensure_genesis(&store, &config.spec)?;
         jobs.importer.finish_open_reorganization()?;
-        let view = View::new(&store, config.spec.clone())?;
-        let settings = BuildSettings {
-            beneficiary: config.beneficiary,
-            extra_data: config.extra_data,
-            gas_target: GAS_TARGET_DEFAULT,
-        };
-        let next = next_block(&config.spec, &view.head().header, &settings);
-        let (clock, head_time) = (jobs.chain_clock.clone(), view.head().header.timestamp);
-        if config.spec.developer && head_time > unix_now().as_secs() {
-            // The clock was moved when the head was made.
-            clock.set_now(head_time);
-        }
         let (sender, commands) = bounded(COMMANDS_MAX);
         let (pool_maintenance, stop_maintenance) = bounded(0);
-        let inner = Arc::new(ChainInner {
-            pool: TxPool::new(config.spec.clone(), config.pool, next),
-            work: WorkManager::new(config.spec.clone(), config.seals.clone()),
-            settings: Mutex::new(settings),
-            clock,
-            making_block: Mutex::default(),
-            commands: Mutex::new(Some(sender)),
-            subscribers: HeadSubscribers::default(),
-            sealed_sides: Mutex::default(),
-            uncle_candidates: Mutex::default(),
-            bad_blocks: BadBlockList::default(),
-            pending: PendingBlock::default(),
-            admission: RwLock::default(),
-            pool_maintenance: Mutex::new(Some(pool_maintenance)),
-            work_lost: AtomicBool::new(false),
-            work_paused: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            follow_state: Mutex::new(FollowState::new(view.head_id())),
-            store_failed_at: Mutex::default(),
-            failure: Mutex::default(),
-            spec: config.spec,
-            importer: jobs.importer.clone(),
-            store,
-        });
-        let threads = Arc::new(ChainThreads {
-            inner: inner.clone(),
-            running: Mutex::default(),
-        });
+        let channels = HandleChannels {
+            commands: Some(sender),
+            pool_maintenance: Some(pool_maintenance),
+        };
+        let inner = ChainInner::open(store, config, &jobs, channels)?;
+        let threads = Arc::new(ChainThreads::new(inner.clone()));
         pool_maintenance::restore_journal(
             &inner.pool,
             inner.spec.tx_rules(),
@@ -299,9 +282,10 @@ impl Chain {
         self.inner.view()
     }
 
-    /// The id in signatures of transactions in the next block.
+    /// The id in signatures of transactions in the next block; on an application chain that of
+    /// wallets.
     pub fn chain_id(&self) -> u64 {
-        self.inner.spec.chain_id_at(self.inner.pool.next_number())
+        self.inner.spec.wallet_chain_id(self.inner.pool.next_number())
     }
 
     /// The transaction pool.
@@ -314,12 +298,18 @@ impl Chain {
         &self.inner.work
     }
 
-    /// Stops or resumes the making of work. While it is stopped, miners get none. Work that was
-    /// handed out before can still be solved.
-    pub fn pause_work(&self, paused: bool) {
-        if self.inner.work_paused.swap(paused, Ordering::AcqRel) != paused {
+    /// Stops the making of work for a reason, or resumes it. While it is stopped, miners get none.
+    /// Work that was handed out before can still be solved.
+    pub fn pause_work(&self, reason: Option<WorkPause>) {
+        let before = std::mem::replace(&mut *self.inner.work_pause.lock(), reason);
+        if before.is_some() != reason.is_some() {
             self.inner.work.wake();
         }
+    }
+
+    /// The reason why no work is made; `None` if it is made for those who want it.
+    pub fn work_pause(&self) -> Option<WorkPause> {
+        *self.inner.work_pause.lock()
     }
 
     /// The choices of this node for the blocks that it makes.
@@ -474,6 +464,51 @@ fn sender_state(view: &View, address: &Address) -> Result<SenderState, StoreErro
 }
 
 impl ChainInner {
+    /// The shared part of the chain in `store`, which has block 0.
+    fn open(
+        store: Store,
+        config: ChainConfig,
+        jobs: &WriterJobs,
+        channels: HandleChannels,
+    ) -> Result<Arc<Self>, StoreError> {
+        let view = View::new(&store, config.spec.clone())?;
+        let settings = BuildSettings {
+            beneficiary: config.beneficiary,
+            extra_data: config.extra_data,
+            gas_target: GAS_TARGET_DEFAULT,
+        };
+        let next = next_block(&config.spec, &view.head().header, &settings);
+        let (clock, head_time) = (jobs.chain_clock.clone(), view.head().header.timestamp);
+        if config.spec.developer && head_time > unix_now().as_secs() {
+            // The clock was moved when the head was made.
+            clock.set_now(head_time);
+        }
+        Ok(Arc::new(Self {
+            pool: TxPool::new(config.spec.clone(), config.pool, next),
+            work: WorkManager::new(config.spec.clone(), config.seals),
+            settings: Mutex::new(settings),
+            clock,
+            making_block: Mutex::default(),
+            commands: Mutex::new(channels.commands),
+            subscribers: HeadSubscribers::default(),
+            sealed_sides: Mutex::default(),
+            uncle_candidates: Mutex::default(),
+            bad_blocks: BadBlockList::default(),
+            pending: PendingBlock::default(),
+            admission: RwLock::default(),
+            pool_maintenance: Mutex::new(channels.pool_maintenance),
+            work_lost: AtomicBool::new(false),
+            work_pause: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            follow_state: Mutex::new(FollowState::new(view.head_id())),
+            store_failed_at: Mutex::default(),
+            failure: Mutex::default(),
+            spec: config.spec,
+            importer: jobs.importer.clone(),
+            store,
+        }))
+    }
+
     /// The chain as it is now.
     fn view(&self) -> Result<View, StoreError> {
         let snapshot = self.importer.reader_hold().snapshot(&self.store)?;

@@ -51,7 +51,7 @@ impl ChainInner {
                 self.work.wait_demand(&mut seen, IDLE_INTERVAL);
                 continue;
             }
-            if self.work_paused.load(Ordering::Acquire) {
+            if self.work_pause.lock().is_some() {
                 self.work.publish(None);
                 published = None;
                 self.work.wait_demand(&mut seen, IDLE_INTERVAL);

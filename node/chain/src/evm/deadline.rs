@@ -20,22 +20,44 @@ const STEPS_PER_CHECK: u32 = 256;
 #[derive(Debug)]
 pub(crate) struct Deadline {
     limit: QueryLimit,
+    /// The most gas that one frame may use, with the frames that it has called and that have ended.
+    frame_gas: u64,
     steps: u32,
     stop: Option<QueryStop>,
+    /// Whether a frame has used more gas.
+    is_costly: bool,
 }
 
 impl Deadline {
     pub(crate) const fn new(limit: QueryLimit) -> Self {
         Self {
             limit,
+            frame_gas: u64::MAX,
             steps: 0,
             stop: None,
+            is_costly: false,
         }
+    }
+
+    /// The same limit, which also stops the EVM when a frame has used more gas.
+    pub(crate) const fn with_frame_gas(mut self, gas: u64) -> Self {
+        self.frame_gas = gas;
+        self
+    }
+
+    /// Whether the EVM was stopped because a frame had used too much gas.
+    pub(crate) const fn is_costly(&self) -> bool {
+        self.is_costly
     }
 
     /// The limit that the EVM has.
     pub(crate) const fn limit(&self) -> &QueryLimit {
         &self.limit
+    }
+
+    /// The reason why the EVM was stopped; `None` if it ended by itself.
+    pub(crate) const fn stopped(&self) -> Option<QueryStop> {
+        self.stop
     }
 
     /// Counts a step. Returns `false` if the EVM has to end; then this must be the last step.
@@ -80,7 +102,8 @@ pub(crate) fn skipped_call(inputs: &CallInputs) -> CallOutcome {
 
 impl<C> Inspector<C, EthInterpreter> for Deadline {
     fn step(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
-        if !self.step() {
+        self.is_costly |= interpreter.gas.total_gas_spent() > self.frame_gas;
+        if !self.step() || self.is_costly {
             interpreter.halt(InstructionResult::OutOfGas);
         }
     }

@@ -4,6 +4,7 @@
 //! and receipts, and pays the rewards at the end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use primitives::{
     Address, Bloom, Bytes, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT,
@@ -18,10 +19,12 @@ use store::{BlockReads, ScsNotice, StateReads};
 use crate::application::guard::CallGuard;
 use crate::application::members_in_force;
 use crate::developer::DeveloperChange;
+use crate::evm::deadline::Deadline;
 use crate::evm::flagged::DappAnswers;
 use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
 use crate::evm::{ChainEvm, access_list, block_env, chain_evm};
+use crate::query_limit::QueryLimit;
 use crate::rules::payment::BlockPayment;
 use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
@@ -78,7 +81,8 @@ pub struct TransactionOutcome {
 pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     pub(super) spec: &'b ChainSpec,
     pub(super) header: &'b Header,
-    pub(super) evm: ChainEvm<&'b mut BlockState<'s, S>>,
+    /// The deadline counts only for transactions that are tried.
+    pub(super) evm: ChainEvm<&'b mut BlockState<'s, S>, Deadline>,
     pub(super) gas_used: u64,
     pub(super) receipts: Vec<Receipt>,
     notices: Vec<ScsNotice>,
@@ -121,6 +125,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
         state.set_remove_empty(spec.rules_at(header.number).has(Rule::Eip161));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
+        let evm = evm.with_inspector(Deadline::new(QueryLimit::new(Duration::MAX)));
         Self {
             spec,
             header,
@@ -219,6 +224,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// The gas that the block has left.
     pub(crate) const fn gas_left(&self) -> u64 {
         self.header.gas_limit.saturating_sub(self.gas_used)
+    }
+
+    /// The gas that the block has used.
+    pub const fn gas_used(&self) -> u64 {
+        self.gas_used
     }
 
     /// Runs the next transaction. After an error the state is unchanged.

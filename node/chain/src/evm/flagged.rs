@@ -1,20 +1,25 @@
-//! The transactions of an application chain: what their sharding flags mean, and which are allowed
-//! (docs/microchain-design.md, 5).
+//! The transactions of an application chain: what their sharding flags mean, what those of wallets
+//! mean, and which are allowed (docs/microchain-design.md, 5).
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use primitives::{Address, LEGACY_TX_TYPE, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
 use revm::context::TxEnv;
 use revm::primitives::{Bytes, TxKind};
 use store::{BlockReads, StateReads};
 
+use crate::application::guard::CallGuard;
 use crate::application::{
     ALL_DEPLOY_SWITCH, ApplicationRules, BLOCK_GAS_FILL, GET_DAPP_STATE, PlainAction, QUESTION_GAS,
     TRANSACTION_GAS,
 };
 use crate::evm::TX_GAS;
+use crate::evm::deadline::Deadline;
 use crate::evm::execute::{Executor, TransactionError, TransactionOutcome, transaction_error};
-use crate::evm::handler::transact;
+use crate::evm::handler::{EvmOutcome, inspect, transact};
+use crate::query_limit::QueryLimit;
 use crate::state::StateError;
 use crate::trie::NodeSource;
 
@@ -25,6 +30,41 @@ pub(super) struct DappAnswers {
     anyone_deploys: Option<bool>,
 }
 
+/// The bounds of a transaction that is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialBound {
+    /// The longest time.
+    pub time: Duration,
+    /// The most gas, if it is used by one call with all that it calls. What is spread over calls
+    /// within calls may use more.
+    pub gas: u64,
+}
+
+/// The fate of a transaction that was tried.
+#[derive(Clone, Debug)]
+pub enum TriedTransaction {
+    /// The transaction is in the block.
+    Taken(TransactionOutcome),
+    /// The transaction uses too much gas, or the caller does not want it in the block.
+    Declined {
+        /// The gas that it used. It was stopped there if that is more than the bound.
+        gas_used: u64,
+    },
+    /// The time was over before its end.
+    TooSlow,
+}
+
+/// A transaction of an application chain that may run.
+pub(crate) struct FlaggedRun {
+    /// The EVM's values of the transaction.
+    pub(crate) env: TxEnv,
+    /// The chain id that the EVM has while it runs the transaction.
+    pub(crate) chain_id: u64,
+    /// Which calls of DappBase are allowed in the block.
+    pub(crate) guard: Option<Arc<CallGuard>>,
+    has_dapp_base: bool,
+}
+
 impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
     /// Runs the next transaction of an application chain. After an error the state is unchanged.
     pub(super) fn flagged_transaction(
@@ -33,36 +73,82 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         transaction: &Transaction,
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
-        let action = self.check_flagged(application, transaction, sender)?;
-        let dapp_base = application.dapp_base();
-        let has_base = self.has_code(dapp_base)?;
-        if !has_base && !creates_dapp_base(application, transaction, sender) {
-            return Err(TransactionError::BeforeDappBase {
-                owner: application.owner,
-                supply: application.supply,
+        let Some(run) = self.plan_flagged(application, transaction, sender)? else {
+            return Ok(self.refuse(sender)?);
+        };
+        self.evm.ctx.cfg.chain_id = run.chain_id;
+        let outcome = transact(&mut self.evm, self.spec, run.env);
+        self.evm.ctx.cfg.chain_id = self.spec.chain_id_at(self.header.number);
+        self.take_flagged(
+            application,
+            outcome.map_err(transaction_error)?,
+            !run.has_dapp_base,
+        )
+    }
+
+    /// Runs a transaction of an application chain as [`Self::transaction`] does, but leaves it out
+    /// of the block if it exceeds a bound, or if `accepts` returns false for what it did. After an
+    /// error, or if it is left out, the state is unchanged.
+    ///
+    /// Blocks that are made here are filled so. A block of others is executed whatever it takes.
+    ///
+    /// # Errors
+    /// [`TransactionError`] when the transaction cannot be the next one of the block, or when the
+    /// chain is no application chain.
+    pub fn try_transaction(
+        &mut self,
+        transaction: &Transaction,
+        sender: Address,
+        bound: TrialBound,
+        accepts: impl FnOnce(&TransactionOutcome) -> bool,
+    ) -> Result<TriedTransaction, TransactionError> {
+        let Some(application) = &self.spec.application else {
+            return Err(TransactionError::Other(
+                "got a chain without flagged transactions, expected an application chain".to_owned(),
+            ));
+        };
+        let Some(run) = self.plan_flagged(application, transaction, sender)? else {
+            return Ok(TriedTransaction::Taken(self.refuse(sender)?));
+        };
+        self.evm.inspector = Deadline::new(QueryLimit::new(bound.time)).with_frame_gas(bound.gas);
+        self.evm.ctx.cfg.chain_id = run.chain_id;
+        let outcome = inspect(&mut self.evm, self.spec, run.env);
+        self.evm.ctx.cfg.chain_id = self.spec.chain_id_at(self.header.number);
+        let outcome = outcome.map_err(transaction_error)?;
+        if self.evm.inspector.is_costly() {
+            return Ok(TriedTransaction::Declined {
+                gas_used: bound.gas.saturating_add(1),
             });
         }
-        if has_base && !self.is_allowed(application, &action, sender)? {
-            return Ok(self.refuse(sender)?);
+        if self.evm.inspector.stopped().is_some() {
+            return Ok(TriedTransaction::TooSlow);
         }
-        let env = TxEnv {
-            caller: sender,
-            gas_limit: TRANSACTION_GAS,
-            gas_price: 0,
-            kind: action.to.map_or(TxKind::Create, TxKind::Call),
-            value: transaction.value,
-            data: action.data,
-            nonce: transaction.tx_nonce,
-            chain_id: transaction.chain_id(),
-            ..Default::default()
+        let used = TransactionOutcome {
+            gas_used: outcome.result.tx_gas_used(),
+            success: outcome.result.is_success(),
         };
-        let outcome = transact(&mut self.evm, self.spec, env).map_err(transaction_error)?;
-        if !has_base && !outcome.result.is_success() {
+        if !accepts(&used) {
+            return Ok(TriedTransaction::Declined {
+                gas_used: used.gas_used,
+            });
+        }
+        self.take_flagged(application, outcome, !run.has_dapp_base)
+            .map(TriedTransaction::Taken)
+    }
+
+    /// Takes the outcome of a transaction into the block.
+    fn take_flagged(
+        &mut self,
+        application: &ApplicationRules,
+        outcome: EvmOutcome,
+        creates_dapp_base: bool,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        if creates_dapp_base && !outcome.result.is_success() {
             return Err(TransactionError::Other(
                 "the creation of DappBase fails, and so it cannot be in a block".to_owned(),
             ));
         }
-        let account = outcome.changes.get(&dapp_base);
+        let account = outcome.changes.get(&application.dapp_base());
         if account.is_some_and(|account| account.is_touched()) {
             self.answers = DappAnswers::default();
         }
@@ -73,6 +159,48 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         Ok(TransactionOutcome { gas_used, success })
     }
 
+    /// Plans the next transaction of an application chain without running it. `None`: it is not
+    /// allowed, so it is refused. The state is unchanged.
+    pub(crate) fn plan_flagged(
+        &mut self,
+        application: &ApplicationRules,
+        transaction: &Transaction,
+        sender: Address,
+    ) -> Result<Option<FlaggedRun>, TransactionError> {
+        let action = self.check_flagged(application, transaction, sender)?;
+        let has_dapp_base = self.has_code(application.dapp_base())?;
+        if !has_dapp_base && !creates_dapp_base(application, transaction, &action, sender) {
+            return Err(TransactionError::BeforeDappBase {
+                owner: application.owner,
+                supply: application.supply,
+            });
+        }
+        if has_dapp_base && !self.is_allowed(application, &action, sender)? {
+            return Ok(None);
+        }
+        let chain_id = self.spec.chain_id_of(transaction.form, self.header.number);
+        let env = TxEnv {
+            caller: sender,
+            gas_limit: match transaction.form {
+                TxForm::Classic => transaction.gas.min(TRANSACTION_GAS),
+                _ => TRANSACTION_GAS,
+            },
+            gas_price: 0,
+            kind: action.to.map_or(TxKind::Create, TxKind::Call),
+            value: transaction.value,
+            data: action.data,
+            nonce: transaction.tx_nonce,
+            chain_id: Some(chain_id),
+            ..Default::default()
+        };
+        Ok(Some(FlaggedRun {
+            env,
+            chain_id,
+            guard: self.evm.ctx.chain.guard.clone(),
+            has_dapp_base,
+        }))
+    }
+
     /// The checks without which a transaction can be in no block.
     fn check_flagged(
         &mut self,
@@ -80,7 +208,8 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         transaction: &Transaction,
         sender: Address,
     ) -> Result<PlainAction, TransactionError> {
-        if transaction.form != TxForm::Native || transaction.to != Some(application.address) {
+        let is_flagged = transaction.form == TxForm::Native && transaction.to == Some(application.address);
+        if !is_flagged && transaction.form != TxForm::Classic {
             return Err(TransactionError::Other(format!(
                 "got a transaction of the form {:?} to {:?}, expected 12 fields and the receiver {}",
                 transaction.form, transaction.to, application.address
@@ -181,7 +310,7 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
 
     /// Takes a transaction that is not allowed into the block: its receipt says that it failed, and
     /// its nonce counts.
-    fn refuse(&mut self, sender: Address) -> Result<TransactionOutcome, StateError> {
+    pub(crate) fn refuse(&mut self, sender: Address) -> Result<TransactionOutcome, StateError> {
         self.state().bump_nonce(sender)?;
         self.gas_used += TX_GAS;
         let outcome = ReceiptOutcome::Status(false);
@@ -195,8 +324,13 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
 }
 
 /// Whether a transaction is the one that creates DappBase.
-fn creates_dapp_base(application: &ApplicationRules, transaction: &Transaction, sender: Address) -> bool {
-    transaction.sharding_flag == crate::application::FLAG_CREATE
+fn creates_dapp_base(
+    application: &ApplicationRules,
+    transaction: &Transaction,
+    action: &PlainAction,
+    sender: Address,
+) -> bool {
+    action.to.is_none()
         && sender == application.owner
         && transaction.tx_nonce == 0
         && transaction.value == application.supply

@@ -46,8 +46,8 @@ pub(crate) struct EvmOutcome {
 ///
 /// # Errors
 /// [`EVMError`] when the transaction is invalid or the store fails.
-pub(crate) fn transact<DB: StorageProbe>(
-    evm: &mut ChainEvm<DB>,
+pub(crate) fn transact<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     transaction: TxEnv,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
@@ -75,8 +75,8 @@ pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpre
 ///
 /// # Errors
 /// [`EVMError::Database`] when the store fails. A failing contract is an outcome.
-pub(crate) fn system_call<DB: StorageProbe>(
-    evm: &mut ChainEvm<DB>,
+pub(crate) fn system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     caller: Address,
     contract: Address,
@@ -422,7 +422,7 @@ fn refused_call<DB: StorageProbe, I>(evm: &ChainEvm<DB, I>, init: &FrameInit) ->
     }
     let (guard, origin) = (guard.clone(), evm.ctx.tx.caller);
     let data = inputs.input.bytes(&evm.ctx);
-    if guard.allows(inputs.caller, origin, &data) {
+    if guard.allows(inputs.caller, origin, inputs.call_value(), &data) {
         return None;
     }
     let gas = Gas::new(inputs.gas_limit);

@@ -20,13 +20,15 @@
 mod create2;
 pub(crate) mod deadline;
 pub mod execute;
-mod flagged;
+pub mod flagged;
 pub(crate) mod handler;
 pub mod precompiles;
 pub(crate) mod quick_call;
 pub(crate) mod refund;
 mod subroutines;
 mod unmetered;
+
+pub(crate) use flagged::FlaggedRun;
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! Blocks made here: [`build`] builds them without a seal, [`work`] hands them out as work and
-//! takes solutions, `reports` adds up the hashrates that miners report.
+//! takes solutions, [`pause`] has the reasons for which there is no work, `reports` adds up the
+//! hashrates that miners report.
 
 pub mod build;
+pub mod pause;
 mod reports;
 pub mod work;

@@ -86,7 +86,7 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
         return Err(SenderError::System);
     }
     let got = transaction.chain_id();
-    let expected = spec.chain_id_at(number);
+    let expected = spec.chain_id_of(transaction.form, number);
     let unprotected = transaction.form == TxForm::Ethereum && got.is_none();
     if got != Some(expected) && !unprotected {
         return Err(SenderError::ChainId { got, expected });

@@ -71,6 +71,13 @@ impl ChainSpec {
         }
     }
 
+    /// Whether this is a built-in network on which strangers mine.
+    pub fn is_public(&self) -> bool {
+        let names = |spec: &Self| (spec.name.clone(), spec.network_id, spec.chain_id);
+        let public = [Self::main(), Self::test(), Self::classic(), Self::mordor()];
+        public.iter().any(|spec| names(spec) == names(self))
+    }
+
     /// The local development network: id 100, constant difficulty, ten accounts with balances.
     pub fn dev() -> Self {
         let funded = GenesisAccount {

@@ -11,6 +11,7 @@ use store::Snapshot;
 use super::bounds::TraceBounds;
 use super::recorder::{Recorder, RunFacts};
 use super::{Trace, TraceError, Tracer, off_chain};
+use crate::evm::FlaggedRun;
 use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
 use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
 use crate::evm::{EvmContext, block_env, builtin_contracts, chain_evm};
@@ -99,13 +100,31 @@ impl<'v> BlockReplay<'v> {
             return Ok(tracer.empty());
         }
         let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
+        let planned = match &rules.0.application {
+            None => None,
+            Some(application) => {
+                let mut executor = Executor::new(rules.0, rules.1, &mut self.state);
+                executor.begin()?;
+                let planned = executor.plan_flagged(application, transaction.0, transaction.1);
+                match planned {
+                    Ok(Some(run)) => Some(run),
+                    Ok(None) => {
+                        executor.refuse(transaction.1)?;
+                        return Ok(tracer.empty());
+                    }
+                    Err(error) => return Err(self.run_error(Some(index), error)),
+                }
+            }
+        };
         let builtin = builtin_contracts(self.spec, self.block.record.header.number);
         let mut recorder = Recorder::new(tracer, self.spec.failed_calls_refund_gas, &builtin, bounds);
         let facts = RunFacts {
-            gas: transaction.0.gas,
+            gas: planned
+                .as_ref()
+                .map_or(transaction.0.gas, |run| run.env.gas_limit),
             is_metered: !transaction.0.is_system(),
         };
-        let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut recorder);
+        let outcome = run_with_inspector(&mut self.state, rules, transaction, planned, &mut recorder);
         let outcome = outcome.map_err(|error| self.run_error(Some(index), error))?;
         let trace = recorder.trace(tracer, facts, &outcome, &mut self.state)?;
         self.keep(Some(index), outcome)?;
@@ -122,6 +141,12 @@ impl<'v> BlockReplay<'v> {
             Some(index) => self.transaction(index),
             None => (&system, SYSTEM_SENDER),
         };
+        if spec.application.is_some() {
+            let mut executor = Executor::new(spec, header, &mut self.state);
+            executor.begin()?;
+            let ran = executor.transaction(transaction, sender);
+            return ran.map(|_| ()).map_err(|error| self.run_error(index, error));
+        }
         let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
         let outcome = if transaction.is_system() {
             let input = system.input.clone();
@@ -160,14 +185,20 @@ impl<'v> BlockReplay<'v> {
     }
 }
 
-/// Runs a transaction with an inspector.
+/// Runs a transaction with an inspector. `planned` is how it runs on an application chain.
 fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
     state: &'s mut BlockState<'v, Snapshot>,
     (spec, header): (&ChainSpec, &Header),
     (transaction, sender): (&Transaction, Address),
+    planned: Option<FlaggedRun>,
     inspector: I,
 ) -> Result<EvmOutcome, TransactionError> {
     let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
+    if let Some(run) = planned {
+        evm.ctx.cfg.chain_id = run.chain_id;
+        evm.ctx.chain.guard = run.guard;
+        return inspect(&mut evm, spec, run.env).map_err(transaction_error);
+    }
     if transaction.is_system() {
         // The executed one, whatever the block's is.
         let input = Transaction::system(0).input;

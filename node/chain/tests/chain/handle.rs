@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chain::chain::{SubmitError, WriteError};
 use chain::import::{ImportError, Imported};
+use chain::mining::pause::WorkPause;
 use chain::mining::work::SolutionError;
 use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
@@ -520,7 +521,9 @@ fn no_work_is_made_while_it_is_paused() {
     let chain = fresh(&maker);
     chain.work().set_mining(true);
     let package = work_for(&chain, 1);
-    chain.pause_work(true);
+    let behind = WorkPause::Behind { head: 0, highest: 99 };
+    chain.pause_work(Some(behind));
+    assert_eq!(chain.work_pause(), Some(behind));
     let started = Instant::now();
     while chain.work().current().is_some() {
         assert!(
@@ -536,7 +539,7 @@ fn no_work_is_made_while_it_is_paused() {
             .expect("a solution")
     ));
     assert_eq!(chain.work().current(), None);
-    chain.pause_work(false);
+    chain.pause_work(None);
     work_for(&chain, 2);
 }
 

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 
 /// Longest file, in bytes.
@@ -26,6 +28,9 @@ pub struct TlsFiles {
     pub certificates: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// Certificates of clients, or of who signed them: other clients cannot connect. `None` for all
+    /// clients.
+    pub clients: Option<PathBuf>,
 }
 
 /// An error of the files.
@@ -92,10 +97,14 @@ impl TlsFiles {
             .key_provider
             .load_private_key(key.clone_key())
             .map_err(|error| content(&self.key, format!("a key that cannot be used ({error})"), KEY))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| fault(error.to_string()))?
-            .with_no_client_auth()
+            .map_err(|error| fault(error.to_string()))?;
+        let builder = match &self.clients {
+            None => builder.with_no_client_auth(),
+            Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
+        };
+        let mut config = builder
             .with_single_cert(certificates, key)
             .map_err(|error| match error {
                 Error::InconsistentKeys(_) => TlsFilesError::OtherKey {
@@ -138,6 +147,25 @@ impl TlsFiles {
             _ => Ok(()),
         }
     }
+}
+
+/// Lets only clients pass whose certificates are in the file, or are signed by one in it.
+fn client_verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsFilesError> {
+    let text = read(path)?;
+    let fault = |got: String| content(path, got, CERTIFICATES);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| fault(got(&error, &text)))?;
+        roots.add(certificate).map_err(|error| fault(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(fault(sections(&text)));
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    verifier.map_err(|error| fault(error.to_string()))
 }
 
 fn content(path: &Path, got: String, expected: &'static str) -> TlsFilesError {
@@ -222,6 +250,7 @@ pub(crate) mod tests {
             let files = TlsFiles {
                 certificates: folder.path().join("cert.pem"),
                 key: folder.path().join("key.pem"),
+                clients: None,
             };
             std::fs::write(&files.certificates, certificate.pem()).expect("a write");
             std::fs::write(&files.key, key.serialize_pem()).expect("a write");
@@ -277,16 +306,29 @@ pub(crate) mod tests {
     #[test]
     fn files_with_something_else_are_refused() {
         let made = MadeFiles::until(2200);
-        let TlsFiles { certificates, key } = made.files.clone();
+        let TlsFiles {
+            certificates, key, ..
+        } = made.files.clone();
         let swapped = TlsFiles {
             certificates: key.clone(),
             key: certificates.clone(),
+            clients: None,
         };
         check(&swapped, &key, &["got PRIVATE KEY", "at least one certificate"]);
         let twice = TlsFiles {
             certificates: certificates.clone(),
             key: certificates.clone(),
+            clients: None,
         };
+        let without_clients = TlsFiles {
+            clients: Some(key.clone()),
+            ..made.files.clone()
+        };
+        check(
+            &without_clients,
+            &key,
+            &["got PRIVATE KEY", "at least one certificate"],
+        );
         check(&twice, &certificates, &["got CERTIFICATE", "a private key"]);
         let whole = std::fs::read_to_string(&certificates).expect("readable");
         for (text, got) in [

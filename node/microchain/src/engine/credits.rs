@@ -8,6 +8,7 @@ use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::query_limit::QueryLimit;
 use primitives::{Address, Bytes, Transaction, TxForm, UnsignedTransaction, keccak256};
 
+use super::depths::DEPOSIT_DEPTH;
 use super::{EngineError, MemberEngine};
 use crate::abi::ResultReader;
 use crate::contract::ContractState;
@@ -16,8 +17,6 @@ use crate::message::relayed;
 
 /// Blocks between two votes, if the chain base says nothing.
 const CYCLE_DEFAULT: u64 = 6;
-/// A deposit is credited so many slots after it was bought.
-const DEPOSIT_SLOTS: u64 = 6;
 /// The most deposits of one vote, if the chain base says nothing.
 const BATCH_DEFAULT: u64 = 250;
 
@@ -75,24 +74,30 @@ impl MemberEngine {
         unsigned.sign(&self.key, self.setup.chain_id, TxForm::Native)
     }
 
-    /// The vote for the deposits that are due at the head. All honest members vote for the same
-    /// ones, because the head's time decides.
+    /// The vote for the deposits that are due at the head: those that the chain base had
+    /// [`DEPOSIT_DEPTH`] blocks before the base block that the head names. All honest members vote
+    /// for the same ones, because the head decides. If the head names a block that this SCS has
+    /// not read, its own last one counts.
     fn deposit_vote(&self, view: &View, contract: &ContractState) -> Result<Option<Bytes>, EngineError> {
-        let header = &view.head().header;
+        let Some(parent) = self.ledger.parent(view, &view.head_hash())? else {
+            return Ok(None);
+        };
         let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
-        let position = calls.enter_position(header.number)?;
+        let position = calls.enter_position(parent.number)?;
         let Some(done) = position.checked_sub(contract.deposits.from) else {
             return Ok(None);
         };
-        let latest = header
-            .timestamp
-            .saturating_sub(DEPOSIT_SLOTS * self.setup.period_secs);
+        let base = parent.extra.base.min(contract.base_block);
+        let Some(base) = base.checked_sub(DEPOSIT_DEPTH) else {
+            return Ok(None);
+        };
+        let end = self.watch.marks.end_at(base).unwrap_or_default();
         let batch = match contract.deposits.batch_max {
             0 => BATCH_DEFAULT,
             batch => batch.min(BATCH_DEFAULT),
         };
         let waiting = contract.deposits.entries.get(done as usize..).unwrap_or_default();
-        let due = waiting.iter().take_while(|deposit| deposit.bought <= latest);
+        let due = waiting.iter().take(end.saturating_sub(position) as usize);
         let due: Vec<_> = due.take(batch as usize).copied().collect();
         Ok((!due.is_empty()).then(|| post_flush(position, &due)))
     }

@@ -2,10 +2,10 @@
 //! (docs/microchain-design.md, 4).
 
 use chain::View;
-use primitives::rlp::encode_fields_to_vec;
-use primitives::{Address, B256, keccak256};
+use primitives::{Address, B256};
 use store::StoreError;
 
+use super::commitment::{commitment, first_commitment, is_commitment};
 use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, PROPOSAL_APPROVED, Proposal, RETRY_BLOCKS};
 use crate::dapp_base::DappBaseCalls;
@@ -22,24 +22,6 @@ pub(super) struct KnownFlush {
     pub(super) block: Option<B256>,
     /// The number of deposits that are credited after that block.
     pub(super) enter_position: u64,
-}
-
-/// The hash that a proposal commits to: `newHash`.
-pub(super) fn commitment(chain: &Address, proposal: &Proposal, block: &B256) -> B256 {
-    let version = 1u64;
-    keccak256(encode_fields_to_vec(&[
-        &version,
-        chain,
-        &proposal.last_approved,
-        &proposal.starting_block,
-        &proposal.start,
-        &proposal.end,
-        block,
-        &proposal.distribution,
-        &proposal.users,
-        &proposal.tokens,
-        &proposal.bad_actors,
-    ]))
 }
 
 impl MemberEngine {
@@ -60,7 +42,11 @@ impl MemberEngine {
         let is_new = known.is_none();
         let view = self.ledger.view()?;
         let hashes = self.ledger.hashes_at(&view, approved.end)?;
-        let covers = |hash: &B256| commitment(&self.setup.address, approved, hash) == approved.hash;
+        let covers = |hash: &B256| {
+            let bound = commitment(&self.setup.address, approved, hash);
+            is_commitment(&approved.hash, &bound)
+                || first_commitment(&self.setup.address, approved, hash) == approved.hash
+        };
         let block = hashes.into_iter().find(covers);
         let mut flush = KnownFlush {
             hash: approved.hash,
@@ -105,9 +91,10 @@ impl MemberEngine {
         })
     }
 
-    /// The vote of this SCS for the open proposal.
+    /// The vote of this SCS for the open proposal, or for one that expired while it was paid.
     pub(super) fn open_vote(&self) -> Option<&CastVote> {
-        let open = self.contract.as_ref()?.open_proposal()?;
+        let contract = self.contract.as_ref()?;
+        let open = contract.open_proposal().or_else(|| contract.half_paid())?;
         let vote = self.memory.vote_of(open.starting_block)?;
         (vote.hash == open.hash).then_some(vote)
     }
@@ -124,7 +111,7 @@ impl MemberEngine {
         let Some(place) = contract.place_of(&self.id) else {
             // Members that left with this flush may still carry it out.
             return match contract.open_proposal() {
-                Some(open) if open.distribute_flag == 1 => self.act(&contract, open, None),
+                Some(open) if open.distribute_flag == 1 => self.act(&view, &contract, open, None),
                 _ => Ok(()),
             };
         };
@@ -140,7 +127,9 @@ impl MemberEngine {
             self.vote(&view, &contract, open, place)?;
         }
         drop(view);
-        self.act(&contract, open, Some(place))
+        // The vote may have changed the head.
+        let view = self.ledger.view()?;
+        self.act(&view, &contract, open, Some(place))
     }
 
     fn vote(
@@ -155,19 +144,20 @@ impl MemberEngine {
             hash: open.hash,
             redeem: true,
         };
-        match self.memory.vote_of(open.starting_block) {
-            // The vote was stored; the transaction may have been lost.
-            Some(vote) if vote.hash == open.hash => {
-                self.call(call);
-                return Ok(());
-            }
-            Some(_) => return Ok(()),
-            None => {}
+        let stored = self.memory.vote_of(open.starting_block);
+        if stored.is_some_and(|vote| vote.hash != open.hash) || self.has_asked(&call) {
+            return Ok(());
         }
-        if (open.users.len() as u64) < open.redemptions_left {
+        // A stored vote may have been lost on its way, or taken back with its block. It is sent
+        // again only for what is right now.
+        let is_new = stored.is_none();
+        let is_deep = self.is_deep(contract);
+        // A fault is told at once.
+        if !open.is_uploaded() || !(is_deep || self.is_first_look()) {
             return Ok(());
         }
         match self.check_proposal(view, contract, open)? {
+            Ok(_) if !is_deep => Ok(()),
             Ok(block) => {
                 let vote = CastVote {
                     starting_block: open.starting_block,
@@ -175,8 +165,8 @@ impl MemberEngine {
                     end: open.end,
                     block,
                 };
-                self.remember(|memory| memory.add_vote(vote))?;
-                self.call(call);
+                self.remember(|memory| is_new && memory.add_vote(vote))?;
+                self.send_vote(contract, call);
                 self.choose_best()
             }
             Err(fault) => {
@@ -192,6 +182,7 @@ impl MemberEngine {
     /// Carries out an agreed proposal, if it is this member's turn to do so.
     fn act(
         &mut self,
+        view: &View,
         contract: &ContractState,
         open: &Proposal,
         place: Option<u64>,
@@ -233,8 +224,19 @@ impl MemberEngine {
         let needed = contract.action_blocks(open.redemptions_left) + RETRY_BLOCKS;
         let has_time = base.saturating_add(needed) <= deadline;
         let waits = has_time && contract.busy.iter().any(is_before);
-        if base >= since + RETRY_BLOCKS * distance as u64 && !waits {
-            self.call(call);
+        if base < since + RETRY_BLOCKS * distance as u64 || waits || self.has_asked(&call) {
+            return Ok(());
+        }
+        let fault = match open.distribute_flag {
+            0 => self.check_proposal(view, contract, open)?.err(),
+            _ => self.check_redemptions(view, contract, open)?.err(),
+        };
+        match fault {
+            None => self.call(call),
+            Some(fault) => tracing::warn!(
+                chain = %self.setup.address, hash = %open.hash, proposer = %open.proposed_by,
+                %fault, "a proposal is not carried out"
+            ),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use chain::View;
 use chain::application::BlockExtra;
 use chain::import::{BlockId, ImportError, Imported};
+use chain::view::StoredBlock;
 use primitives::{Address, B256, Block, Header};
 use store::StoreError;
 
@@ -148,8 +149,11 @@ impl MemberEngine {
     /// Returns whether the block is stored now.
     fn judge_block(&mut self, block: Block, from: Option<Address>) -> Result<bool, EngineError> {
         let hash = block.hash();
-        let view = self.ledger.view()?;
         let number = block.header.number;
+        if self.refuses_credits_of(&BlockId { number, hash }, &block.header.parent_hash) {
+            return Ok(false);
+        }
+        let view = self.ledger.view()?;
         let is_settled = self.flush.as_ref().is_some_and(|flush| {
             number <= flush.end
                 && flush
@@ -329,8 +333,11 @@ impl MemberEngine {
         let view = self.ledger.view()?;
         let mut senders = Vec::new();
         for id in applied {
-            let block = view.block_by_hash(&id.hash)?;
-            senders.extend(block.into_iter().flat_map(|block| block.body.senders));
+            let Some(block) = view.block_by_hash(&id.hash)? else {
+                continue;
+            };
+            self.charge_senders(&view, &block)?;
+            senders.extend(block.body.senders);
         }
         senders.sort_unstable();
         senders.dedup();
@@ -345,21 +352,36 @@ impl MemberEngine {
                 let _ = self.add_transaction(transaction)?;
             }
         }
+        self.note_credits(&view, reverted, applied)?;
         drop(view);
         if self.flush.as_ref().is_some_and(|flush| flush.block.is_none()) {
             self.find_flush()?;
         }
+        self.leave_false_credits(false)?;
         self.send_credits()
     }
 
+    /// Notes the gas that the senders of a block have used.
+    fn charge_senders(&self, view: &View, block: &StoredBlock) -> Result<(), EngineError> {
+        let receipts = view.receipts(&block.id())?.unwrap_or_default();
+        let (slot, mut before) = (self.ledger.slot_of(&block.record.header), 0);
+        let mut pool = self.pool.lock();
+        for (sender, receipt) in block.body.senders.iter().zip(&receipts) {
+            let gas = receipt.cumulative_gas_used.saturating_sub(before);
+            before = receipt.cumulative_gas_used;
+            pool.charge(*sender, gas, slot);
+        }
+        Ok(())
+    }
+
     /// Tells the pool the next nonces of these senders, or of all.
-    fn refresh_pool(&self, senders: Option<Vec<Address>>) -> Result<(), EngineError> {
+    pub(super) fn refresh_pool(&self, senders: Option<Vec<Address>>) -> Result<(), EngineError> {
         let view = self.ledger.view()?;
         let mut pool = self.pool.lock();
         let senders = senders.unwrap_or_else(|| pool.senders());
         for sender in senders {
-            let account = view.account(&sender, view.head_number())?;
-            pool.head_moved(&sender, account.map_or(0, |account| account.tx_nonce));
+            let (next, class) = self.standing(&view, &sender)?;
+            pool.head_moved(&sender, next, class);
         }
         Ok(())
     }

@@ -6,14 +6,19 @@
 //! | when is a block made? | `produce` |
 //! | how does an SCS catch up? | `sync` |
 //! | what is a flush, and who does what for it? | `flush`, `proposal` |
+//! | what does a member vote for? | `commitment` |
+//! | when is a proposal deep enough for a vote, and when is a vote withdrawn? | `votes` |
 //! | how do deposits reach the MicroChain, and DappBase the list of members? | `credits` |
 //! | are the credited deposits those of the chain base? | `deposits` |
+//! | how deep is a deposit on the base chain? | `depths` |
 //!
 //! Each event is handled to its end by one thread. What is done depends on what is stored and on
 //! the last reads of the chain base, never on the order of notices.
 
+mod commitment;
 mod credits;
 mod deposits;
+mod depths;
 mod flush;
 mod follow;
 mod produce;
@@ -21,32 +26,39 @@ mod proposal;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod votes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chain::import::BlockId;
-use chain::rules::body::{SenderError, sender};
+use chain::View;
+use chain::import::{BlockId, StateRetention};
 use parking_lot::Mutex;
-use primitives::{Address, Transaction};
+use primitives::{Address, Transaction, TxForm};
 use store::{Store, StoreError, StoreOptions};
 
+use crate::admission::{TransactionRefusal, sender_for_pool};
 use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
+use crate::dapp_base::is_member_message;
 pub(crate) use crate::error::EngineError;
-use crate::event::{Action, EngineOptions, Event, MemberMessage, MicroChainSetup};
+use crate::event::{
+    Action, CONFIRMATIONS_DEFAULT, CONFIRMATIONS_MAX, DappBaseRules, EngineOptions, Event, MemberMessage,
+    MicroChainSetup,
+};
+use crate::fill::FillTime;
 use crate::ledger::{BlockRefusal, Ledger};
 use crate::memory::MemberMemory;
 use crate::message::{PeerContent, RELAYED_BYTES_MAX, RELAYED_MAX, relayed};
-use crate::pool::{Pool, PoolRefusal};
+use crate::pool::{IncomingTransaction, Pool, PoolRefusal, SenderClass};
 use crate::reader::Reader;
 
+use deposits::DepositWatch;
 use flush::KnownFlush;
 use follow::{SlotHeaders, WaitingBlocks};
 use proposal::OwnProposal;
 use sync::CatchUpState;
+use votes::{SeenProposal, SentVote};
 
-/// Transactions are dropped after so many slots.
-const TRANSACTION_SLOTS_MAX: u64 = 2000;
 /// The most calls that are remembered as asked for.
 const ASKED_MAX: usize = 64;
 
@@ -60,14 +72,25 @@ pub struct MemberEngine {
     pool: Arc<Mutex<Pool>>,
     reader: Reader,
     memory: MemberMemory,
+    dapp_bases: DappBaseRules,
+    /// The block in which DappBase was created, and whether the code that did it is known.
+    dapp_base_creation: Mutex<Option<(BlockId, bool)>>,
     /// The last reads of the chain base.
     contract: Option<ContractState>,
     /// The last flush of the chain base.
     flush: Option<KnownFlush>,
     /// The proposal of this SCS in its present turn.
     own_proposal: Option<OwnProposal>,
+    /// The deposits that the chain has credited, and the depth of those of the chain base.
+    watch: DepositWatch,
     /// Since which base block an action of the open proposal is due, and which.
     due: Option<(BaseCall, u64)>,
+    /// The base blocks that must follow a proposal before this SCS votes for it.
+    confirmations: u64,
+    /// The proposal in progress, if it is complete.
+    seen: Option<SeenProposal>,
+    /// Own votes that may not be in a block yet, or not in one that stays.
+    sent_votes: Vec<SentVote>,
     /// Calls, and the base block at which they were asked for.
     asked: HashMap<BaseCall, u64>,
     waiting: WaitingBlocks,
@@ -79,6 +102,10 @@ pub struct MemberEngine {
     near_slots: u64,
     now_ms: u64,
     out: Vec<Action>,
+    /// The time for the transactions of an own block.
+    fill_time: FillTime,
+    /// The past states that are to be kept.
+    states: StateRetention,
 }
 
 impl MemberEngine {
@@ -93,10 +120,14 @@ impl MemberEngine {
             log_bytes: LOG_BYTES,
         };
         let store = Store::open(&options.directory, &store_options)?;
-        Self::on_store(setup, options.key.clone(), store)
+        let mut engine = Self::on_store(setup, options.key.clone(), store)?;
+        engine.confirmations = options.confirmations.min(CONFIRMATIONS_MAX);
+        engine.dapp_bases = options.dapp_bases.clone();
+        engine.states = options.states;
+        Ok(engine)
     }
 
-    /// The engine of a chain in this store.
+    /// The engine of a chain in this store. It pays withdrawals of a known `DappBase` only.
     ///
     /// # Errors
     /// [`EngineError`] if the store fails or has another chain.
@@ -106,6 +137,7 @@ impl MemberEngine {
         store: Store,
     ) -> Result<Self, EngineError> {
         let memory = MemberMemory::read(&store)?;
+        let fill_time = produce::fill_time(setup.period_secs);
         let ledger = Ledger::open(setup.clone(), store)?;
         let pool = Arc::<Mutex<Pool>>::default();
         let reader = Reader::new(
@@ -122,10 +154,16 @@ impl MemberEngine {
             pool,
             reader,
             memory,
+            dapp_bases: DappBaseRules::default(),
+            dapp_base_creation: Mutex::default(),
             contract: None,
             flush: None,
             own_proposal: None,
+            watch: DepositWatch::default(),
             due: None,
+            confirmations: CONFIRMATIONS_DEFAULT,
+            seen: None,
+            sent_votes: Vec::new(),
             asked: HashMap::new(),
             waiting: WaitingBlocks::default(),
             slots: SlotHeaders::default(),
@@ -134,6 +172,8 @@ impl MemberEngine {
             near_slots: 0,
             now_ms: 0,
             out: Vec::new(),
+            fill_time,
+            states: StateRetention::Archive,
         })
     }
 
@@ -149,8 +189,15 @@ impl MemberEngine {
             Event::Contract(state) => self.take_contract(*state)?,
             Event::Message(message) => self.take_message(message)?,
             Event::Transaction(transaction) => {
-                if let Err(refusal) = self.add_transaction(*transaction)? {
-                    tracing::debug!(chain = %self.setup.address, %refusal, "a transaction is not taken");
+                // No VNODE relays a wallet's transaction, so this SCS does.
+                let relays = transaction.form == TxForm::Classic;
+                let copy = relays.then(|| Arc::new((*transaction).clone()));
+                match (self.add_transaction(*transaction)?, copy) {
+                    (Ok(()), Some(copy)) => self.send(&relayed(&[copy]), None),
+                    (Ok(()), None) => {}
+                    (Err(refusal), _) => {
+                        tracing::debug!(chain = %self.setup.address, %refusal, "a transaction is not taken");
+                    }
                 }
             }
             Event::Connected => self.connected()?,
@@ -202,6 +249,11 @@ impl MemberEngine {
         &self.setup
     }
 
+    /// Whether this SCS has ever signed a block or cast a vote here.
+    pub fn has_signed(&self) -> bool {
+        self.memory.signed_slot > 0 || !self.memory.votes.is_empty()
+    }
+
     /// A reader for clients.
     pub fn reader(&self) -> Reader {
         self.reader.clone()
@@ -245,8 +297,7 @@ impl MemberEngine {
         let Some(base) = self.contract.as_ref().map(|contract| contract.base_block) else {
             return;
         };
-        let recent = |at: &u64| base.abs_diff(*at) < RETRY_BLOCKS;
-        if self.asked.get(&call).is_some_and(recent) {
+        if self.has_asked(&call) {
             return;
         }
         if self.asked.len() == ASKED_MAX {
@@ -254,6 +305,13 @@ impl MemberEngine {
         }
         self.asked.insert(call.clone(), base);
         self.out.push(Action::Call(call));
+    }
+
+    /// Whether a call was asked for a short while ago.
+    fn has_asked(&self, call: &BaseCall) -> bool {
+        let base = self.contract.as_ref().map(|contract| contract.base_block);
+        let recent = |at: &u64| base.is_some_and(|base| base.abs_diff(*at) < RETRY_BLOCKS);
+        self.asked.get(call).is_some_and(recent)
     }
 
     fn take_message(&mut self, message: MemberMessage) -> Result<(), EngineError> {
@@ -286,10 +344,34 @@ impl MemberEngine {
         if state.has_started() {
             self.remember(|memory| memory.take_list(state.base_block, &state.members))?;
         }
-        self.contract = Some(state);
+        let before = self.contract.replace(state);
+        self.mark_deposits(before.as_ref().map(|contract| &contract.deposits));
+        self.look_at_proposal();
+        self.withdraw_votes();
         self.find_flush()?;
+        self.follow_deposits()?;
+        self.keep_states();
         self.retry_waiting()?;
         self.work_on_flush()
+    }
+
+    /// Lets go of past states that are not to be kept. Judging the next proposal takes the states
+    /// since the last flush. The states since the one before are kept, too, because the base chain
+    /// may take back a flush. Without a flush all are kept.
+    fn keep_states(&mut self) {
+        let (StateRetention::Recent { blocks } | StateRetention::RecentAndFrom { blocks, .. }) = self.states
+        else {
+            return;
+        };
+        let is_known = self.flush.as_ref().is_some_and(|flush| flush.block.is_some());
+        let approved = self.contract.as_ref().map(|contract| &contract.approved);
+        let start = approved.filter(|_| is_known).map(|approved| approved.start);
+        self.ledger.keep(
+            start.map_or(StateRetention::Archive, |start| StateRetention::RecentAndFrom {
+                blocks,
+                from: start.saturating_sub(1),
+            }),
+        );
     }
 
     /// Does the work that is due because time has passed.
@@ -317,7 +399,7 @@ impl MemberEngine {
         let old = slot.saturating_sub(2 * members);
         let transactions = {
             let mut pool = self.pool.lock();
-            pool.expire(slot.saturating_sub(TRANSACTION_SLOTS_MAX));
+            pool.expire(slot);
             pool.take_unsent(old, slot, RELAYED_MAX, RELAYED_BYTES_MAX * 7 / 8)
         };
         if !transactions.is_empty() {
@@ -333,34 +415,47 @@ impl MemberEngine {
         &self,
         transaction: Transaction,
     ) -> Result<Result<(), TransactionRefusal>, EngineError> {
-        if transaction.to != Some(self.setup.address) {
-            return Ok(Err(TransactionRefusal::Receiver {
-                got: transaction.to,
-                expected: self.setup.address,
-            }));
-        }
-        if chain::application::PlainAction::of(&transaction).is_none() {
-            return Ok(Err(TransactionRefusal::Sharding {
-                flag: transaction.sharding_flag,
-                data: transaction.input.len(),
-            }));
-        }
         if self.pool.lock().contains(&transaction.hash()) {
             return Ok(Err(PoolRefusal::Known.into()));
         }
-        let sender = match sender(self.ledger.spec(), 1, &transaction) {
+        let sender = match sender_for_pool(self.ledger.spec(), &transaction) {
             Ok(sender) => sender,
-            Err(error) => return Ok(Err(error.into())),
+            Err(refusal) => return Ok(Err(refusal)),
         };
+        if self.is_false_vote(&transaction, &sender) {
+            return Ok(Err(TransactionRefusal::Deposits));
+        }
         let view = self.ledger.view()?;
-        let account = view.account(&sender, view.head_number())?.unwrap_or_default();
+        let (next, class) = self.standing(&view, &sender)?;
+        let is_message = self.is_member(&sender) && is_member_message(&transaction, &self.ledger.dapp_base());
+        let incoming = IncomingTransaction {
+            transaction,
+            sender,
+            class,
+            next,
+            is_message,
+        };
         let slot = self.slot();
-        let added = self
-            .pool
-            .lock()
-            .add(transaction, sender, account.tx_nonce, slot)
-            .map_err(TransactionRefusal::Pool);
-        Ok(added)
+        let added = self.pool.lock().add(incoming, slot);
+        Ok(added.map_err(TransactionRefusal::Pool))
+    }
+
+    /// Whether an account is a member by the last read.
+    fn is_member(&self, account: &Address) -> bool {
+        let contract = self.contract.as_ref();
+        contract.is_some_and(|contract| contract.members.contains(account))
+    }
+
+    /// The next nonce of an account on the head's state, and its class.
+    fn standing(&self, view: &View, account: &Address) -> Result<(u64, SenderClass), StoreError> {
+        let stored = view.account(account, view.head_number())?.unwrap_or_default();
+        let is_known = !stored.balance.is_zero() || *account == self.setup.owner || self.is_member(account);
+        let class = if is_known {
+            SenderClass::Known
+        } else {
+            SenderClass::Empty
+        };
+        Ok((stored.tx_nonce, class))
     }
 
     /// Number and hash of the head.
@@ -372,41 +467,13 @@ impl MemberEngine {
 /// Bytes of the write-ahead log of one MicroChain's store: its checkpoints are small.
 const LOG_BYTES: usize = 4 << 20;
 
-/// The reason why a transaction is not taken into the pool.
-#[derive(Debug, thiserror::Error)]
-pub enum TransactionRefusal {
-    /// The pool refuses it.
-    #[error(transparent)]
-    Pool(#[from] PoolRefusal),
-    /// The transaction is not for this MicroChain.
-    #[error("receiver: got {got:?}, expected {expected}")]
-    Receiver {
-        /// The receiver of the transaction.
-        got: Option<Address>,
-        /// The MicroChain.
-        expected: Address,
-    },
-    /// The sharding flag and the data do not fit each other.
-    #[error(
-        "sharding flag: got {flag} with {data} bytes of data, expected 1 to 3 with the data that it needs"
-    )]
-    Sharding {
-        flag: u64,
-        /// The bytes of data.
-        data: usize,
-    },
-    /// The transaction has no valid signature.
-    #[error(transparent)]
-    Sender(#[from] SenderError),
-}
-
 /// The store's error ends the handling of an event; another refusal is told by `log`.
-fn or_log(
-    result: Result<chain::import::Imported, BlockRefusal>,
+fn or_log<T>(
+    result: Result<T, BlockRefusal>,
     log: impl FnOnce(BlockRefusal),
-) -> Result<Option<chain::import::Imported>, EngineError> {
+) -> Result<Option<T>, EngineError> {
     match result.map_err(BlockRefusal::into_store_error) {
-        Ok(imported) => Ok(Some(imported)),
+        Ok(done) => Ok(Some(done)),
         Err(Ok(error)) => Err(error.into()),
         Err(Err(refusal)) => {
             log(refusal);

@@ -4,11 +4,15 @@
 use std::fmt;
 
 use chain::View;
-use primitives::{Address, B256, U256};
+use chain::application::PlainAction;
+use chain::import::BlockId;
+use primitives::{Address, B256, EMPTY_ROOT, U256};
 
-use super::flush::{commitment, named_members};
+use super::commitment::{commitment, is_commitment, with_anchor};
+use super::flush::named_members;
 use super::{EngineError, MemberEngine};
-use crate::contract::{BaseCall, CALL_BLOCKS, ContractState, Proposal};
+use crate::codes;
+use crate::contract::{BaseCall, CALL_BLOCKS, ContractState, Proposal, RETRY_BLOCKS};
 use crate::dapp_base::DappBaseCalls;
 use crate::memory::CastVote;
 use crate::records::ExchangeRecord;
@@ -44,27 +48,24 @@ pub(super) enum ProposalFault {
         got: String,
         expected: String,
     },
+    /// The withdrawals are those of a contract that is not known.
+    #[error(
+        "withdrawals of DappBase {address}: got code with hash {got}, expected a known DappBase, created as it is published; if you trust it: --join.code {got}"
+    )]
+    UnknownDappBase { address: Address, got: B256 },
     /// Deposits were credited that this member has not read from the chain base.
     #[error("credited deposits: got positions {from} to {to}, expected at most {max} of the chain base")]
     UnreadDeposits { from: u64, to: u64, max: u64 },
-    /// A block credits deposits beyond the last position of the flush.
-    #[error("credited deposits: got positions {from} to {to} in block {number}, expected at most {max}")]
-    DepositsBeyond {
-        from: u64,
-        to: u64,
-        number: u64,
-        max: u64,
-    },
     /// Deposits were credited without votes.
     #[error("credited deposits: got position {got} after block {end}, expected {expected} by its votes")]
     DepositsWithoutVotes { got: u64, end: u64, expected: u64 },
-    /// A user was credited other deposits than those of the chain base.
-    #[error("deposits of {user} in block {number}: got {got:?}, expected {expected:?}")]
-    Deposits {
-        user: Address,
+    /// Another deposit was credited than that of the chain base: user and tokens.
+    #[error("credited deposit {position} in block {number}: got {got:?}, expected {expected:?}")]
+    Deposit {
+        position: u64,
         number: u64,
-        got: Vec<ExchangeRecord>,
-        expected: Vec<U256>,
+        got: (Address, U256),
+        expected: (Address, U256),
     },
 }
 
@@ -105,7 +106,15 @@ impl MemberEngine {
         if self.memory.vote_of(turn).is_some() || !self.hears_most() {
             return Ok(());
         }
-        let Some(content) = self.content_of(view, contract)? else {
+        // A VNODE of this project tells the block before the turn as soon as the turn has begun.
+        let anchor = contract
+            .branch
+            .as_ref()
+            .map(|branch| branch.hash_at(turn.saturating_sub(1)));
+        if anchor == Some(None) {
+            return Ok(());
+        }
+        let Some(content) = self.content_of(view, contract, turn)? else {
             return Ok(());
         };
         let mut redemptions = self.redemptions(view, contract, content.end)?;
@@ -115,33 +124,38 @@ impl MemberEngine {
         // The action makes backups members at once, and the calls after it need the votes of more
         // than half of all members then.
         let has_votes = self.hears_most_of(contract.members.len() + contract.ready.len());
-        if !has_votes || proposal_blocks(contract, redemptions.len() as u64) > left {
-            // The redemptions come with the next flush.
-            redemptions.clear();
-        }
-        if proposal_blocks(contract, redemptions.len() as u64) > left {
-            return Ok(());
-        }
+        let blocks = |redemptions: usize| self.confirmations + proposal_blocks(contract, redemptions as u64);
         let price = contract.gas_price.min(U256::from(GAS_PRICE_MAX));
-        let gas = U256::from(FLUSH_GAS + PAYOUT_GAS * redemptions.len() as u64);
         let rewards = content
             .distribution
             .iter()
             .fold(U256::ZERO, |sum, one| sum.saturating_add(*one));
-        let needed = [
-            contract.rewards.via,
-            contract.booked_gas,
-            rewards,
-            gas.saturating_mul(price),
-        ];
-        let needed = needed.into_iter().fold(U256::ZERO, U256::saturating_add);
-        if contract.total_operation < needed || contract.need_fund >= contract.total_operation {
+        let money = |redemptions: usize| {
+            let gas = FLUSH_GAS + (UPLOAD_GAS + PAYOUT_GAS) * redemptions as u64;
+            let gas = U256::from(gas).saturating_mul(price);
+            let needed = [contract.rewards.via, contract.booked_gas, rewards, gas];
+            needed.into_iter().fold(U256::ZERO, U256::saturating_add)
+        };
+        let (got, least) = (contract.total_operation, money(0));
+        if got < least || contract.need_fund >= got {
             tracing::warn!(
-                chain = %self.setup.address, got = %contract.total_operation, expected = %needed,
-                "the money for a flush is missing"
+                chain = %self.setup.address, %got, expected = %least, "the money for a flush is missing"
             );
             return Ok(());
         }
+        // The other redemptions come with the next flush.
+        let most = if has_votes { redemptions.len() } else { 0 };
+        let fits = |count: &usize| blocks(*count) <= left && money(*count) <= got;
+        let Some(fitting) = (0..=most).rev().find(fits) else {
+            return Ok(());
+        };
+        if fitting < most && money(fitting + 1) > got {
+            tracing::warn!(
+                chain = %self.setup.address, %got, expected = %money(most), fitting, most,
+                "the money for some withdrawals is missing"
+            );
+        }
+        redemptions.truncate(fitting);
         let proposal = Proposal {
             last_approved: contract.approved.hash,
             start: content.start,
@@ -151,9 +165,14 @@ impl MemberEngine {
             tokens: redemptions.iter().map(|one| one.tokens).collect(),
             bad_actors: self.bad_actors(contract),
             distribution: content.distribution,
+            members: contract.members.clone(),
+            via: contract.via,
             ..Default::default()
         };
-        let hash = commitment(&self.setup.address, &proposal, &content.block);
+        let bound = commitment(&self.setup.address, &proposal, &content.block);
+        let hash = anchor
+            .flatten()
+            .map_or(bound, |anchor| with_anchor(bound, &anchor));
         let vote = CastVote {
             starting_block: turn,
             hash,
@@ -165,11 +184,12 @@ impl MemberEngine {
             place,
             last_approved: proposal.last_approved,
             hash,
+            block: content.block,
             start: proposal.start,
             end: proposal.end,
             distribution: proposal.distribution,
             bad_actors: proposal.bad_actors,
-            via: contract.via,
+            via: proposal.via,
             redemptions: redemptions.len() as u64,
         };
         self.call(call.clone());
@@ -184,6 +204,11 @@ impl MemberEngine {
     /// Uploads the next redemptions of the own proposal.
     pub(super) fn upload(&mut self, contract: &ContractState, open: &Proposal) -> Result<(), EngineError> {
         let view = self.ledger.view()?;
+        // The chain may have left the block that the proposal ends with.
+        let holds = |vote: &CastVote| self.is_canonical(&view, vote.end, &vote.block);
+        if !self.open_vote().is_some_and(holds) {
+            return Ok(());
+        }
         let all = self.redemptions(&view, contract, open.end)?;
         let most = upload_batch(contract) as usize;
         let announced = all.get(..open.redemptions_left as usize).unwrap_or(&all);
@@ -205,17 +230,76 @@ impl MemberEngine {
         contract: &ContractState,
         end: u64,
     ) -> Result<Vec<ExchangeRecord>, EngineError> {
+        if let Err(fault) = self.check_dapp_base(view, end)? {
+            tracing::warn!(chain = %self.setup.address, %fault, "a flush without withdrawals");
+            return Ok(Vec::new());
+        }
         let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
-        let mut all = calls.withdrawals(None, contract.redeem_position, end)?;
-        all.truncate(redemptions_max(contract) as usize);
-        Ok(all)
+        let max = redemptions_max(contract) as usize;
+        Ok(calls.withdrawal_page(contract.redeem_position, max, end)?)
     }
 
-    /// The content of a flush now; `None` if there is no block for it.
-    fn content_of(&self, view: &View, contract: &ContractState) -> Result<Option<FlushContent>, EngineError> {
+    /// Whether withdrawals are those of a contract that this member allows. Another one could list
+    /// withdrawals that nobody has paid for.
+    fn check_dapp_base(&self, view: &View, end: u64) -> Result<Result<(), ProposalFault>, EngineError> {
+        let address = self.ledger.dapp_base();
+        let code = view.code(&address, end)?;
+        if code.is_empty() || self.dapp_bases.any {
+            return Ok(Ok(()));
+        }
+        let got = codes::code_hash(&code);
+        if self.dapp_bases.codes.contains(&got) {
+            return Ok(Ok(()));
+        }
+        Ok(if self.is_created_by_known_code(view, end)? {
+            Ok(())
+        } else {
+            Err(ProposalFault::UnknownDappBase { address, got })
+        })
+    }
+
+    /// Whether the code that created DappBase is known. Before DappBase no other transaction is
+    /// valid, so the creation is the first one of the chain. It is looked for once, in the blocks
+    /// up to `end`, because a past state may not be kept.
+    fn is_created_by_known_code(&self, view: &View, end: u64) -> Result<bool, EngineError> {
+        let mut found = self.dapp_base_creation.lock();
+        if let Some((block, is_known)) = *found
+            && view.canonical_hash(block.number)? == Some(block.hash)
+        {
+            return Ok(is_known);
+        }
+        for number in 1..=end {
+            let Some((hash, record)) = view.header(number)? else {
+                break;
+            };
+            if record.header.transactions_root == EMPTY_ROOT {
+                continue;
+            }
+            let transactions = view.block(number)?.map(|block| block.body.transactions);
+            let first = transactions.unwrap_or_default().into_iter().next();
+            let action = first.and_then(|creation| PlainAction::of(&creation));
+            let is_known = action.is_some_and(|action| codes::creates_dapp_base(&action.data));
+            *found = Some((BlockId { number, hash }, is_known));
+            return Ok(is_known);
+        }
+        Ok(false)
+    }
+
+    /// The content of a flush now, in the turn that begins at the base block `turn`; `None` if
+    /// there is no block for it.
+    fn content_of(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        turn: u64,
+    ) -> Result<Option<FlushContent>, EngineError> {
         let members = contract.members.len() as u64;
         let start = first_block(contract);
+        let most = self
+            .first_newer_credit(turn)
+            .map_or(u64::MAX, |number| number.saturating_sub(1));
         let mut end = view.head_number().min(start.saturating_add(FLUSH_BLOCKS_MAX - 1));
+        end = end.min(most);
         while end >= start {
             let Some((_, record)) = view.header(end)? else {
                 break;
@@ -310,20 +394,21 @@ impl MemberEngine {
         if open.distribution != content.distribution {
             return wrong("rewards", &open.distribution, &content.distribution);
         }
-        if open.users.len() as u64 > redemptions_max(contract) {
-            return wrong("redemptions", &open.users.len(), &redemptions_max(contract));
+        // A VNODE that does not tell the gas limit may be that of the voter only.
+        let max = match contract.branch {
+            Some(_) => redemptions_max(contract),
+            None => contract.redemptions_max,
+        };
+        if open.users.len() as u64 > max {
+            return wrong("redemptions", &open.users.len(), &max);
         }
-        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
-        let withdrawals = calls.withdrawals(None, contract.redeem_position, open.end)?;
-        let expected: Vec<_> = withdrawals.iter().map(|one| (one.user, one.tokens)).collect();
-        let got: Vec<_> = open
-            .users
-            .iter()
-            .copied()
-            .zip(open.tokens.iter().copied())
-            .collect();
-        if open.users.len() != open.tokens.len() || !expected.starts_with(&got) {
-            return wrong("redemptions", &got, &expected);
+        if open.users.len() as u64 != open.redemptions_left {
+            return wrong("announced redemptions", &open.redemptions_left, &open.users.len());
+        }
+        if !open.users.is_empty()
+            && let Err(fault) = self.check_dapp_base(view, open.end)?
+        {
+            return Ok(Err(fault));
         }
         let reported = named_members(open);
         if open.bad_actors.len() != reported.len()
@@ -333,14 +418,69 @@ impl MemberEngine {
         {
             return wrong("reported members", &reported, &self.memory.accused);
         }
-        let hash = commitment(&self.setup.address, open, &content.block);
-        if hash != open.hash {
-            return wrong("hash of the proposal", &open.hash, &hash);
+        if let Err(fault) = self.check_redemptions(view, contract, open)? {
+            return Ok(Err(fault));
         }
-        if let Some(fault) = self.wrong_deposit(view, contract, (open.start, open.end))? {
+        let branch = contract.branch.as_ref();
+        let anchor = branch.and_then(|branch| branch.hash_at(open.starting_block.saturating_sub(1)));
+        if let Some(expected) = anchor.map(|anchor| with_anchor(open.hash, &anchor))
+            && expected != open.hash
+        {
+            return wrong("base block before the turn", &open.hash, &expected);
+        }
+        if let Some(newer) = self.first_newer_credit(open.starting_block)
+            && newer <= open.end
+        {
+            return wrong("credits newer than the turn", &open.end, &("less than", newer));
+        }
+        if let Some(fault) = self.wrong_deposit(view, contract, open.end)? {
             return Ok(Err(fault));
         }
         Ok(Ok(content.block))
+    }
+
+    /// Compares the hash and the redemptions of a proposal with the own chain: before the action,
+    /// and while they are paid. Returns the first difference.
+    pub(super) fn check_redemptions(
+        &self,
+        view: &View,
+        contract: &ContractState,
+        open: &Proposal,
+    ) -> Result<Result<(), ProposalFault>, EngineError> {
+        let wrong =
+            |what, got: String, expected: String| Ok(Err(ProposalFault::Field { what, got, expected }));
+        let Some(block) = self.canonical(view, open.end)? else {
+            let highest = format!("at most {}", view.head_number());
+            return wrong("last block", open.end.to_string(), highest);
+        };
+        let hash = commitment(&self.setup.address, open, &block);
+        if !is_commitment(&open.hash, &hash) {
+            return wrong("hash of the proposal", open.hash.to_string(), hash.to_string());
+        }
+        let count = open.users.len();
+        let paid = (count as u64).saturating_sub(open.redemptions_left);
+        let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
+        let first = contract.redeem_position.saturating_sub(paid);
+        let withdrawals = calls.withdrawal_page(first, count, open.end)?;
+        let expected = withdrawals.iter().map(|one| (one.user, one.tokens));
+        let got = open.users.iter().copied().zip(open.tokens.iter().copied());
+        if count != open.tokens.len() || !got.clone().eq(expected.clone()) {
+            let place = got
+                .clone()
+                .zip(expected.clone())
+                .take_while(|(got, expected)| got == expected);
+            let place = place.count();
+            return wrong(
+                "redemptions",
+                format!("{:?} at {place} of {count}", got.clone().nth(place)),
+                format!(
+                    "{:?} at {place} of {}",
+                    expected.clone().nth(place),
+                    withdrawals.len()
+                ),
+            );
+        }
+        Ok(Ok(()))
     }
 }
 
@@ -355,11 +495,14 @@ fn upload_batch(contract: &ContractState) -> u64 {
     contract.upload_max.clamp(1, by_gas)
 }
 
-/// The base blocks that a flush takes from its proposal to its end.
+/// The base blocks that a flush takes from its proposal to its end, beside those that members wait
+/// for before they vote.
 fn proposal_blocks(contract: &ContractState, redemptions: u64) -> u64 {
     // The proposal, its uploads, the votes.
     let calls = 2 + redemptions.div_ceil(upload_batch(contract));
-    CALL_BLOCKS * calls + contract.action_blocks(redemptions)
+    // A proposal with redemptions that is not finished was in vain, so one call may be late.
+    let spare = if redemptions == 0 { 0 } else { RETRY_BLOCKS };
+    CALL_BLOCKS * calls + spare + contract.action_blocks(redemptions)
 }
 
 /// The most redemptions of one flush: a payout must fit into a base block.

@@ -283,22 +283,25 @@ impl MemberEngine {
         let Some(last) = blocks.last().map(Block::hash) else {
             return Ok(());
         };
+        let before = (self.head()?, self.sync.tip);
         for block in blocks {
             self.take_block(block, Some(peer))?;
         }
         let view = self.ledger.view()?;
         let number = view.header_by_hash(&last)?.map(|record| record.header.number);
         let canonical = number.is_some_and(|number| self.is_canonical(&view, number, &last));
-        let head = view.head_number();
+        let head = view.head_id();
         drop(view);
         self.sync.tip = number.filter(|_| !canonical).map(|_| last);
         let is_ahead = self
             .sync
             .heard
             .get(&peer)
-            .is_some_and(|state| state.number > head);
+            .is_some_and(|state| state.number > head.number);
         let lacks_flush = self.flush.as_ref().is_some_and(|flush| flush.block.is_none());
-        if number.is_some() && (is_ahead || lacks_flush || self.sync.tip.is_some()) {
+        // A member that answers with what is known must not keep the others from being asked.
+        let has_new = before != (head, self.sync.tip);
+        if has_new && number.is_some() && (is_ahead || lacks_flush || self.sync.tip.is_some()) {
             self.want_sync(peer)?;
         }
         Ok(())
@@ -310,11 +313,14 @@ impl MemberEngine {
         let Some(contract) = self.contract.as_ref() else {
             return Ok(());
         };
-        let members = contract.members.len() as u64;
-        let best = self.heard_lately().map(|(_, state)| state.number).max();
+        let members = contract.members.len();
+        // The number that more than half of the members have reached. One of them may claim any.
+        let mut claims: Vec<u64> = self.heard_lately().map(|(_, state)| state.number).collect();
+        claims.sort_unstable_by(|one, other| other.cmp(one));
+        let reached = claims.get(members / 2).copied();
         let place = contract.joining.iter().position(|one| *one == self.id);
-        self.near_slots = match best {
-            Some(best) if head + members >= best => self.near_slots + 1,
+        self.near_slots = match reached {
+            Some(reached) if head + members as u64 >= reached => self.near_slots + 1,
             _ => 0,
         };
         let is_told = contract.ready.contains(&self.id);

@@ -101,6 +101,8 @@ pub struct NetworkSettings {
     pub trusted_nodes: Vec<B512>,
     /// Whether the log has lines about the progress of a synchronization.
     pub has_progress_lines: bool,
+    /// Whether miners get no work while there are no peers, or before the chain is near theirs.
+    pub work_needs_peers: bool,
 }
 
 /// The reason why the network does not start.
@@ -162,6 +164,12 @@ impl NetworkService {
             sync
         } else {
             sync.without_progress_lines()
+        };
+        let sync = if settings.work_needs_peers {
+            sync.with_work_for_seen_networks()
+                .map_err(ChainAccessError::from)?
+        } else {
+            sync
         };
         let (core, inboxes) = Core::new(CoreParts {
             hub,

@@ -8,19 +8,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chain::{Chain, View};
+use chain::mining::pause::WorkPause;
+use chain::{Chain, View, unix_now};
 use crossbeam_channel::{Sender, bounded};
 use parking_lot::Mutex;
 use primitives::{B256, catch_panic};
 use store::StoreError;
 
 use super::jobs::{ChainRefusal, SyncJob, SyncOutcome, run_job};
+use super::network_watch::NetworkWatch;
 use super::{SyncActions, SyncState, Synchronizer};
 use crate::moment::Moment;
 use crate::peers::{PeerNews, PeerOrder};
 
 /// Time between two lines of the log about the progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(8);
+/// Time between two lines of the log while there are no peers.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two looks at the network if nothing else happens.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The jobs of a kind that may wait. The state machine has one job for headers, two for bodies and
 /// two for blocks under way. Jobs that forget a block come at most every few seconds, so this is
@@ -132,6 +138,11 @@ pub(crate) struct ChainSync {
     chain: Chain,
     shared: Arc<SyncShared>,
     log: ProgressLog,
+    watch: NetworkWatch,
+    /// The next look at the network, as in [`Moment::elapsed`].
+    next_look: Duration,
+    /// The next line of the log about a network that is not there.
+    next_reminder: Duration,
 }
 
 impl ChainSync {
@@ -151,7 +162,32 @@ impl ChainSync {
             chain,
             shared: Arc::default(),
             log: ProgressLog::default(),
+            watch: NetworkWatch::new(false),
+            next_look: Duration::ZERO,
+            next_reminder: Duration::ZERO,
         })
+    }
+
+    /// Lets miners have no work while the network is not there, from now on.
+    ///
+    /// # Errors
+    /// If the chain cannot be read.
+    pub(crate) fn with_work_for_seen_networks(mut self) -> Result<Self, StoreError> {
+        self.watch = NetworkWatch::new(true);
+        let now = Moment {
+            elapsed: Duration::ZERO,
+            unix: unix_now(),
+        };
+        let view = self.view()?;
+        let head = view.head_number();
+        let progress = SyncState {
+            head,
+            best_header: head,
+            highest: head,
+            ..SyncState::default()
+        };
+        self.look_at_network(now, &view, &progress);
+        Ok(self)
     }
 
     /// Leaves the lines between begin and end out of the log. Someone else shows the progress.
@@ -188,7 +224,8 @@ impl ChainSync {
 
     /// The time at which [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        self.machine.deadline()
+        let looks = self.watch.needs_peers().then_some(self.next_look);
+        [self.machine.deadline(), looks].into_iter().flatten().min()
     }
 
     fn with_view(
@@ -209,9 +246,27 @@ impl ChainSync {
         }
         let progress = self.machine.progress();
         self.shared.set(&progress);
-        self.chain.pause_work(progress.far_behind);
+        self.look_at_network(now, &view, &progress);
         self.log.follow(now.elapsed, &progress);
         orders
+    }
+
+    /// Stops or resumes the making of work, and says why it is stopped.
+    fn look_at_network(&mut self, now: Moment, view: &View, progress: &SyncState) {
+        let peers = self.machine.peer_count();
+        let head_time = Duration::from_secs(view.head().header.timestamp);
+        let pause = self.watch.look(now, peers, head_time, progress);
+        let was_paused = self.chain.work_pause().is_some();
+        self.chain.pause_work(pause);
+        self.next_look = now.elapsed + LOOK_INTERVAL;
+        match pause {
+            Some(reason @ WorkPause::NoPeers { .. }) if now.elapsed >= self.next_reminder => {
+                tracing::warn!(%reason, "no work for miners");
+                self.next_reminder = now.elapsed + REMINDER_INTERVAL;
+            }
+            None if was_paused => tracing::info!(head = progress.head, peers, "there is work for miners"),
+            _ => {}
+        }
     }
 
     /// The last commit that readers may see. A store that was closed by a failure opens again at

@@ -37,6 +37,7 @@ mod driver;
 mod fault;
 mod headers;
 mod jobs;
+mod network_watch;
 mod roster;
 mod segments;
 mod vouchers;
@@ -276,6 +277,11 @@ impl Synchronizer {
         let open = self.roster.open_heads(best, ClaimOrder::Weight, self.now);
         let soonest = self.now.max(self.chain_pause);
         open.into_iter().map(|head| head.look_at.max(soonest)).min()
+    }
+
+    /// The number of peers.
+    pub fn peer_count(&self) -> usize {
+        self.roster.count()
     }
 
     /// The progress of the synchronization.

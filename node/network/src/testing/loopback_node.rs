@@ -59,6 +59,7 @@ pub fn loopback_settings(key: SecretKey, spec: &ChainSpec, folder: &Path) -> Net
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
         has_progress_lines: false,
+        work_needs_peers: false,
     }
 }
 

@@ -1,20 +1,21 @@
 //! Reads a chain base again only if it may have changed.
 //!
-//! The last reading holds as long as the contract's storage root is the same, which one call tells.
-//! Three facts do not follow from the contract's storage and are read at each head:
+//! The last reading holds as long as the contract's storage root and code are the same, which one
+//! call tells. Four facts do not follow from the contract's storage and are read at each head:
 //!
 //! - whether an SCS that has no role yet may join: the pool of SCSs and the number of the block
 //!   decide;
 //! - the deposits from the position on that the engine wants;
-//! - the members whose transactions wait in the VNODE's pool.
+//! - the members whose transactions wait in the VNODE's pool;
+//! - while a proposal is pending, the branch of the base chain.
 
 #[cfg(test)]
 mod tests;
 
-use microchain::contract::ContractRole;
-use primitives::{Address, B256};
+use microchain::contract::{ContractRole, PROPOSAL_PENDING};
+use primitives::Address;
 
-use crate::base::{BaseError, BaseReader, BaseReading, ReadWish, awaits_action};
+use crate::base::{BaseError, BaseReader, BaseReading, ContractMark, ReadWish, awaits_action};
 use crate::source::BaseSource;
 
 /// After so many base blocks everything is read again, whatever the storage root says. Chains
@@ -26,9 +27,9 @@ const WHOLE_READ_BLOCKS: u64 = 32;
 pub(crate) struct KeptReading {
     /// The last reading.
     pub reading: BaseReading,
-    /// The storage root before and after the reading; `None` if they differ, or if the VNODE tells
-    /// none: a chain base always has storage.
-    root: Option<B256>,
+    /// The mark before and after the reading; `None` if they differ, or if the VNODE tells no
+    /// storage root: a chain base always has storage.
+    mark: Option<ContractMark>,
     /// The base block from which on everything is read again.
     whole_at: u64,
 }
@@ -45,34 +46,38 @@ impl<S: BaseSource> BaseReader<S> {
         wish: ReadWish,
         kept: Option<KeptReading>,
     ) -> Result<KeptReading, BaseError> {
-        let before = self.storage_root(chain).await?;
+        let before = self.mark(chain).await?;
         if let Some(kept) = kept.and_then(|kept| kept.still_good(before, &wish)) {
             return self.with_role(chain, kept).await;
         }
-        let (reading, after) = self.read(chain, wish).await?;
+        let (reading, after) = Box::pin(self.read(chain, wish)).await?;
         Ok(KeptReading {
             reading,
-            root: (before == after && !after.is_zero()).then_some(after),
+            mark: (before == after && !after.storage_root.is_zero()).then_some(after),
             whole_at: wish.head + WHOLE_READ_BLOCKS + u64::from(chain[19]) % WHOLE_READ_BLOCKS,
         })
     }
 
-    /// The reading with the role of this moment, if the role depends on more than the contract.
+    /// The reading with the role of this moment, if the role depends on more than the contract, and
+    /// with the branch of the base chain, if there is a proposal whose depth counts.
     async fn with_role(&self, chain: Address, mut kept: KeptReading) -> Result<KeptReading, BaseError> {
-        let role = &mut kept.reading.state.role;
-        if matches!(role, ContractRole::None | ContractRole::Selectable) {
-            *role = self.role(chain).await?;
+        let state = &mut kept.reading.state;
+        if matches!(state.role, ContractRole::None | ContractRole::Selectable) {
+            state.role = self.role(chain).await?;
+        }
+        if state.current.flag == PROPOSAL_PENDING {
+            state.branch = self.branch().await?;
         }
         Ok(kept)
     }
 }
 
 impl KeptReading {
-    /// The reading as of the head of `wish`, if the contract has this storage root now and nothing
-    /// else asks for a new reading.
-    fn still_good(mut self, root: B256, wish: &ReadWish) -> Option<Self> {
+    /// The reading as of the head of `wish`, if the contract has this mark now and nothing else
+    /// asks for a new reading.
+    fn still_good(mut self, mark: ContractMark, wish: &ReadWish) -> Option<Self> {
         let state = &mut self.reading.state;
-        if self.root != Some(root)
+        if self.mark != Some(mark)
             || wish.head >= self.whole_at
             || wish.head < state.base_block
             || awaits_action(&state.current)

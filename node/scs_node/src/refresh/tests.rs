@@ -21,6 +21,8 @@ const OTHER: Address = Address::repeat_byte(2);
 struct FakeBase {
     /// Changes with the storage.
     root: u64,
+    /// The code, which a VNODE tells with its hash.
+    code: u8,
     role: u64,
     deposits: Vec<Address>,
     current: Proposal,
@@ -32,7 +34,7 @@ struct FakeBase {
 #[derive(Clone, Default)]
 struct FakeSource(Arc<Mutex<FakeBase>>);
 
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 11] = [
     "nodeCount()",
     "flushInRound()",
     "totalOperation()",
@@ -43,6 +45,7 @@ const FUNCTIONS: [&str; 10] = [
     "getSCSRole(address)",
     "getEnteringAmount(address,uint256)",
     "currentRefundGas(address)",
+    "priceOneGInMOAC()",
 ];
 
 /// A struct as a result: the offset and the fields.
@@ -109,6 +112,11 @@ impl BaseSource for FakeSource {
         Ok(self.0.lock().answer(&input).into())
     }
 
+    async fn run_code(&self, _: Bytes) -> Result<Bytes, ScsClientError> {
+        self.0.lock().count("branch");
+        Ok(Bytes::new())
+    }
+
     async fn contract_info(
         &self,
         contract: Address,
@@ -124,8 +132,8 @@ impl BaseSource for FakeSource {
             balance: U256::ZERO,
             tx_nonce: 1,
             storage_root: B256::from(U256::from(base.root)),
-            code_hash: B256::ZERO,
-            code: Bytes::new(),
+            code_hash: B256::repeat_byte(base.code),
+            code: vec![base.code].into(),
             storage: BTreeMap::new(),
         }))
     }
@@ -192,9 +200,9 @@ impl Scene {
     }
 }
 
-/// Calls of a whole reading with two members: five numbers, two proposals, role, deposits, info,
-/// two accounts of gas, and the storage before and after.
-const WHOLE: usize = 14;
+/// Calls of a whole reading with two members: six numbers, two proposals, role, deposits, info, two
+/// accounts of gas, the branch, and the storage before and after.
+const WHOLE: usize = 16;
 
 #[test]
 fn a_chain_base_that_has_not_changed_costs_one_call_a_head() {
@@ -228,6 +236,17 @@ fn who_has_no_role_asks_for_it_at_each_head() {
     scene.source.0.lock().role = 4;
     assert_eq!(scene.next(), 2);
     assert_eq!(scene.reading().state.role, ContractRole::Selectable);
+}
+
+#[test]
+fn another_contract_at_the_address_is_read_again() {
+    let mut scene = Scene::new(4);
+    let before = scene.reading().code;
+    assert_eq!(scene.next(), 2);
+    // A reorganization puts a contract there that has the same storage.
+    scene.source.0.lock().code = 1;
+    assert_eq!(scene.next(), WHOLE);
+    assert_ne!(scene.reading().code, before);
 }
 
 #[test]
@@ -269,7 +288,8 @@ fn the_pool_is_looked_at_while_an_action_is_due() {
     // One vote is not enough.
     scene.change(|base| base.current.voters.truncate(1));
     assert_eq!(scene.next(), WHOLE);
-    assert_eq!(scene.next(), 1);
+    // The depth of the proposal counts.
+    assert_eq!(scene.next(), 2);
 }
 
 #[test]

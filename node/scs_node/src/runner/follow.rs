@@ -5,7 +5,7 @@
 //! is read. What was read decides what is done (`join`).
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use microchain::{Event, MemberMessage};
 use primitives::{Address, Transaction, TxRules};
@@ -15,13 +15,22 @@ use tokio::sync::mpsc;
 
 use super::{FOLLOWED_MAX, Followed, Letter, ReadState, Runner};
 use crate::base::{BaseError, ReadWish};
-use crate::served::SubmittedTransaction;
+use crate::wallet::SubmittedTransaction;
 use crate::worker::{EngineActions, EngineHandle, event_len};
 
 /// Events of a chain that is read for the first time.
 const HELD_MAX: usize = 1024;
-/// Bytes of those events.
+/// Bytes of those events, and of those of all chains together.
 const HELD_BYTES_MAX: usize = 4 << 20;
+const HELD_BYTES_TOTAL_MAX: usize = 64 << 20;
+/// Chain bases that are read at one head although this SCS has nothing to do with them yet. Those
+/// that it serves, or has registered with, are read at each head.
+const STRANGER_READS: usize = 32;
+/// A chain base that was followed in vain is not followed again for so long because of a message or
+/// a transaction, which cost nothing. A notice of a contract costs gas.
+const UNFOLLOWED_PAUSE: Duration = Duration::from_secs(60);
+/// The most chain bases that are remembered so.
+const UNFOLLOWED_MAX: usize = 4096;
 /// Pause before a read that failed is repeated, if no head comes before.
 const READ_PAUSE: Duration = Duration::from_secs(5);
 
@@ -75,8 +84,7 @@ impl Runner {
                 self.head = head;
                 self.served.set_base_head(head);
                 self.tend(false);
-                let chains: Vec<_> = self.followed.keys().copied().collect();
-                for chain in chains {
+                for chain in self.due_at_head() {
                     self.read(chain);
                 }
             }
@@ -93,8 +101,52 @@ impl Runner {
         }
     }
 
+    /// The chain bases that are read at this head: all own ones, and the next few others.
+    pub(super) fn due_at_head(&mut self) -> Vec<Address> {
+        let is_own = |chain: &Address, one: &Followed| one.engine.is_some() || self.is_wanted(chain);
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.followed.iter().partition(|(chain, one)| is_own(chain, one));
+        let mut due: Vec<_> = own.into_iter().map(|(chain, _)| *chain).collect();
+        let others: Vec<_> = others.into_iter().map(|(chain, _)| *chain).collect();
+        let start = others.partition_point(|chain| *chain <= self.last_stranger);
+        let next = others[start..]
+            .iter()
+            .chain(&others[..start])
+            .take(STRANGER_READS);
+        due.extend(next);
+        if let Some(last) = due.last().filter(|_| !others.is_empty()) {
+            self.last_stranger = *last;
+        }
+        due
+    }
+
+    /// Follows a chain base no more, unless the operator has named it.
+    pub(super) fn unfollow(&mut self, chain: &Address) {
+        if self.config.chains.contains(chain) {
+            return;
+        }
+        self.followed.remove(chain);
+        self.keep_followed();
+        if self.unfollowed.len() >= UNFOLLOWED_MAX {
+            self.unfollowed.retain(|_, at| at.elapsed() < UNFOLLOWED_PAUSE);
+        }
+        if self.unfollowed.len() < UNFOLLOWED_MAX {
+            self.unfollowed.insert(*chain, Instant::now());
+        }
+    }
+
+    /// Follows the chain base of a message or a transaction, unless that was in vain a short while
+    /// ago. Returns whether it does.
+    pub(super) fn follow_again(&mut self, chain: Address) -> bool {
+        let is_paused = |at: &Instant| at.elapsed() < UNFOLLOWED_PAUSE;
+        if !self.followed.contains_key(&chain) && self.unfollowed.get(&chain).is_some_and(is_paused) {
+            return false;
+        }
+        self.follow(chain)
+    }
+
     /// Follows a chain base from now on. Returns whether it does.
-    fn follow(&mut self, chain: Address) -> bool {
+    pub(super) fn follow(&mut self, chain: Address) -> bool {
         if self.followed.contains_key(&chain) {
             return true;
         }
@@ -119,6 +171,7 @@ impl Runner {
 
     /// Gives an event to the engine of a chain, or holds it until it is known whether there is one.
     pub(super) fn give(&mut self, chain: Address, event: Event) {
+        let held_bytes: usize = self.followed.values().map(|one| one.held_bytes).sum();
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
         };
@@ -129,7 +182,10 @@ impl Runner {
             return;
         }
         let len = event_len(&event);
-        if followed.held.len() < HELD_MAX && followed.held_bytes + len <= HELD_BYTES_MAX {
+        if followed.held.len() < HELD_MAX
+            && followed.held_bytes + len <= HELD_BYTES_MAX
+            && held_bytes + len <= HELD_BYTES_TOTAL_MAX
+        {
             followed.held_bytes += len;
             followed.held.push(event);
         }
@@ -147,7 +203,7 @@ impl Runner {
                 return;
             }
         };
-        if self.follow(chain) {
+        if self.follow_again(chain) {
             self.give(chain, Event::Transaction(Box::new(transaction)));
         }
     }
@@ -159,7 +215,7 @@ impl Runner {
         let (Some(chain), Some(sender)) = (message.chain, message.sender) else {
             return;
         };
-        if sender.address == self.id || !self.follow(chain.address) {
+        if sender.address == self.id || !self.follow_again(chain.address) {
             return;
         }
         let message = MemberMessage {
@@ -203,6 +259,7 @@ impl Runner {
         let (chain, read) = match letter {
             Letter::Read(chain, read) => (chain, read),
             Letter::ReadAgain(chain) => return self.read(chain),
+            Letter::Pool(plan, pool) => return self.register(plan, pool),
         };
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
@@ -227,12 +284,10 @@ impl Runner {
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
         };
-        let is_transport = matches!(error, BaseError::Client(_));
-        if !is_transport && followed.engine.is_none() {
+        let may_come = matches!(error, BaseError::Client(_)) || self.config.chains.contains(&chain);
+        if !may_come && followed.engine.is_none() {
             tracing::info!(%chain, %error, "not followed: the contract is no chain base");
-            self.followed.remove(&chain);
-            self.keep_followed();
-            return;
+            return self.unfollow(&chain);
         }
         let reason = error.to_string();
         if followed.told.as_ref() != Some(&reason) {

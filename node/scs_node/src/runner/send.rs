@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::Runner;
 use crate::account::{BaseAccount, Outlay, Purpose};
-use crate::base::gas_of;
+use crate::gas::gas_of;
 use crate::worker::EngineActions;
 
 /// Broadcasts and calls that wait to be sent.
@@ -19,7 +19,12 @@ pub(super) const OUTBOX_MAX: usize = 1024;
 /// Work for the task that sends transactions.
 pub(super) enum CallOrder {
     Send(Box<Outlay>, u64),
-    Tend { head: u64, is_new_connection: bool },
+    /// The transaction of this call of a MicroChain must not get into a block any more.
+    Withdraw(Address, Box<BaseCall>),
+    Tend {
+        head: u64,
+        is_new_connection: bool,
+    },
 }
 
 impl Runner {
@@ -48,13 +53,23 @@ impl Runner {
         for action in actions.actions {
             match action {
                 Action::Send(message) => self.broadcast(chain, message),
+                Action::Withdraw(call) => {
+                    tracing::info!(%chain, call = call_name(&call), "a call is withdrawn");
+                    if self
+                        .calls
+                        .try_send(CallOrder::Withdraw(chain, Box::new(call)))
+                        .is_err()
+                    {
+                        tracing::warn!(%chain, "a call is not withdrawn: got {OUTBOX_MAX} that wait, expected fewer");
+                    }
+                }
                 Action::Call(call) => {
-                    let members = self.served.member_count(&chain);
+                    let facts = self.served.gas_facts(&chain);
                     tracing::info!(%chain, call = call_name(&call), "a call of the MicroChain");
                     self.send_call(Outlay {
                         chain,
                         data: call.data(),
-                        gas: gas_of(&call, members),
+                        gas: gas_of(&call, &facts),
                         purpose: Purpose::Engine(call),
                     });
                 }
@@ -113,6 +128,7 @@ pub(super) async fn send_calls(mut account: BaseAccount, mut orders: mpsc::Recei
                     tracing::warn!(%chain, what, %error, "the VNODE did not take a transaction");
                 }
             }
+            CallOrder::Withdraw(chain, call) => account.withdraw(chain, *call).await,
             CallOrder::Tend {
                 head,
                 is_new_connection,

@@ -10,7 +10,7 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use tonic::Request;
+use tonic::{Code, Request};
 
 use super::{AnswerError, ScsClient, ScsClientError, link};
 use crate::message::payload::decode_text;
@@ -127,6 +127,22 @@ impl ScsClient {
             ..ScbPublicCallRequest::default()
         };
         Ok(self.call(SCB_PUBLIC_CALL, request).await?.into())
+    }
+
+    /// Runs code at the head of the VNODE, as if it created a contract, and returns what it returns
+    /// or reverts with. Only VNODEs of this project do so. Others answer with nothing, or refuse.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`].
+    pub async fn public_run(&self, code: Bytes) -> Result<Bytes, ScsClientError> {
+        let request = ScbPublicCallRequest {
+            data: code.0,
+            ..ScbPublicCallRequest::default()
+        };
+        match self.call(SCB_PUBLIC_CALL, request).await {
+            Err(ScsClientError::Status(status)) if status.code() == Code::InvalidArgument => Ok(Bytes::new()),
+            answered => Ok(answered?.into()),
+        }
     }
 
     /// Leaves a block of a MicroChain at the VNODE for another SCS.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{AuthorityError, AuthorityFault, ScsClientConfig, ScsLinkError};
@@ -29,6 +29,17 @@ pub struct ClientTls {
     pub authority: PathBuf,
     /// The name in the certificate; `None` for the host that is connected to.
     pub name: Option<String>,
+    /// The certificate of this SCS, for a VNODE that asks for one.
+    pub own: Option<ClientCertificate>,
+}
+
+/// The files with the certificate and the key of an SCS (PEM).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificates, the SCS's own first, then those of who signed it.
+    pub certificates: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
 }
 
 /// A connection. `task` ends when the connection does.
@@ -84,22 +95,39 @@ async fn connect(config: &ScsClientConfig) -> Result<Dialed, ScsLinkError> {
 }
 
 impl ClientTls {
-    /// Reads the file, as for a connection.
+    /// Reads the files, as for a connection.
     ///
     /// # Errors
-    /// [`AuthorityError`] says what is wrong with the file.
+    /// [`AuthorityError`] says what is wrong with which file.
     pub fn check(&self) -> Result<(), AuthorityError> {
         self.connector().map(drop)
     }
 
     fn connector(&self) -> Result<TlsConnector, AuthorityError> {
-        self.read_authority().map_err(|cause| AuthorityError {
-            path: self.authority.clone(),
-            cause,
-        })
+        let fault = |path: &PathBuf| {
+            let path = path.clone();
+            move |cause| AuthorityError { path, cause }
+        };
+        let roots = self.read_authority().map_err(fault(&self.authority))?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| fault(&self.authority)(error.into()))?
+            .with_root_certificates(roots);
+        let mut config = match &self.own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let certificates = own.read_certificates().map_err(fault(&own.certificates))?;
+                let key = PrivateKeyDer::from_pem_file(&own.key);
+                let key = key.map_err(|error| fault(&own.key)(error.into()))?;
+                let config = builder.with_client_auth_cert(certificates, key);
+                config.map_err(|error| fault(&own.key)(error.into()))?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(TlsConnector::from(Arc::new(config)))
     }
 
-    fn read_authority(&self) -> Result<TlsConnector, AuthorityFault> {
+    fn read_authority(&self) -> Result<RootCertStore, AuthorityFault> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(&self.authority)? {
             roots.add(certificate?)?;
@@ -107,12 +135,18 @@ impl ClientTls {
         if roots.is_empty() {
             return Err(AuthorityFault::Empty);
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(TlsConnector::from(Arc::new(config)))
+        Ok(roots)
+    }
+}
+
+impl ClientCertificate {
+    fn read_certificates(&self) -> Result<Vec<CertificateDer<'static>>, AuthorityFault> {
+        let certificates =
+            CertificateDer::pem_file_iter(&self.certificates)?.collect::<Result<Vec<_>, _>>()?;
+        if certificates.is_empty() {
+            return Err(AuthorityFault::Empty);
+        }
+        Ok(certificates)
     }
 }
 

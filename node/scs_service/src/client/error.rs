@@ -151,6 +151,9 @@ pub enum ScsLinkError {
         /// The text.
         got: String,
     },
+    /// The VNODE sends no pings any more.
+    #[error("no ping of the VNODE for {0:?}: another connection may have the place of this SCS")]
+    NoPing(Duration),
     /// The VNODE has closed a stream.
     #[error("the VNODE has ended the stream")]
     Ended,

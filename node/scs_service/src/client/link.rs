@@ -7,21 +7,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use primitives::{Address, B256, Bytes};
+use primitives::{Address, B256, Bytes, hex};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::client::Grpc;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status, Streaming};
 
 use super::dial::{Dialed, dial};
 use super::{BROADCASTS_MAX, ClientShared, Link, RECONNECT_MIN, ScsClientConfig, ScsEvent, ScsLinkError};
-use crate::message::payload::{SHAKE_REPLY, decode_head, decode_text};
+use crate::message::payload::{Handshake, SHAKE_REPLY, decode_head, decode_text};
 use crate::message::{MessageKind, ScsMessage};
 use crate::proto::ScsPushMsg;
-use crate::wire::{RequestSender, SCS_PUSH, codec, path};
+use crate::wire::{CAN_PROVE_HEADER, CHALLENGE_HEADER, RequestSender, SCS_PUSH, codec, path};
 
-/// Messages of the handshake's stream that wait to be sent. There is one.
-const HANDSHAKES_MAX: usize = 1;
+/// Messages of the handshake's stream that wait to be sent: one without proof, and one with it.
+const HANDSHAKES_MAX: usize = 2;
 
 /// The messages that come out of a channel, as a stream.
 struct Outgoing(mpsc::Receiver<ScsPushMsg>);
@@ -95,20 +96,10 @@ async fn run_link(shared: &ClientShared, events: &mpsc::Sender<ScsEvent>) -> Lin
         Err(error) => return LinkEnd::Broken(error, false),
     };
     let (handshakes, waiting) = mpsc::channel(HANDSHAKES_MAX);
-    let hello = ScsMessage {
-        request_id: format!("{}-handshake", config.id).into(),
-        timestamp: None,
-        is_request: true,
-        kind: MessageKind::ShakeHand { status: 0 },
-        scs_id: config.id.to_wire(),
-        chain: None,
-        sender: None,
-        receiver: None,
-        payload: config.handshake.encode(),
-    };
     // The channel is empty and its receiver is here, so this cannot fail.
-    let _ = handshakes.try_send(hello.encode());
-    let opened = timeout(config.call_timeout, shake_hands(config, &dialed.sender, waiting)).await;
+    let _ = handshakes.try_send(hello(config, &config.handshake));
+    let shaken = shake_hands(config, &dialed.sender, &handshakes, waiting);
+    let opened = timeout(config.call_timeout, shaken).await;
     let late = Err(ScsLinkError::HandshakeTimeout(config.call_timeout));
     let (mut incoming, beneficiary) = match opened.unwrap_or(late) {
         Ok(opened) => opened,
@@ -125,7 +116,7 @@ async fn run_link(shared: &ClientShared, events: &mpsc::Sender<ScsEvent>) -> Lin
     }
     let mut sending = pin!(send_broadcasts(config, &dialed, outgoing, events));
     let end = tokio::select! {
-        end = listen(&mut incoming, events) => end,
+        end = listen(&mut incoming, events, Some(config.ping_wait_max)) => end,
         end = sending.as_mut() => end,
     };
     // The stream of the handshake stays open as long as its sender lives.
@@ -159,10 +150,36 @@ pub(super) fn grpc(
         .max_encoding_message_size(config.message_len_max))
 }
 
-/// Opens a stream, and waits until the VNODE has taken the handshake on it.
+/// The message of a handshake.
+fn hello(config: &ScsClientConfig, handshake: &Handshake) -> ScsPushMsg {
+    ScsMessage {
+        request_id: format!("{}-handshake", config.id).into(),
+        timestamp: None,
+        is_request: true,
+        kind: MessageKind::ShakeHand { status: 0 },
+        scs_id: config.id.to_wire(),
+        chain: None,
+        sender: None,
+        receiver: None,
+        payload: handshake.encode(),
+    }
+    .encode()
+}
+
+/// The challenge of a VNODE of ours; `None` from any other.
+fn challenge(headers: &MetadataMap) -> Option<B256> {
+    let mut challenge = B256::ZERO;
+    let digits = headers.get(CHALLENGE_HEADER)?.to_str().ok()?;
+    hex::decode_to_slice(digits, &mut challenge.0).ok()?;
+    Some(challenge)
+}
+
+/// Opens a stream, and waits until the VNODE has taken the handshake on it, which is in `outgoing`.
+/// A VNODE that sends a challenge gets another one with a proof.
 async fn shake_hands(
     config: &ScsClientConfig,
     sender: &RequestSender,
+    handshakes: &mpsc::Sender<ScsPushMsg>,
     outgoing: mpsc::Receiver<ScsPushMsg>,
 ) -> Result<(Streaming<ScsPushMsg>, Address), ScsLinkError> {
     let failed = |status: Status| {
@@ -175,9 +192,21 @@ async fn shake_hands(
     };
     let mut grpc = grpc(config, sender.clone())?;
     grpc.ready().await?;
-    let request = Request::new(Outgoing(outgoing));
+    let mut request = Request::new(Outgoing(outgoing));
+    if config.key.is_some() {
+        let yes = MetadataValue::from_static("1");
+        request.metadata_mut().insert(CAN_PROVE_HEADER, yes);
+    }
     let opened = grpc.streaming(request, path(SCS_PUSH), codec()).await;
-    let mut incoming: Streaming<ScsPushMsg> = opened.map_err(failed)?.into_inner();
+    let opened = opened.map_err(failed)?;
+    if let Some(key) = &config.key
+        && let Some(challenge) = challenge(opened.metadata())
+    {
+        let proof = config.handshake.with_proof(key, &challenge);
+        // There is room: the channel has had one message so far.
+        let _ = handshakes.try_send(hello(config, &proof));
+    }
+    let mut incoming: Streaming<ScsPushMsg> = opened.into_inner();
     loop {
         let wire = incoming.message().await.map_err(failed)?;
         let answer = ScsMessage::decode(&wire.ok_or(ScsLinkError::NoReply)?)?;
@@ -194,20 +223,46 @@ async fn shake_hands(
     }
 }
 
-/// Tells what comes on the stream of the handshake, until it ends.
-async fn listen(incoming: &mut Streaming<ScsPushMsg>, events: &mpsc::Sender<ScsEvent>) -> LinkEnd {
+/// Tells what comes on a stream, until it ends, or no ping has come for `ping_wait_max`. Of the
+/// heads those are told that are higher than the ones before.
+async fn listen(
+    incoming: &mut Streaming<ScsPushMsg>,
+    events: &mpsc::Sender<ScsEvent>,
+    ping_wait_max: Option<Duration>,
+) -> LinkEnd {
+    let mut pinged_at = Instant::now();
+    let mut highest = None;
     loop {
-        let error = match incoming.message().await {
+        let next = incoming.message();
+        let next = match ping_wait_max {
+            None => Ok(next.await),
+            Some(max) => timeout_at(pinged_at + max, next)
+                .await
+                .map_err(|_| ScsLinkError::NoPing(max)),
+        };
+        let next = next.and_then(|next| next.map_err(|status| ScsLinkError::Broken(Box::new(status))));
+        let error = match next {
             Ok(Some(wire)) => {
-                if let Some(event) = event(&wire)
-                    && tell(events, event).await.is_err()
-                {
-                    return LinkEnd::NobodyListens;
+                let event = event(&wire);
+                if let Some(ScsEvent::Head(head)) = event {
+                    pinged_at = Instant::now();
+                    if highest.is_some_and(|highest| head <= highest) {
+                        continue;
+                    }
+                    highest = Some(head);
+                }
+                if let Some(event) = event {
+                    let told_at = Instant::now();
+                    if tell(events, event).await.is_err() {
+                        return LinkEnd::NobodyListens;
+                    }
+                    // While the event waited for its place, no ping was looked for.
+                    pinged_at += told_at.elapsed();
                 }
                 continue;
             }
             Ok(None) => ScsLinkError::Ended,
-            Err(status) => ScsLinkError::Broken(Box::new(status)),
+            Err(error) => error,
         };
         return LinkEnd::Broken(error, true);
     }
@@ -232,7 +287,7 @@ async fn send_broadcasts(
     // A VNODE of the public network answers only when it has something to say. Until then the
     // messages flow all the same.
     match grpc.streaming(request, path(SCS_PUSH), codec()).await {
-        Ok(opened) => match listen(&mut opened.into_inner(), events).await {
+        Ok(opened) => match listen(&mut opened.into_inner(), events, None).await {
             LinkEnd::Broken(error, _) => broken(error),
             end @ LinkEnd::NobodyListens => end,
         },

@@ -19,7 +19,7 @@ mod link;
 mod sync;
 
 pub use calls::{AccountSummary, ContractSummary};
-pub use dial::ClientTls;
+pub use dial::{ClientCertificate, ClientTls};
 pub use error::{AnswerError, AuthorityError, AuthorityFault, ScsClientError, ScsLinkError};
 pub use sync::ask_for_block;
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use primitives::{Address, B256, Bytes};
+use primitives::{Address, B256, Bytes, SecretKey};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -40,6 +40,8 @@ use crate::wire::{MESSAGE_LEN_MAX, RequestSender};
 pub(crate) const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// The pause before the first attempt to make the connection again.
 const RECONNECT_MIN: Duration = Duration::from_millis(200);
+/// Default for the longest time between two pings: some blocks of the public network.
+const PING_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Events that wait to be handled. If more come, no more is read from the VNODE.
 const EVENTS_MAX: usize = 4096;
 /// Broadcasts that wait to be sent. If more come, [`ScsClient::broadcast`] waits.
@@ -54,6 +56,8 @@ pub struct ScsClientConfig {
     pub tls: Option<ClientTls>,
     /// The id of the SCS.
     pub id: ScsId,
+    /// The key of the id, with which it is proven to a VNODE of ours; `None` to prove nothing.
+    pub key: Option<SecretKey>,
     /// The announcement of the SCS about itself.
     pub handshake: Handshake,
     /// The longest pause before the connection is made again.
@@ -63,6 +67,10 @@ pub struct ScsClientConfig {
     /// The time after which a silent VNODE is asked for a sign of life, and the longest time for
     /// the answer.
     pub keep_alive: Duration,
+    /// The longest time between two pings of the VNODE. If none comes, the connection is made
+    /// again: somebody else may have the place of this SCS. A VNODE of ours pings every 10
+    /// seconds, one of the public network with each block.
+    pub ping_wait_max: Duration,
     /// Most bytes of a message, in both directions.
     pub message_len_max: usize,
 }
@@ -74,6 +82,7 @@ impl ScsClientConfig {
             address: address.into(),
             tls: None,
             id,
+            key: None,
             handshake: Handshake {
                 chain_id,
                 ..Handshake::default()
@@ -81,6 +90,7 @@ impl ScsClientConfig {
             reconnect_max: RECONNECT_MAX,
             call_timeout: Duration::from_secs(15),
             keep_alive: Duration::from_secs(10),
+            ping_wait_max: PING_WAIT_MAX,
             message_len_max: MESSAGE_LEN_MAX,
         }
     }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use primitives::rlp::{RlpItem, RlpReader};
-use primitives::{DecodeError, Encodable};
+use primitives::{B256, DecodeError, EcdsaSignature, Encodable, SecretKey, hex, keccak256, recover};
 
-use super::ScsMessageError;
+use super::{ScsId, ScsMessageError};
 
 /// The answer to a good handshake.
 pub(crate) const SHAKE_REPLY: &str = "shakereply";
@@ -17,12 +17,17 @@ pub(crate) const INVALID_ID: &str = "shakereply: error: invalid scsId ";
 /// The answer to the ping of an SCS.
 pub(crate) const PING_REPLY: &str = "pingreply";
 
+/// The operation of a handshake that proves its id. Its publickey is the signature.
+pub const PROOF_OPERATION: &str = "proof";
+/// The label of what is signed. It does not begin as the RLP of a transaction or of a block does.
+const PROOF_LABEL: &[u8] = b"MicroChain SCS handshake";
+
 /// The announcement of an SCS about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// Of no meaning.
+    /// [`PROOF_OPERATION`] if the id is proven; anything else is of no meaning.
     pub operation: String,
-    /// Of no meaning.
+    /// The signature of a proof; otherwise of no meaning.
     pub public_key: String,
     /// The most MicroChains that the SCS can serve.
     pub capability: u64,
@@ -58,6 +63,46 @@ impl Handshake {
         alloy_rlp::encode_list::<_, dyn Encodable>(&fields, &mut out);
         out.into()
     }
+
+    /// The same announcement with the proof that the owner of `key` makes it on the stream of
+    /// `challenge`.
+    pub fn with_proof(&self, key: &SecretKey, challenge: &B256) -> Self {
+        let digest = proof_digest(self.chain_id, &ScsId(key.address()), challenge);
+        Self {
+            operation: PROOF_OPERATION.to_owned(),
+            public_key: hex::encode(key.sign(&digest).to_rsv()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the handshake claims to prove its id.
+    pub(crate) fn has_proof(&self) -> bool {
+        self.operation == PROOF_OPERATION
+    }
+
+    /// Whether the handshake proves `id` on the stream of `challenge`.
+    pub(crate) fn proves(&self, id: &ScsId, challenge: &B256) -> bool {
+        let digest = proof_digest(self.chain_id, id, challenge);
+        let mut rsv = [0; 65];
+        self.has_proof()
+            && hex::decode_to_slice(&self.public_key, &mut rsv).is_ok()
+            && EcdsaSignature::from_rsv(&rsv)
+                .and_then(|signature| recover(&digest, &signature))
+                .is_ok_and(|signer| signer == id.0)
+    }
+}
+
+/// The digest that a proof signs: the base chain, the id and the challenge of the VNODE.
+fn proof_digest(chain_id: u64, id: &ScsId, challenge: &B256) -> B256 {
+    keccak256(
+        [
+            PROOF_LABEL,
+            &chain_id.to_be_bytes(),
+            id.0.as_slice(),
+            challenge.as_slice(),
+        ]
+        .concat(),
+    )
 }
 
 /// A text as a payload: its RLP.

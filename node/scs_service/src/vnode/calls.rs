@@ -122,16 +122,19 @@ impl ServiceState {
         Ok(reply(request.requestid, encode_text(SUCCESS)))
     }
 
-    /// `ScbPublicCall`. A call that fails is no error.
+    /// `ScbPublicCall`. A call that fails is no error. Without a contract the data is run as code.
     pub(super) async fn public_call(
         self: Arc<Self>,
         connection: Arc<ConnectionState>,
         request: ScbPublicCallRequest,
     ) -> Result<ServiceReply, Status> {
-        let contract = required_address("contractaddr", &request.contractaddr)?;
+        let contract = match &request.contractaddr[..] {
+            [] => None,
+            address => Some(required_address("contractaddr", address)?),
+        };
         let len_max = self.config.limits.message_len_max;
         let call = move |state: &Self| {
-            let body = state.host.call(&contract, request.data.into())?;
+            let body = state.host.call(contract.as_ref(), request.data.into())?;
             check_len(body.len(), len_max)?;
             Ok(body.0)
         };

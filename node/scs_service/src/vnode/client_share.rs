@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use daemon::{ClientAddress, TokenBucket, TokenRate};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tonic::Status;
 
 use super::limits::ServiceLimits;
 
@@ -23,6 +24,9 @@ pub(super) struct ClientShare {
     pub(super) calls: Arc<Semaphore>,
     broadcasts: Mutex<TokenBucket>,
     registered: AtomicUsize,
+    /// Streams and calls that are open.
+    open: AtomicUsize,
+    open_max: usize,
 }
 
 impl ClientShare {
@@ -47,6 +51,26 @@ impl ClientShare {
     /// Counts an SCS that is gone.
     pub(super) fn remove_registered(&self) {
         self.registered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a stream or a call that is opened.
+    ///
+    /// # Errors
+    /// If the address has too many. The one that is opened counts until it ends all the same.
+    pub(super) fn add_open(&self) -> Result<(), Status> {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        if open <= self.open_max {
+            return Ok(());
+        }
+        Err(Status::resource_exhausted(format!(
+            "streams and calls of this address: got {open}, expected at most {}",
+            self.open_max
+        )))
+    }
+
+    /// Counts a stream or a call that has ended.
+    pub(super) fn remove_open(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -79,6 +103,8 @@ impl ClientShares {
             calls: Arc::new(Semaphore::new(limits.address_calls_max.max(1))),
             broadcasts: Mutex::new(TokenBucket::new(rate, now)),
             registered: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            open_max: limits.address_streams_max,
         });
         shares.insert(address, Arc::downgrade(&share));
         share

@@ -170,10 +170,11 @@ pub trait ScsHost: Send + Sync + 'static {
 
     /// Calls a contract at the head, in its own name, without value. The result is what it
     /// returned; if it reverted, the data of the revert, and if it failed otherwise, nothing.
+    /// Without a contract the input is run as the code that creates one.
     ///
     /// # Errors
     /// [`HostError`] if the node fails, or the call takes too long.
-    fn call(&self, contract: &Address, input: Bytes) -> Result<Bytes, HostError>;
+    fn call(&self, contract: Option<&Address>, input: Bytes) -> Result<Bytes, HostError>;
 
     /// Puts a signed transaction into the pool, or reads one that is for a MicroChain.
     ///

@@ -14,6 +14,9 @@ pub const ADDRESS_CONNECTIONS_MAX: usize = 256;
 pub(super) const SEEN_MAX: usize = 32_768;
 /// Transactions for MicroChains that wait to be pushed.
 pub(super) const CALLS_WAITING_MAX: usize = 8192;
+/// The time after which an SCS is pinged although the head has not risen. So an SCS that hears
+/// nothing for longer knows that it has lost its VNODE.
+pub(super) const PING_REPEAT: Duration = Duration::from_secs(10);
 /// Bytes that HTTP/2 keeps of a stream that nobody reads, and of a connection.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -38,8 +41,13 @@ pub struct ServiceLimits {
     pub connections_max: usize,
     /// Connections of one address.
     pub address_connections_max: usize,
-    /// Streams and calls of one connection that are open at the same time.
+    /// Streams and calls of one connection that are open at the same time. Libraries for gRPC put
+    /// all SCSs of a machine on one connection, and each has two streams and a call: 512 are
+    /// enough for 170 of them.
     pub streams_max: u32,
+    /// Streams and calls of one address that are open at the same time, on all its connections.
+    /// Each takes some kilobytes.
+    pub address_streams_max: usize,
     /// Bytes of a message, in both directions.
     pub message_len_max: usize,
     /// Bytes of messages that are being received, worked on or answered, and of answers that are
@@ -73,9 +81,11 @@ pub struct ServiceLimits {
     pub broadcasts_per_second: u32,
     /// The time for which a connection without a stream and without a call stays open.
     pub idle_timeout: Duration,
-    /// The time after which a silent client is asked for a sign of life, and the longest time for
-    /// the answer.
+    /// The time after which a silent client is asked for a sign of life. The place of an SCS that
+    /// proves nothing is free again when its old connection has not answered, so this is short.
     pub keep_alive: Duration,
+    /// The longest time for the sign of life. A machine that is short of time needs some seconds.
+    pub keep_alive_answer: Duration,
 }
 
 impl Default for ServiceLimits {
@@ -83,7 +93,8 @@ impl Default for ServiceLimits {
         Self {
             connections_max: CONNECTIONS_MAX,
             address_connections_max: ADDRESS_CONNECTIONS_MAX,
-            streams_max: 32,
+            streams_max: 512,
+            address_streams_max: 2048,
             message_len_max: MESSAGE_LEN_MAX,
             received_len_max: 128 << 20,
             ids_max: 4096,
@@ -100,7 +111,8 @@ impl Default for ServiceLimits {
             answer_timeout: Duration::from_secs(60),
             broadcasts_per_second: 1000,
             idle_timeout: Duration::from_secs(120),
-            keep_alive: Duration::from_secs(20),
+            keep_alive: Duration::from_secs(5),
+            keep_alive_answer: Duration::from_secs(10),
         }
     }
 }

@@ -11,8 +11,10 @@
 //! | how do notices of contracts get to the SCSs? | `notices` |
 //! | what do the unary calls answer? | `calls`, `storage`, `uploads` |
 //!
-//! An SCS proves nothing when it shakes hands: anyone can claim an id. So nothing here trusts an
-//! id, except for who gets a message. Whoever acts on a message checks its content.
+//! A published SCS proves nothing when it shakes hands: anyone can claim an id that is not
+//! connected. One of ours signs a challenge, and takes its place from whoever has it without proof
+//! (`registry`). An id only decides who gets a message. Whoever acts on a message checks its
+//! content.
 
 mod allow;
 mod answers;

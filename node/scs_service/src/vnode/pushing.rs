@@ -178,13 +178,13 @@ impl ServiceState {
         }
     }
 
-    /// Pings each SCS that does not know the head yet.
+    /// Pings each SCS that does not know the head yet, or has heard nothing of it for a while.
     fn ping_all(&self) {
-        let head = self.head();
+        let (head, now) = (self.head(), Instant::now());
         for scs in self.registry.all() {
-            if !scs.take_ping(head) {
+            let Some(head) = scs.take_ping(head, now) else {
                 continue;
-            }
+            };
             let ping = ScsMessage {
                 request_id: self.next_request_id(),
                 timestamp: None,

@@ -123,6 +123,11 @@ impl PushQueue {
         }
     }
 
+    /// Whether messages are still taken.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state.lock().end, QueueEnd::Open)
+    }
+
     /// Ends the stream when all messages are sent.
     pub(super) fn close(&self) {
         let state = &mut *self.state.lock();

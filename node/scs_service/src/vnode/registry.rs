@@ -1,20 +1,35 @@
-//! The SCSs that are connected: for each id the stream that it shook hands on last.
+//! The SCSs that are connected, and the stream that each id has.
+//!
+//! | the id is on | a handshake with proof | a handshake without |
+//! |---|---|---|
+//! | no connection | takes it | takes it |
+//! | the same connection | takes it | takes it, if it has no proof there |
+//! | another one, with proof | takes it | is refused |
+//! | another one, without | takes it | is refused |
+//!
+//! So nobody takes the place of an SCS by its name alone. One that proves nothing gets its place
+//! back when its old connection has ended, which the server sees by pings of HTTP/2.
 //!
 //! An id costs nothing, so their number is bounded, in all and for each address. If all places are
-//! taken, the address with the most ids loses its newest one without a role to an address that has
-//! at least two fewer.
+//! taken, the address with the most ids loses its newest one, an unproven one without a role first,
+//! to an address that has at least two fewer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tonic::Status;
 
 use super::client_share::ClientShare;
+use super::limits::PING_REPEAT;
 use super::queue::PushQueue;
 use crate::message::ScsId;
 use crate::proto::ScsPushMsg;
+
+/// The shortest time between two warnings about refused handshakes.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An SCS that has shaken hands.
 #[derive(Debug)]
@@ -25,24 +40,88 @@ pub(super) struct ConnectedScs {
     /// The messages that wait to be sent to it.
     pub(super) queue: Arc<PushQueue>,
     client: Arc<ClientShare>,
+    /// The number of the connection.
+    connection: u64,
+    /// The id was proven.
+    is_proven: bool,
     /// The number of the handshake.
     number: u64,
     /// The SCS has had a role in a MicroChain.
     has_role: AtomicBool,
-    /// One more than the head that it was last pinged with; 0 before the first ping.
-    pinged: AtomicU64,
+    /// The last ping; `None` before the first one.
+    pinged: Mutex<Option<LastPing>>,
+}
+
+/// A ping that was sent.
+#[derive(Clone, Copy, Debug)]
+struct LastPing {
+    /// The highest head that was told.
+    head: u64,
+    at: Instant,
+}
+
+/// A handshake that asks for the place of an id.
+pub(super) struct Applicant<'a> {
+    pub(super) id: ScsId,
+    pub(super) is_proven: bool,
+    /// The number of the connection.
+    pub(super) connection: u64,
+    pub(super) client: &'a Arc<ClientShare>,
+    /// The messages of the stream.
+    pub(super) queue: &'a Arc<PushQueue>,
 }
 
 impl ConnectedScs {
+    /// Gives the place to `applicant`, if it may have it.
+    fn make_way(&self, applicant: &Applicant<'_>, warned_at: &mut Option<Instant>) -> Result<(), Status> {
+        let is_own = self.connection == applicant.connection && applicant.is_proven >= self.is_proven;
+        if is_own || !self.queue.is_open() {
+            return Ok(());
+        }
+        let (id, holder, other) = (self.id, self.client.address, applicant.client.address);
+        if !applicant.is_proven {
+            if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+                *warned_at = Some(Instant::now());
+                tracing::warn!(
+                    scs = %id, %holder, refused = %other,
+                    "a second connection claims to be an SCS that is connected; it was refused"
+                );
+            }
+            return Err(Status::already_exists(format!(
+                "SCS {id} is connected, and this handshake proves nothing"
+            )));
+        }
+        if !self.is_proven {
+            tracing::warn!(
+                scs = %id, %holder, proven = %other,
+                "a connection without proof has lost its place to one that has proven to be this SCS"
+            );
+        }
+        self.queue
+            .fail(Status::aborted("another connection has proven to be this SCS"));
+        Ok(())
+    }
+
     /// Notes that the SCS has a role in a MicroChain.
     pub(super) fn note_role(&self) {
         self.has_role.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a ping with this head is due: the first one, or one with a higher head.
-    pub(super) fn take_ping(&self, head: u64) -> bool {
-        let next = head.saturating_add(1);
-        self.pinged.fetch_max(next, Ordering::Relaxed) < next
+    /// The head of the ping that is due: the first one, one with a higher head, or the old one
+    /// again after a while.
+    pub(super) fn take_ping(&self, head: u64, now: Instant) -> Option<u64> {
+        let pinged = &mut *self.pinged.lock();
+        let head = match *pinged {
+            Some(last) if head <= last.head => {
+                if now.saturating_duration_since(last.at) < PING_REPEAT {
+                    return None;
+                }
+                last.head
+            }
+            _ => head,
+        };
+        *pinged = Some(LastPing { head, at: now });
+        Some(head)
     }
 }
 
@@ -58,6 +137,8 @@ pub(super) struct ScsRegistry {
 struct RegistryState {
     connected: HashMap<ScsId, Arc<ConnectedScs>>,
     next_number: u64,
+    /// The time of the last warning about a refused handshake.
+    warned_at: Option<Instant>,
 }
 
 /// The place of an SCS. Dropping it takes the SCS out, unless its id is on another stream now.
@@ -76,20 +157,23 @@ impl ScsRegistry {
         }
     }
 
-    /// Registers an SCS on the stream that `queue` belongs to. From now on its messages go there,
-    /// after `answer`.
+    /// Registers an SCS on the stream of `applicant`. From now on its messages go there, after
+    /// `answer`.
     ///
     /// # Errors
-    /// A status if there are too many SCSs.
+    /// A status if the id has a place on another connection, or there are too many SCSs.
     pub(super) fn register(
         self: &Arc<Self>,
-        id: ScsId,
-        queue: &Arc<PushQueue>,
-        client: &Arc<ClientShare>,
+        applicant: Applicant<'_>,
         answer: ScsPushMsg,
     ) -> Result<ScsRegistration, Status> {
+        let Applicant {
+            id, queue, client, ..
+        } = applicant;
         let state = &mut *self.state.lock();
-        if !state.connected.contains_key(&id) {
+        if let Some(holder) = state.connected.get(&id) {
+            holder.make_way(&applicant, &mut state.warned_at)?;
+        } else {
             let of_client = state.count_of(client);
             if of_client >= self.address_ids_max {
                 return Err(Status::resource_exhausted(format!(
@@ -112,9 +196,11 @@ impl ScsRegistry {
             id_text: id.to_string(),
             queue: Arc::clone(queue),
             client: Arc::clone(client),
+            connection: applicant.connection,
+            is_proven: applicant.is_proven,
             number,
             has_role: AtomicBool::new(false),
-            pinged: AtomicU64::new(0),
+            pinged: Mutex::default(),
         });
         queue.push(answer, false);
         state.connected.insert(id, Arc::clone(&scs));
@@ -169,7 +255,10 @@ impl RegistryState {
             .connected
             .values()
             .filter(|scs| scs.client.address == crowd)
-            .max_by_key(|scs| (!scs.has_role.load(Ordering::Relaxed), scs.number));
+            .max_by_key(|scs| {
+                let has_role = scs.has_role.load(Ordering::Relaxed);
+                (!has_role, !scs.is_proven, scs.number)
+            });
         let Some(displaced) = newest.map(|scs| scs.id) else {
             return false;
         };
@@ -196,7 +285,6 @@ impl Drop for ScsRegistration {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-    use std::time::Instant;
 
     use daemon::{ClientAddress, Quota};
     use primitives::Address;
@@ -227,11 +315,27 @@ mod tests {
         }
 
         fn register(&self, id: u8, client: u8) -> Result<ScsRegistration, tonic::Code> {
+            self.register_on(id, client, u64::from(client), false)
+        }
+
+        fn register_on(
+            &self,
+            id: u8,
+            client: u8,
+            connection: u64,
+            is_proven: bool,
+        ) -> Result<ScsRegistration, tonic::Code> {
             let client = self.client(client);
             let permit = self.quota.take(client.address.into(), 0).expect("nothing");
             let queue = Arc::new(PushQueue::new(10, 1000, permit));
-            let id = ScsId(Address::repeat_byte(id));
-            let registered = self.registry.register(id, &queue, &client, ScsPushMsg::default());
+            let applicant = Applicant {
+                id: ScsId(Address::repeat_byte(id)),
+                is_proven,
+                connection,
+                client: &client,
+                queue: &queue,
+            };
+            let registered = self.registry.register(applicant, ScsPushMsg::default());
             registered.map_err(|status| status.code())
         }
 
@@ -243,7 +347,38 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stream_of_an_id_counts() {
+    fn proof_takes_a_place_and_a_name_does_not() {
+        let setup = Setup::new(10, 10);
+        let holder = setup.register_on(1, 1, 1, false).expect("a place");
+        let refused = Some(tonic::Code::AlreadyExists);
+        assert_eq!(
+            setup.register_on(1, 1, 2, false).err(),
+            refused,
+            "its own address, too"
+        );
+        assert!(holder.scs.queue.is_open());
+        let proven = setup.register_on(1, 2, 3, true).expect("it has proof");
+        assert!(!holder.scs.queue.is_open(), "its stream ends");
+        drop(holder);
+        assert_eq!(setup.register_on(1, 1, 4, false).err(), refused);
+        let again = setup.register_on(1, 3, 5, true).expect("the same key");
+        assert!(!proven.scs.queue.is_open());
+        again.scs.queue.close();
+        let free = setup.register_on(1, 4, 6, false).expect("the stream has ended");
+        let proven_here = setup.register_on(2, 1, 7, true).expect("a place");
+        assert_eq!(
+            setup.register_on(2, 1, 7, false).err(),
+            refused,
+            "on one connection, too"
+        );
+        drop((proven, again, proven_here));
+        assert_eq!(setup.ids(), [1]);
+        drop(free);
+        assert_eq!(setup.ids(), [0_u8; 0]);
+    }
+
+    #[test]
+    fn the_newest_stream_of_an_id_counts_on_one_connection() {
         let setup = Setup::new(10, 10);
         let first = setup.register(1, 1).expect("a place");
         let second = setup.register(1, 1).expect("the same place");
@@ -291,7 +426,11 @@ mod tests {
             .registry
             .get(&ScsId(Address::repeat_byte(1)))
             .expect("connected");
-        let due: Vec<_> = [0, 0, 3, 2, 3, 4].map(|head| scs.take_ping(head)).into();
-        assert_eq!(due, [true, false, true, false, false, true]);
+        let now = Instant::now();
+        let due = [0, 0, 3, 2, 3, 4].map(|head| scs.take_ping(head, now));
+        assert_eq!(due, [Some(0), None, Some(3), None, None, Some(4)]);
+        let later = now + PING_REPEAT;
+        assert_eq!(scs.take_ping(2, later), Some(4), "the highest one again");
+        assert_eq!(scs.take_ping(2, later), None);
     }
 }

@@ -34,7 +34,10 @@ pub(super) async fn route(
     connection: Arc<ConnectionState>,
     request: http::Request<Incoming>,
 ) -> http::Response<Body> {
-    let open = OpenCall::begin(&connection);
+    let open = match OpenCall::begin(&connection) {
+        Ok(open) => open,
+        Err(status) => return status.into_http(),
+    };
     let permit = match state.received.take(connection.client.address.into(), 0) {
         Ok(permit) => permit,
         Err(error) => return Status::resource_exhausted(error.to_string()).into_http(),

@@ -155,6 +155,8 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
 
 /// The state that the calls and streams of a connection share.
 pub(super) struct ConnectionState {
+    /// The number of the connection.
+    pub(super) number: u64,
     /// The share of its address.
     pub(super) client: Arc<ClientShare>,
     place: Place<StatedClaim>,
@@ -185,12 +187,18 @@ impl ConnectionState {
 pub(super) struct OpenCall(Arc<ConnectionState>);
 
 impl OpenCall {
-    pub(super) fn begin(connection: &Arc<ConnectionState>) -> Self {
+    /// Counts it for its connection and its address.
+    ///
+    /// # Errors
+    /// A status if the address has too many.
+    pub(super) fn begin(connection: &Arc<ConnectionState>) -> Result<Self, Status> {
         connection.open.fetch_add(1, Ordering::Relaxed);
         if connection.registered.load(Ordering::Relaxed) == 0 {
             connection.place.set(Claim::Known, Instant::now());
         }
-        Self(Arc::clone(connection))
+        let call = Self(Arc::clone(connection));
+        connection.client.add_open()?;
+        Ok(call)
     }
 }
 
@@ -198,6 +206,7 @@ impl Drop for OpenCall {
     fn drop(&mut self) {
         *self.0.idle_since.lock() = Some(Instant::now());
         self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.client.remove_open();
     }
 }
 
@@ -213,6 +222,7 @@ async fn accept_connections(
         total: limits.connections_max,
         per_client: limits.address_connections_max,
     });
+    let mut next_number = 0;
     let admit = |(stream, peer): (TcpStream, SocketAddr)| {
         let (client, now) = (ClientAddress::from(peer.ip()), Instant::now());
         if !state.config.allow.may_connect(client) {
@@ -223,7 +233,9 @@ async fn accept_connections(
             tracing::debug!(%peer, "too many connections to the service for SCS servers");
             return None;
         };
+        next_number += 1;
         let connection = Arc::new(ConnectionState {
+            number: next_number,
             client: state.shares.get(client, limits, now),
             place,
             open: AtomicUsize::new(0),
@@ -286,7 +298,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(RESETS_MAX)
         .keep_alive_interval(limits.keep_alive)
-        .keep_alive_timeout(limits.keep_alive);
+        .keep_alive_timeout(limits.keep_alive_answer);
     let service = service_fn(|request| {
         let (state, connection) = (Arc::clone(&state), Arc::clone(&connection));
         async move { Ok::<_, Infallible>(Box::pin(route(state, connection, request)).await) }

@@ -2,16 +2,21 @@
 //!
 //! Every stream is read until its client ends it, also those that have shaken hands. A client may
 //! end its half of a stream after a handshake: pushes go on.
+//!
+//! A client that says so in the headers of its stream proves its id: the headers of the answer have
+//! a challenge, and the handshake that counts has a signature over it. It sends one without
+//! signature before, for VNODEs that know no challenges; here that one is passed over.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use primitives::{B256, hex};
 use tokio::task::AbortHandle;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::queue::{Outbound, PushQueue};
-use super::registry::ScsRegistration;
+use super::registry::{Applicant, ScsRegistration};
 use super::server::{ConnectionState, OpenCall};
 use super::service::ServiceState;
 use crate::message::payload::{
@@ -20,6 +25,7 @@ use crate::message::payload::{
 use crate::message::{MessageKind, ScsId, ScsMessage, ScsMessageError, message_hash};
 use crate::proto::ScsPushMsg;
 use crate::wire::metered::StreamMeter;
+use crate::wire::{CAN_PROVE_HEADER, CHALLENGE_HEADER};
 
 /// Which SCS a stream belongs to, if it has shaken hands.
 struct StreamSlot {
@@ -94,6 +100,10 @@ pub(super) fn open(
     request: Request<Streaming<ScsPushMsg>>,
 ) -> Result<Response<Outbound<StreamGuard>>, Status> {
     state.check_serving()?;
+    let challenge = match request.metadata().get(CAN_PROVE_HEADER) {
+        Some(_) => Some(new_challenge()?),
+        None => None,
+    };
     let slot = Arc::new(StreamSlot {
         connection: Arc::clone(&connection),
         state: Mutex::new(SlotState::Open(None)),
@@ -104,6 +114,7 @@ pub(super) fn open(
         meter,
         queue: Arc::clone(&queue),
         slot: Arc::clone(&slot),
+        challenge,
     };
     let reader = tokio::spawn(reader.run(request.into_inner())).abort_handle();
     let guard = StreamGuard {
@@ -111,7 +122,21 @@ pub(super) fn open(
         slot,
         _open: open,
     };
-    Ok(Response::new(Outbound::new(queue, guard)))
+    let mut response = Response::new(Outbound::new(queue, guard));
+    if let Some(challenge) = challenge {
+        let digits = hex::encode(challenge).parse();
+        let digits = digits.map_err(|_| Status::internal("a challenge is no header"))?;
+        response.metadata_mut().insert(CHALLENGE_HEADER, digits);
+    }
+    Ok(response)
+}
+
+/// A random number that nobody can have signed before.
+fn new_challenge() -> Result<B256, Status> {
+    let mut challenge = B256::ZERO;
+    let filled = getrandom::fill(&mut challenge.0);
+    filled.map_err(|error| Status::unavailable(format!("no random number for a challenge: {error}")))?;
+    Ok(challenge)
 }
 
 /// Reads what an SCS sends on a stream.
@@ -121,6 +146,8 @@ struct StreamReader {
     meter: StreamMeter,
     queue: Arc<PushQueue>,
     slot: Arc<StreamSlot>,
+    /// The number to be signed by a client that proves its id.
+    challenge: Option<B256>,
 }
 
 impl StreamReader {
@@ -174,6 +201,14 @@ impl StreamReader {
             return Ok(());
         };
         let handshake = Handshake::decode(&wire.msghash).map_err(refusal)?;
+        let is_proven = match &self.challenge {
+            Some(_) if !handshake.has_proof() => return Ok(()),
+            Some(challenge) if !handshake.proves(&id, challenge) => {
+                let text = format!("handshake: got no signature of {id} over the challenge, expected one");
+                return Err(Status::unauthenticated(text));
+            }
+            challenge => challenge.is_some(),
+        };
         if !self.state.host.is_ready() {
             self.answer(wire, NOT_INITIALIZED);
             return Ok(());
@@ -189,8 +224,15 @@ impl StreamReader {
         }
         let answer = self.state.answer(wire, encode_text(SHAKE_REPLY));
         let registry = &self.state.registry;
-        let registration = registry.register(id, &self.queue, client, answer)?;
-        tracing::debug!(scs = %id, peer = %client.address, "an SCS has shaken hands");
+        let applicant = Applicant {
+            id,
+            is_proven,
+            connection: self.connection.number,
+            client,
+            queue: &self.queue,
+        };
+        let registration = registry.register(applicant, answer)?;
+        tracing::debug!(scs = %id, is_proven, peer = %client.address, "an SCS has shaken hands");
         self.slot.put(registration);
         Ok(())
     }

@@ -33,6 +33,11 @@ pub(crate) const DOWNLOAD_BLOCK: &str = "/moac.Vnode/DownloadBlock";
 /// The only method of `moac.SCS`, which an SCS serves. No published program calls it.
 pub(crate) const SYNC: &str = "/moac.SCS/Sync";
 
+/// The header with which a client of ours says that it proves its id. Published programs ignore it.
+pub(crate) const CAN_PROVE_HEADER: &str = "scs-can-prove";
+/// The header with which a VNODE of ours answers: the challenge, 64 hex digits.
+pub(crate) const CHALLENGE_HEADER: &str = "scs-challenge";
+
 /// Default for the most bytes of a message, in both directions: that of gRPC's libraries.
 pub(crate) const MESSAGE_LEN_MAX: usize = 4 << 20;
 

@@ -141,15 +141,20 @@ async fn transactions_are_sent() {
 async fn contracts_are_called() {
     let setup = Setup::start().await;
     let client = setup.connect().await;
-    let call = async |data: &'static [u8]| {
+    let call_at = async |contract: Bytes, data: &'static [u8]| {
         let request = ScbPublicCallRequest {
             requestid: 2,
-            contractaddr: raw(CHAIN),
+            contractaddr: contract,
             data: Bytes::from_static(data),
             ..ScbPublicCallRequest::default()
         };
         client.call("/moac.Vnode/ScbPublicCall", request).await
     };
+    let call = async |data: &'static [u8]| call_at(raw(CHAIN), data).await;
+    let reply = call_at(Bytes::new(), b"run").await.expect("an answer");
+    assert_eq!(reply.replybody, &b"code:run"[..]);
+    let status = call_at(Bytes::from_static(b"short"), b"in").await;
+    assert_eq!(status.expect_err("no address").code(), Code::InvalidArgument);
     let reply = call(b"in").await.expect("an answer");
     assert_eq!(reply.replybody, [CHAIN.as_slice(), b"in"].concat());
     for (input, text) in [

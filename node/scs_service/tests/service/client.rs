@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::tls::{ServerTls, TlsFiles};
-use primitives::{Address, B256, U256};
-use scs_service::client::{ScsClient, ScsClientConfig, ScsClientError, ScsEvent};
+use primitives::{Address, B256, SecretKey, U256};
+use scs_service::ScsId;
+use scs_service::client::{
+    ClientCertificate, ClientTls, ScsClient, ScsClientConfig, ScsClientError, ScsEvent,
+};
 use scs_service::message::ControlStatus;
 use scs_service::proto::StorageRequest;
 use scs_service::vnode::{ALPN, HostContract, ScsRole, ScsServer, ServiceConfig};
 use tokio::sync::mpsc::Receiver;
 
 use crate::common::{
-    CHAIN, CHAIN_ID, PATIENCE, PROXY, Setup, TestHost, call, id, message, node_id, wait_until,
+    CHAIN, CHAIN_ID, PATIENCE, PROXY, Setup, TestHost, call, handshake, id, message, node_id, wait_until,
 };
 
 async fn next(events: &mut Receiver<ScsEvent>) -> ScsEvent {
@@ -189,6 +192,140 @@ async fn a_broken_connection_is_told_and_made_again() {
 }
 
 #[tokio::test]
+async fn a_hundred_scss_of_one_address_are_connected() {
+    let setup = Setup::start().await;
+    let clients: Vec<_> = (1..=100)
+        .map(|mark| ScsClient::start(config(setup.address(), mark)))
+        .collect();
+    wait_until("all of them", || {
+        clients.iter().all(|(client, _)| client.is_connected())
+    })
+    .await;
+    assert_eq!(setup.service().counters().connected, 100);
+}
+
+#[tokio::test]
+async fn a_hundred_scss_of_one_connection_are_connected() {
+    let setup = Setup::start().await;
+    let connection = setup.connect().await;
+    let mut streams = Vec::new();
+    for mark in 1..=100 {
+        let opened = tokio::time::timeout(PATIENCE, connection.stream()).await;
+        let mut stream = opened.unwrap_or_else(|_| panic!("no stream {mark}"));
+        assert_eq!(stream.shake_hands(id(mark)).await, "shakereply");
+        streams.push(stream);
+    }
+    assert_eq!(setup.service().counters().connected, streams.len() as u64);
+}
+
+/// Passes bytes on between a client and the service, until it is told to keep them.
+struct Relay {
+    address: String,
+    is_dead: tokio::sync::watch::Sender<bool>,
+}
+
+impl Relay {
+    async fn start(target: String) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (is_dead, dead) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            loop {
+                let (mut near, _) = listener.accept().await.expect("a connection");
+                let mut far = tokio::net::TcpStream::connect(&target).await.expect("it listens");
+                let mut dead = dead.clone();
+                tokio::spawn(async move {
+                    let until_dead = async { drop(dead.wait_for(|dead| *dead).await) };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                        () = until_dead => {}
+                    }
+                    std::future::pending::<()>().await;
+                });
+            }
+        });
+        Self { address, is_dead }
+    }
+}
+
+#[tokio::test]
+async fn an_scs_without_proof_comes_back_when_its_old_connection_is_dead() {
+    let setup = Setup::with(|config| {
+        config.limits.keep_alive = Duration::from_millis(200);
+        config.limits.keep_alive_answer = Duration::from_millis(300);
+    })
+    .await;
+    let relay = Relay::start(setup.address()).await;
+    let (_old, mut events) = ScsClient::start(config(relay.address.clone(), 1));
+    assert_eq!(
+        event(&mut events).await,
+        ScsEvent::Connected { beneficiary: PROXY }
+    );
+    let (_new, mut events) = ScsClient::start(config(setup.address(), 1));
+    let ScsEvent::Disconnected { reason } = event(&mut events).await else {
+        panic!("the first connection has the place");
+    };
+    assert!(reason.contains("this handshake proves nothing"), "{reason}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.service().counters().connected, 1);
+    assert!(events.try_recv().is_err(), "a living connection keeps its place");
+    relay.is_dead.send_replace(true);
+    assert_eq!(
+        event(&mut events).await,
+        ScsEvent::Connected { beneficiary: PROXY }
+    );
+}
+
+#[tokio::test]
+async fn proof_gets_an_scs_its_place_back_and_keeps_it() {
+    let setup = Setup::start().await;
+    let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
+    let own = ScsId(key.address());
+    let mut squatter = setup.scs(own).await;
+    let proving = ScsClientConfig {
+        key: Some(key),
+        ..ScsClientConfig::new(setup.address(), own, CHAIN_ID)
+    };
+    let (client, mut events) = ScsClient::start(proving.clone());
+    assert_eq!(
+        event(&mut events).await,
+        ScsEvent::Connected { beneficiary: PROXY }
+    );
+    assert_eq!(squatter.error().await.code(), tonic::Code::Aborted);
+    let mut stranger = setup.connect().await.stream().await;
+    stranger.send(handshake(own)).await;
+    assert_eq!(stranger.error().await.code(), tonic::Code::AlreadyExists);
+    assert!(client.is_connected());
+    // The same key on a new connection.
+    let (_again, mut new_events) = ScsClient::start(proving);
+    assert_eq!(
+        event(&mut new_events).await,
+        ScsEvent::Connected { beneficiary: PROXY }
+    );
+    assert!(matches!(event(&mut events).await, ScsEvent::Disconnected { .. }));
+}
+
+#[tokio::test]
+async fn a_client_without_pings_connects_again() {
+    let setup = Setup::start().await;
+    let impatient = ScsClientConfig {
+        ping_wait_max: Duration::from_millis(1500),
+        ..config(setup.address(), 1)
+    };
+    // The first ping comes within a second, and with the same head not again for ten.
+    let (_client, mut events) = ScsClient::start(impatient);
+    let connected = ScsEvent::Connected { beneficiary: PROXY };
+    assert_eq!(event(&mut events).await, connected);
+    let ScsEvent::Disconnected { reason } = event(&mut events).await else {
+        panic!("no ping has come");
+    };
+    assert!(reason.starts_with("no ping of the VNODE for 1.5s"), "{reason}");
+    assert_eq!(event(&mut events).await, connected);
+}
+
+#[tokio::test]
 async fn a_refused_handshake_is_told_once() {
     let setup = Setup::start().await;
     let wrong = ScsClientConfig {
@@ -215,6 +352,7 @@ async fn tls_protects_the_connection() {
     let files = TlsFiles {
         certificates: folder.join("cert.pem"),
         key: folder.join("key.pem"),
+        clients: None,
     };
     std::fs::write(&files.certificates, certified.cert.pem()).expect("a write");
     std::fs::write(&files.key, certified.signing_key.serialize_pem()).expect("a write");
@@ -231,9 +369,10 @@ async fn tls_protects_the_connection() {
     let server = ScsServer::start("127.0.0.1:0", loaded, config, host, heads).await;
     let server = server.expect("a free port");
     let tls = |name: &str| {
-        Some(scs_service::client::ClientTls {
+        Some(ClientTls {
             authority: files.certificates.clone(),
             name: Some(name.to_owned()),
+            own: None,
         })
     };
     let start = |tls| {
@@ -253,6 +392,48 @@ async fn tls_protects_the_connection() {
         let (_client, mut events) = start(wrong);
         assert!(matches!(event(&mut events).await, ScsEvent::Disconnected { .. }));
     }
+    drop((client, server));
+    // A service that wants certificates of its clients.
+    let only = TlsFiles {
+        clients: Some(files.certificates.clone()),
+        ..files.clone()
+    };
+    let loaded = ServerTls::load(only, &[ALPN]).expect("good files");
+    let config = ServiceConfig {
+        node_id: node_id(),
+        beneficiary: Some(PROXY),
+        ..ServiceConfig::default()
+    };
+    let host = std::sync::Arc::clone(&plain.host) as _;
+    let loaded = Some(std::sync::Arc::new(loaded));
+    let server = ScsServer::start("127.0.0.1:0", loaded, config, host, plain.heads.subscribe()).await;
+    let server = server.expect("a free port");
+    let start = |tls| {
+        ScsClient::start(ScsClientConfig {
+            tls,
+            ..self::config(server.address().to_string(), 1)
+        })
+    };
+    let own = ClientCertificate {
+        certificates: files.certificates.clone(),
+        key: files.key.clone(),
+    };
+    let with_own = tls("vnode.test").map(|tls| ClientTls {
+        own: Some(own),
+        ..tls
+    });
+    with_own
+        .as_ref()
+        .expect("it is there")
+        .check()
+        .expect("good files");
+    let (_known, mut events) = start(with_own);
+    assert_eq!(
+        event(&mut events).await,
+        ScsEvent::Connected { beneficiary: PROXY }
+    );
+    let (_unknown, mut events) = start(tls("vnode.test"));
+    assert!(matches!(event(&mut events).await, ScsEvent::Disconnected { .. }));
     std::fs::remove_dir_all(&folder).expect("a removal");
 }
 

@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
 use tonic::client::Grpc;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -132,11 +133,18 @@ impl ScsHost for TestHost {
         Ok(found.map(|(contract, slots)| Box::new(TestContract(contract, slots)) as Box<dyn ContractView>))
     }
 
-    fn call(&self, contract: &Address, input: primitives::Bytes) -> Result<primitives::Bytes, HostError> {
+    fn call(
+        &self,
+        contract: Option<&Address>,
+        input: primitives::Bytes,
+    ) -> Result<primitives::Bytes, HostError> {
         match &input[..] {
             b"slow" => Err(HostError::TooMuch("too slow".to_owned())),
             b"long" => Ok(vec![0; 5 << 20].into()),
-            _ => Ok([contract.as_slice(), &input].concat().into()),
+            _ => {
+                let contract = contract.map_or(&b"code:"[..], |contract| contract.as_slice());
+                Ok([contract, &input].concat().into())
+            }
         }
     }
 
@@ -301,6 +309,18 @@ impl TestClient {
     }
 
     pub(crate) async fn try_stream(&self) -> Result<TestStream, Status> {
+        Ok(self.open_stream(false).await?.0)
+    }
+
+    /// A stream of a client that proves its id, and the challenge.
+    pub(crate) async fn proving_stream(&self) -> (TestStream, B256) {
+        let (stream, headers) = self.open_stream(true).await.expect("a stream");
+        let digits = headers.get("scs-challenge").expect("a challenge");
+        let challenge = digits.to_str().expect("digits").parse();
+        (stream, challenge.expect("a challenge"))
+    }
+
+    async fn open_stream(&self, can_prove: bool) -> Result<(TestStream, MetadataMap), Status> {
         let (outgoing, messages) = mpsc::channel(1000);
         let mut grpc = self.grpc.clone();
         grpc.ready()
@@ -308,13 +328,18 @@ impl TestClient {
             .map_err(|error| Status::unavailable(error.to_string()))?;
         let path = http::uri::PathAndQuery::from_static("/moac.Vnode/ScsPush");
         let codec = ProstCodec::<ScsPushMsg, ScsPushMsg>::default();
-        let opened = grpc
-            .streaming(Request::new(Outgoing(messages)), path, codec)
-            .await?;
-        Ok(TestStream {
+        let mut request = Request::new(Outgoing(messages));
+        if can_prove {
+            let yes = MetadataValue::from_static("1");
+            request.metadata_mut().insert("scs-can-prove", yes);
+        }
+        let opened = grpc.streaming(request, path, codec).await?;
+        let headers = opened.metadata().clone();
+        let stream = TestStream {
             outgoing: Some(outgoing),
             incoming: opened.into_inner(),
-        })
+        };
+        Ok((stream, headers))
     }
 
     pub(crate) async fn stream(&self) -> TestStream {

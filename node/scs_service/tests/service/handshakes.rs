@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use primitives::{B256, SecretKey};
 use prost::Message;
 use scs_service::message::payload::{Handshake, decode_head, decode_text};
 use scs_service::proto::ScsPushMsg;
 use scs_service::vnode::{AllowEntry, AllowList, ScsRole};
-use scs_service::{MessageKind, ScsMessage};
+use scs_service::{MessageKind, ScsId, ScsMessage};
 use tonic::Code;
 
-use crate::common::{CHAIN, PROXY, Setup, handshake, id, message, node_id, wait_until};
+use crate::common::{CHAIN, CHAIN_ID, PROXY, Setup, handshake, id, message, node_id, wait_until};
 
 #[tokio::test]
 async fn a_handshake_is_answered_as_published() {
@@ -166,11 +167,14 @@ async fn a_ping_of_an_scs_is_answered() {
 }
 
 #[tokio::test]
-async fn the_newest_stream_of_an_id_gets_the_pushes_and_all_are_read() {
+async fn the_newest_stream_of_a_connection_gets_the_pushes_and_all_are_read() {
     let setup = Setup::start().await;
     setup.set_role(CHAIN, id(1), ScsRole::Consensus);
-    let mut first = setup.scs(id(1)).await;
-    let mut second = setup.scs(id(1)).await;
+    let connection = setup.connect().await;
+    let (mut first, mut second) = (connection.stream().await, connection.stream().await);
+    for stream in [&mut first, &mut second] {
+        assert_eq!(stream.shake_hands(id(1)).await, "shakereply");
+    }
     assert_eq!(setup.service().counters().connected, 1);
     let bystander = setup.connect().await.stream().await;
     bystander.send(message(2, 0, id(9), 1).encode()).await;
@@ -185,6 +189,66 @@ async fn the_newest_stream_of_an_id_gets_the_pushes_and_all_are_read() {
     assert_eq!(second.message().await.payload, Bytes::from_static(b"content 3"));
     drop(second);
     wait_until("the SCS to be gone", || setup.service().counters().connected == 0).await;
+}
+
+#[tokio::test]
+async fn a_stranger_does_not_take_the_place_of_an_scs() {
+    let setup = Setup::start().await;
+    setup.set_role(CHAIN, id(1), ScsRole::Consensus);
+    let mut member = setup.scs(id(1)).await;
+    let mut stranger = setup.connect().await.stream().await;
+    stranger.send(handshake(id(1))).await;
+    assert_eq!(stranger.error().await.code(), Code::AlreadyExists);
+    let other = setup.connect().await.stream().await;
+    other.send(message(2, 0, id(9), 1).encode()).await;
+    assert_eq!(member.message().await.payload, Bytes::from_static(b"content 1"));
+    // The place is free when its connection has ended.
+    drop(member);
+    wait_until("the SCS to be gone", || setup.service().counters().connected == 0).await;
+    setup.scs(id(1)).await;
+}
+
+#[tokio::test]
+async fn a_signature_over_the_challenge_is_the_proof() {
+    let setup = Setup::start().await;
+    let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
+    let own = ScsId(key.address());
+    let client = setup.connect().await;
+    let announced = Handshake {
+        chain_id: CHAIN_ID,
+        ..Handshake::default()
+    };
+    let mut squatter = setup.scs(own).await;
+    let (mut stream, old) = client.proving_stream().await;
+    // Without proof nothing happens, nor with one of another number, or of another key.
+    stream.send(handshake(own)).await;
+    assert!(stream.is_quiet().await);
+    let prove = |key: &SecretKey, challenge| ScsPushMsg {
+        msghash: announced.with_proof(key, &challenge).encode(),
+        ..handshake(own)
+    };
+    let other_key = SecretKey::from_bytes(&[8; 32]).expect("a key");
+    for wrong in [prove(&other_key, old), prove(&key, B256::ZERO)] {
+        let (mut stream, _) = client.proving_stream().await;
+        stream.send(wrong).await;
+        assert_eq!(stream.error().await.code(), Code::Unauthenticated);
+    }
+    let (mut replay, _) = client.proving_stream().await;
+    replay.send(prove(&key, old)).await;
+    assert_eq!(
+        replay.error().await.code(),
+        Code::Unauthenticated,
+        "an old challenge"
+    );
+    // The proof takes the place, and its name alone does not take it back.
+    stream.send(prove(&key, old)).await;
+    let answer = decode_text(&stream.message().await.payload).expect("a text");
+    assert_eq!(answer, "shakereply");
+    assert_eq!(squatter.error().await.code(), Code::Aborted);
+    let mut again = setup.connect().await.stream().await;
+    again.send(handshake(own)).await;
+    assert_eq!(again.error().await.code(), Code::AlreadyExists);
+    assert_eq!(setup.service().counters().connected, 1);
 }
 
 #[tokio::test]

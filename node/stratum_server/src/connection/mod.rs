@@ -111,6 +111,8 @@ struct WorkerConnection {
     errors: u32,
     lines_left: TokenBucket,
     last_line: Instant,
+    /// The last time at which the miner was told why there is no work.
+    told_at: Option<Instant>,
 }
 
 /// A job that the miner has received.
@@ -191,6 +193,7 @@ pub(crate) async fn serve(
         errors: 0,
         lines_left: TokenBucket::new(LINES, now),
         last_line: now,
+        told_at: None,
     };
     let reason = tokio::select! {
         _ = stopped.wait_for(|stop| *stop) => DisconnectReason::Stopping,
@@ -273,9 +276,17 @@ impl WorkerConnection {
                     if self.vardiff.adjust(Instant::now()) {
                         self.announce_newest(true);
                     }
+                    self.explain_pause();
                     Ok(())
                 }
-                () = sleep_until((since + limit).into()) => return DisconnectReason::Idle(limit),
+                () = sleep_until((since + limit).into()) => {
+                    if !self.session.is_logged_in() || self.state.chain.work_pause().is_none() {
+                        return DisconnectReason::Idle(limit);
+                    }
+                    // A miner without work has nothing to say.
+                    self.last_line = Instant::now();
+                    Ok(())
+                }
             };
             let flushed = self.flush().await;
             if let Err(reason) = handled.and(flushed) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use daemon::{Claim, SecretDigest};
 use ethash::{B256, U256};
+use primitives::{AddressTextError, parse_address};
 use serde_json::Value;
 use stratum::server::{AnnouncedJob, MinerRequest, RejectReason};
 use stratum::{Dialect, boundary_of_difficulty, difficulty_of_boundary};
@@ -16,6 +17,8 @@ use crate::jobs::StratumJob;
 
 /// A wrong password is answered after so long. Further lines of the connection wait for it.
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(500);
+/// Time between two messages to a miner about the reason for which there is no work.
+const EXPLAIN_INTERVAL: Duration = Duration::from_secs(60);
 
 impl WorkerConnection {
     /// Handles one request of the miner.
@@ -54,6 +57,15 @@ impl WorkerConnection {
         if !self.check_password(id, password)? {
             return Ok(());
         }
+        let named = user.split('.').next().unwrap_or_default();
+        if let Err(error @ AddressTextError::Checksum { .. }) = parse_address(named) {
+            if self.state.log.allows(LoggedEvent::Connected) {
+                tracing::warn!(peer = %self.peer, %error, "a worker's login is refused");
+            }
+            self.session.refuse(id, RejectReason::BadLogin);
+            self.session.say(&error.to_string());
+            return Ok(());
+        }
         let was_logged_in = self.session.is_logged_in();
         let Some(index) = self.session.admit(id, user, worker) else {
             return Ok(());
@@ -76,6 +88,7 @@ impl WorkerConnection {
             if self.session.dialect() != Some(Dialect::EthProxy) {
                 self.wants_jobs = true;
                 self.announce_newest(false);
+                self.explain_pause();
             }
         }
         Ok(())
@@ -150,6 +163,10 @@ impl WorkerConnection {
         let Some(job) = self.state.jobs.newest() else {
             return;
         };
+        if self.state.chain.work_pause().is_some() {
+            // The job is from before the pause. A miner would search on it for nothing.
+            return;
+        }
         let known = self
             .sent_jobs
             .back()
@@ -162,6 +179,18 @@ impl WorkerConnection {
             .announce(&session_job(&job, &share_boundary, job.clean && !known));
         if !known {
             self.state.count_push(&job);
+        }
+    }
+
+    /// Tells the miner at times why there is no work, if the chain has a reason.
+    pub(super) fn explain_pause(&mut self) {
+        let Some(reason) = self.state.chain.work_pause() else {
+            self.told_at = None;
+            return;
+        };
+        if self.told_at.is_none_or(|at| at.elapsed() >= EXPLAIN_INTERVAL) {
+            self.told_at = Some(Instant::now());
+            self.session.say(&format!("no work: {reason}"));
         }
     }
 

@@ -7,10 +7,12 @@
 
 mod base_chain;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
+use chain::import::StateRetention;
 use chain::spec::DEV_ACCOUNTS;
 use keystore::ScryptCost;
 use microchain::abi::{CallData, ResultReader};
@@ -19,11 +21,12 @@ use primitives::{Address, Bytes, SecretKey, ShaAmount, Transaction, U256, Unsign
 use rpc::MicroChains;
 use rpc::server::TcpServer;
 use rpc::server::http::HttpOptions;
+use scs_node::admission::JoinRules;
 use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
 use serde_json::{Value, json};
 use store::StoreError;
 
-use crate::scs_program::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError, open_key, start_http};
+use crate::scs_program::{KEY_FOLDER, LockedKey, PASSWORD_DEFAULT, ScsKeyError, open_key, start_http};
 use base_chain::{DemoAccount, DemoCall, creation, input, wait_for};
 
 /// SCSs of the demo. A MicroChain with fewer than two cannot flush.
@@ -105,6 +108,8 @@ struct DemoScs {
     runner: ScsRunner,
     server: TcpServer,
     id: Address,
+    /// Locked while the SCS runs.
+    _key: LockedKey,
 }
 
 /// Runs the node of the development network, three SCSs and a MicroChain until SIGINT or SIGTERM.
@@ -175,20 +180,27 @@ async fn start(stage: &RunningNode, options: DemoOptions) -> Result<Vec<DemoScs>
 async fn start_scs(stage: &RunningNode, options: DemoOptions, index: u16) -> Result<DemoScs, ScsDemoError> {
     let home = stage.directory.join(format!("scs{}", index + 1));
     // The keys hold coins of the development network only.
-    let key = open_key(&home.join(KEY_FOLDER), PASSWORD_DEFAULT, ScryptCost::LIGHT)?;
-    let id = key.address();
+    let directory = home.join("scsdata");
+    let old = home.join(KEY_FOLDER);
+    let locked = open_key(&directory, &old, PASSWORD_DEFAULT, ScryptCost::LIGHT)?;
+    let id = locked.key.address();
     let runner = ScsRunner::start(ScsNodeConfig {
         vnode: stage.service.to_string(),
         tls: None,
         chain_id: stage.chain.chain_id(),
-        key,
-        directory: home.join("scsdata"),
+        key: locked.key.clone(),
+        directory,
         period_secs: options.period_secs,
+        // Nobody else makes blocks of its base chain.
+        confirmations: 1,
         beneficiary: Address::ZERO,
+        join: JoinRules::default(),
         bond_max: ShaAmount::COIN.0,
         reward_min: U256::ZERO,
         capability: 10,
+        chains: BTreeSet::new(),
         reconnect_max: std::time::Duration::from_secs(5),
+        states: StateRetention::Archive,
     })?;
     let http = HttpOptions {
         port: if options.scs_port == 0 {
@@ -198,9 +210,17 @@ async fn start_scs(stage: &RunningNode, options: DemoOptions, index: u16) -> Res
         },
         ..HttpOptions::default()
     };
-    let modules = "scs,net".parse().unwrap_or_default();
+    // Everything that developers and the explorer Otterscan ask for.
+    let modules = "scs,net,txpool,debug,trace,ots,erigon"
+        .parse()
+        .unwrap_or_default();
     let server = start_http(&runner, &http, &modules).await?;
-    Ok(DemoScs { runner, server, id })
+    Ok(DemoScs {
+        runner,
+        server,
+        id,
+        _key: locked,
+    })
 }
 
 /// Makes pools, chain base, members, `DappBase` and a Dapp.

@@ -8,7 +8,7 @@ mod options;
 mod userconfig;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use daemon::StopSignal;
@@ -17,11 +17,13 @@ use node::config_file::{ConfigError, warn_of_unknown_keys};
 use node::exposure::warn_of_plain_tokens;
 use node::guards::{GuardFiles, GuardsError};
 use node::logging::{self, LogStartError};
+use node::node_metrics::{self, Collector, MetricsError, MetricsServer, process_collector};
 use node::{span_export, system};
 use primitives::Address;
 use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
-use rpc::{Limits, Rpc, ScsNode};
+use rpc::{Limits, Rpc, ScsNode, WalletChains};
+use scs_node::admission::JoinMode;
 use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
 use scs_service::client::{AuthorityError, ClientTls};
 
@@ -29,7 +31,8 @@ pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
 pub use options::ScsProgramOptions;
 pub use userconfig::UserConfig;
 
-pub(crate) use key::open_key;
+use key::password_of;
+pub(crate) use key::{LockedKey, open_key};
 
 /// An error while an SCS starts.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +43,14 @@ pub enum ScsProgramError {
     /// The log cannot be started.
     #[error(transparent)]
     Log(#[from] LogStartError),
-    /// The certificates for the VNODE cannot be used.
-    #[error("--vnode.tls.ca {0}")]
-    Tls(#[from] AuthorityError),
+    /// The certificates for the connection to the VNODE cannot be used.
+    #[error("{option} {error}")]
+    Tls {
+        /// The option that names the file.
+        option: &'static str,
+        /// The fault.
+        error: AuthorityError,
+    },
     /// The key cannot be read or made.
     #[error(transparent)]
     Key(#[from] ScsKeyError),
@@ -52,6 +60,9 @@ pub enum ScsProgramError {
     /// The HTTP server cannot be guarded.
     #[error(transparent)]
     Guards(#[from] GuardsError),
+    /// The metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// The HTTP server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -93,41 +104,61 @@ pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
 
 async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), ScsProgramError> {
     let mut stop = StopSignal::listen().map_err(system_error("cannot listen for signals"))?;
+    let recorded = options.metrics.map(|_| node_metrics::record()).transpose()?;
     let tls = options.vnode_tls_ca.clone().map(|authority| ClientTls {
         authority,
         name: options.vnode_tls_name.clone(),
+        own: options.vnode_certificate(),
     });
     if let Some(tls) = &tls {
-        tls.check()?;
+        tls.check().map_err(|error| ScsProgramError::Tls {
+            option: match &tls.own {
+                _ if error.path == tls.authority => "--vnode.tls.ca",
+                Some(own) if error.path == own.key => "--vnode.tls.key",
+                _ => "--vnode.tls.cert",
+            },
+            error,
+        })?;
     }
     let mut files = GuardFiles::default();
     let guards = files.json_rpc(&options.access)?;
     let mut reload = files.listen()?;
     let scheme = if guards.tls.is_some() { "https" } else { "http" };
-    let password = options.password.as_deref().unwrap_or(PASSWORD_DEFAULT);
-    let key = open_key(&PathBuf::from(KEY_FOLDER), password, ScryptCost::STANDARD)?;
-    let id = key.address();
     let directory = options
         .datadir
         .clone()
         .unwrap_or_else(|| config.data_directory.clone());
+    let password = password_of(options.password_file.as_deref(), options.password.as_deref())?;
+    let locked = open_key(&directory, Path::new(KEY_FOLDER), &password, ScryptCost::STANDARD)?;
+    let id = locked.key.address();
+    let join = options.join_rules();
+    if join.mode == JoinMode::Any {
+        tracing::warn!(
+            "--join any: whoever makes a contract that says that it is a chain base can take the whole free bond in a published pool, and an owner can take all coins of a MicroChain"
+        );
+    }
     let runner = ScsRunner::start(ScsNodeConfig {
         vnode: config.vnode.clone(),
         tls,
         chain_id: config.chain_id,
-        key,
+        key: locked.key.clone(),
         directory: directory.clone(),
         period_secs: options.period,
+        confirmations: options.confirmations,
         beneficiary: config.beneficiary.unwrap_or(Address::ZERO),
+        join,
         bond_max: config.bond_max.0,
         reward_min: config.reward_min.0,
         capability: config.capability,
+        chains: options.chains.iter().copied().collect(),
         reconnect_max: config.reconnect_interval,
+        states: options.state,
     })?;
     let mut text = format!(
-        "{}\nSCS id     {id:#x}\ndata       {}\nvnode      {} (chain id {})\nperiod     {} s\n",
+        "{}\nSCS id     {id:#x}\ndata       {}\nkey        {}\nvnode      {} (chain id {})\nperiod     {} s\n",
         node::version_of("scs"),
         directory.display(),
+        locked.folder.display(),
         config.vnode,
         config.chain_id,
         options.period,
@@ -150,6 +181,22 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         text.push_str("endpoint   none (--rpc serves HTTP)\n");
         None
     };
+    let metrics = match options.metrics.zip(recorded) {
+        Some((address, recorded)) => {
+            let served = runner.served();
+            scs_node::describe_figures();
+            let collectors: Vec<Collector> = vec![
+                Box::new(move || scs_node::record_figures(&served)),
+                process_collector(),
+            ];
+            let hosts = options.rpcvhosts.clone();
+            Some(MetricsServer::start(address, hosts, recorded, collectors).await?)
+        }
+        None => None,
+    };
+    if let Some(metrics) = &metrics {
+        text.push_str(&format!("endpoint   {}\n", metrics.endpoint()));
+    }
     // The SCS also runs if standard output is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     tokio::select! {
@@ -160,12 +207,13 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
     if let Some(server) = server {
         server.stop().await;
     }
+    drop(metrics);
     drop(runner);
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Serves the methods of an SCS over HTTP.
+/// Serves the methods of an SCS over HTTP, and those of wallets at the path of each MicroChain.
 pub(crate) async fn start_http(
     runner: &ScsRunner,
     http: &HttpOptions,
@@ -174,5 +222,7 @@ pub(crate) async fn start_http(
     let context = Arc::new(ScsNode(runner.served()));
     let rpc = Rpc::new(context, rpc::methods::scs::methods(), Limits::default())
         .expect("the table of methods is checked by the tests of `rpc`");
-    rpc::server::http::start(Arc::new(rpc.dispatcher(modules)), http).await
+    let chains = WalletChains::new(Arc::clone(&rpc), modules)
+        .expect("the table of methods is checked by the tests of `rpc`");
+    rpc::server::http::start_with_chains(Arc::new(rpc.dispatcher(modules)), http, chains).await
 }

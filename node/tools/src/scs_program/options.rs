@@ -1,14 +1,40 @@
 //! The command line of `scs`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use node::{AccessOptions, LogOptions};
+use primitives::{Address, B256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
+use scs_node::admission::{JoinMode, JoinRules};
+use scs_service::client::ClientCertificate;
 
 /// Default of `--period`, in seconds.
 const PERIOD_SECS: u64 = 10;
+/// The fewest recent states that can be asked for: those of two flushes.
+const RECENT_STATES_MIN: u64 = 20_000;
+
+/// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
+fn parse_states(text: &str) -> Result<StateRetention, String> {
+    let blocks = match text {
+        "archive" => return Ok(StateRetention::Archive),
+        "recent" => Some(RECENT_STATES_DEFAULT),
+        other => other
+            .strip_prefix("recent:")
+            .and_then(|blocks| blocks.parse().ok()),
+    };
+    let blocks = blocks.filter(|blocks| *blocks >= RECENT_STATES_MIN);
+    blocks
+        .map(|blocks| StateRetention::Recent { blocks })
+        .ok_or_else(|| {
+            format!(
+                "got {text:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks"
+            )
+        })
+}
 
 /// A server of application chains (MicroChains), connected to a base-chain node
 #[derive(Clone, Debug, Parser)]
@@ -40,24 +66,62 @@ pub struct ScsProgramOptions {
     /// The name in the certificate of the VNODE [default: the host in `VnodeServiceCfg`]
     #[arg(long = "vnode.tls.name", value_name = "NAME", requires = "vnode_tls_ca")]
     pub vnode_tls_name: Option<String>,
+    /// Certificate (PEM) of this SCS, for a VNODE that asks for one (`--scs.tls.clients`)
+    #[arg(long = "vnode.tls.cert", value_name = "FILE", requires_all = ["vnode_tls_ca", "vnode_tls_key"])]
+    pub vnode_tls_cert: Option<PathBuf>,
+    /// Private key (PEM) of that certificate
+    #[arg(long = "vnode.tls.key", value_name = "FILE", requires = "vnode_tls_cert")]
+    pub vnode_tls_key: Option<PathBuf>,
     /// JSON file with the settings of the SCS
     /// [default: userconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub userconfig: Option<PathBuf>,
-    /// Folder for the MicroChains [default: `DataDir` of the settings, or ./scsdata]
+    /// Folder for the key and the MicroChains [default: `DataDir` of the settings, or ./scsdata]
     #[arg(long, value_name = "DIR")]
     pub datadir: Option<PathBuf>,
-    /// Password of the key in ./scskeystore, which is made on the first start
-    /// [default: that of the public SCS]
+    /// File whose first line is the password of the key, which is made on the first start; a file
+    /// is better than the variable `SCS_PASSWORD`, and that better than --password
+    /// [default: the password of the public SCS, which everybody knows]
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    pub password_file: Option<PathBuf>,
+    /// The password itself. Other users of this machine can read it on the command line
     #[arg(long, value_name = "TEXT", env = "SCS_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
+    /// MicroChains that the SCS joins: listed joins chain bases in --join.list; known also those
+    /// whose code is known, with a pool whose code is known; any joins whatever says that it is a
+    /// chain base: a contract of a stranger can then take the whole free bond in a published pool,
+    /// and an owner all coins of a MicroChain
+    #[arg(long, value_name = "MODE", default_value = "known")]
+    pub join: JoinMode,
+    /// Addresses of chain bases, and of pools of SCSs, that count as known, separated by commas
+    #[arg(long = "join.list", value_name = "ADDRESSES", value_delimiter = ',')]
+    pub join_list: Vec<Address>,
+    /// Hashes of the code of chain bases, pools and `DappBase`s that count as known, separated by
+    /// commas. The log names the hash of a contract that is refused
+    #[arg(long = "join.code", value_name = "HASHES", value_delimiter = ',')]
+    pub join_code: Vec<B256>,
+    /// MicroChains that are served although this SCS has not registered with them, separated by
+    /// commas: those of which it is the monitor
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub chains: Vec<Address>,
     /// Seconds between two blocks of a MicroChain; the same for all its SCSs
     #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
     pub period: u64,
+    /// Base blocks that must follow a proposal and its uploads before the SCS votes for it
+    #[arg(long, value_name = "BLOCKS", default_value_t = scs_node::CONFIRMATIONS_DEFAULT, value_parser = clap::value_parser!(u64).range(0..=scs_node::CONFIRMATIONS_MAX))]
+    pub confirmations: u64,
+    /// Past states of MicroChains that are kept: archive for all; recent or recent:BLOCKS for those
+    /// after the last BLOCKS blocks (recent: 100,000), and for all that the next flush needs.
+    /// Blocks are always kept, because SCSs that join need them
+    #[arg(long, value_name = "STATES", default_value = "archive", value_parser = parse_states)]
+    pub state: StateRetention,
     /// Amount of the log: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     /// [default: `LogLevel` of the settings, or 3]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub verbosity: Option<u8>,
+    /// Serve metrics of the SCS for Prometheus at this address; for example 127.0.0.1:6061
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// The clients that may use the HTTP server.
     #[command(flatten)]
     pub access: AccessOptions,
@@ -67,12 +131,29 @@ pub struct ScsProgramOptions {
 }
 
 impl ScsProgramOptions {
+    /// The certificate of this SCS, if there is one.
+    pub fn vnode_certificate(&self) -> Option<ClientCertificate> {
+        Some(ClientCertificate {
+            certificates: self.vnode_tls_cert.clone()?,
+            key: self.vnode_tls_key.clone()?,
+        })
+    }
+
     /// The command line with its help. Variables of the environment begin with `SCS_`, so that they
     /// are not those of a VNODE beside it.
     pub fn command_line() -> clap::Command {
         Self::command()
             .mut_arg("rpc_tls_key", |option| option.env("SCS_RPC_TLS_KEY"))
             .mut_arg("rpc_tokens", |option| option.env("SCS_RPC_TOKENS"))
+    }
+
+    /// The MicroChains that the SCS joins.
+    pub fn join_rules(&self) -> JoinRules {
+        JoinRules {
+            mode: self.join,
+            listed: self.join_list.iter().copied().collect(),
+            codes: self.join_code.iter().copied().collect(),
+        }
     }
 
     /// Reads the options of this process. Ends it with a message if they are wrong.
@@ -103,17 +184,71 @@ mod tests {
     fn defaults_are_the_published_ones() {
         let options = ScsProgramOptions::try_parse_from(["scs"]).expect("no options");
         assert!(!options.rpc);
-        assert_eq!((options.rpcport, options.period), (8548, 10));
+        assert_eq!(
+            (options.rpcport, options.period, options.confirmations),
+            (8548, 10, 12)
+        );
         assert!(options.rpcapi.contains("scs") && options.rpcapi.contains("net"));
         assert!(!options.rpcapi.contains("mc"));
+        let state = |text| {
+            ScsProgramOptions::try_parse_from(["scs", text])
+                .expect("states")
+                .state
+        };
+        let kept = [
+            options.state,
+            state("--state=recent"),
+            state("--state=recent:20000"),
+        ];
+        let recent = |blocks| StateRetention::Recent { blocks };
+        assert_eq!(kept, [StateRetention::Archive, recent(100_000), recent(20_000)]);
         for bad in [
             "--vnode.tls.name=x",
+            "--vnode.tls.cert=x",
+            "--chains=0x12",
             "--period=0",
             "--period=3601",
+            "--confirmations=25",
             "--rpcapi=eth2",
             "--rpc.tls.cert=x",
+            "--join=all",
+            "--join.list=0x12",
+            "--join.code=0x12",
+            "--state=recent:19999",
+            "--state=some",
         ] {
             assert!(ScsProgramOptions::try_parse_from(["scs", bad]).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn contracts_are_named_by_address_and_by_code() {
+        let rules = |arguments: &[&str]| {
+            let all = [&["scs"], arguments].concat();
+            ScsProgramOptions::try_parse_from(all)
+                .expect("valid options")
+                .join_rules()
+        };
+        let default = rules(&[]);
+        assert_eq!(default.mode, JoinMode::Known);
+        assert!(default.listed.is_empty() && default.codes.is_empty());
+        let (one, two) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let code = B256::repeat_byte(3);
+        let list = format!("--join.list={one:#x},{two:#x}");
+        let codes = format!("--join.code={code}");
+        let listed = rules(&["--join", "listed", &list, &codes]);
+        assert_eq!(listed.mode, JoinMode::Listed);
+        assert!(listed.listed.iter().eq(&[one, two]) && listed.codes.iter().eq(&[code]));
+    }
+
+    #[test]
+    fn a_password_comes_from_one_place() {
+        let both = ["scs", "--password", "one", "--password-file", "two"];
+        let error = ScsProgramOptions::try_parse_from(both).expect_err("two passwords");
+        let text = error.to_string();
+        assert!(
+            text.contains("--password-file") && text.contains("--password <TEXT>"),
+            "{text}"
+        );
     }
 }

@@ -19,6 +19,7 @@ use crate::developer::DeveloperError;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::node::Node;
+use crate::objects::shown_hash;
 use crate::table::Method;
 use crate::types::{BlockRef, Data};
 
@@ -294,6 +295,11 @@ fn submit_to_service(service: &dyn ScsServiceControl, transaction: &Transaction)
 fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
     let transaction =
         Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules()).map_err(RpcError::refused_by)?;
+    if let Some(application) = &node.application {
+        let hash = shown_hash(&transaction, name_style);
+        application.submit(transaction)?;
+        return Ok(Data(hash));
+    }
     match TxRoute::of(node, transaction.sharding_flag, transaction.via) {
         TxRoute::Pool => submit(node, transaction, name_style),
         TxRoute::OwnService => submit_to_service(own_service(node, transaction.sharding_flag)?, &transaction),

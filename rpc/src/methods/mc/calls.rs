@@ -80,10 +80,29 @@ fn estimate_gas(
 
 /// The gas for a call at `at`.
 pub(super) fn estimate(node: &Node, at: BlockRef, request: &CallRequest) -> RpcResult<u64> {
+    if let Some(application) = &node.application {
+        application.check_call(request)?;
+    }
     let view = node.view()?;
-    at_state(node, &view, at, |place| {
+    let gas = at_state(node, &view, at, |place| {
         view.estimate_gas(place, request, work_limit(node.settings.call_timeout))
+    })?;
+    Ok(match node.application {
+        Some(_) => gas.max(ethereum_intrinsic_gas(request)),
+        None => gas,
     })
+}
+
+/// The gas that Ethereum takes for the input of a transaction before its code runs, by its dearest
+/// rules. Libraries sign with no lower limit, though an application chain takes less.
+fn ethereum_intrinsic_gas(request: &CallRequest) -> u64 {
+    let zeros = request.input.iter().filter(|byte| **byte == 0).count() as u64;
+    let len = request.input.len() as u64;
+    let creation = match request.to {
+        Some(_) => 0,
+        None => 32_000 + 2 * len.div_ceil(32),
+    };
+    21_000 + 4 * zeros + 68 * (len - zeros) + creation
 }
 
 /// The call with what it replaces, within the operator's bounds. Refuses a call of another chain.

@@ -148,7 +148,11 @@ fn fees_of(node: &Node, view: &View, block: &Arc<CachedBlock>) -> RpcResult<Vec<
         let gas_used = receipt.cumulative_gas_used.saturating_sub(gas_before);
         gas_before = receipt.cumulative_gas_used;
         if let Some(transaction) = index.and_then(|index| transactions.get(index)) {
-            fees.push((transaction.gas_price, gas_used));
+            let price = match node.application {
+                Some(_) => U256::ZERO,
+                None => transaction.gas_price,
+            };
+            fees.push((price, gas_used));
         }
     }
     Ok(fees)

@@ -37,7 +37,7 @@ impl FoundBlock {
         at: BlockRef,
         scope: ReadScope,
     ) -> Result<Option<Self>, InlineError> {
-        match at {
+        match node.meant(at) {
             BlockRef::Pending if scope == ReadScope::Memory => Err(InlineError::Deferred),
             BlockRef::Pending => Ok(Some(Self::Pending {
                 draft: pending(node, view)?,
@@ -198,7 +198,7 @@ pub(in crate::methods) fn with_state<T>(
     at: BlockRef,
     read: impl FnOnce(StateAt<'_>) -> RpcResult<T>,
 ) -> RpcResult<T> {
-    match at {
+    match node.meant(at) {
         BlockRef::Pending => read(StateAt::Pending(&*pending(node, view)?)),
         at => read(StateAt::Block(stored_number(view, at, "state")?)),
     }

@@ -86,6 +86,9 @@ async fn get_work(node: Arc<Node>, (): ()) -> RpcResult<[Data<B256>; 3]> {
         if let Some(work) = node.chain.work().current() {
             return Ok(work_triple(&work));
         }
+        if let Some(reason) = node.chain.work_pause() {
+            return Err(RpcError::refused(format!("mining not ready: {reason}")));
+        }
         if Instant::now() >= deadline {
             return Err(RpcError::refused(format!(
                 "mining not ready: no work after {} s",

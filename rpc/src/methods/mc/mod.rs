@@ -16,6 +16,7 @@ mod prepare;
 mod price;
 mod proof;
 mod request;
+mod rewards;
 mod state;
 mod status;
 mod subscriptions;
@@ -28,6 +29,7 @@ pub(in crate::methods) use lookup::{FoundBlock, at_state, call_error, stored_num
 pub(in crate::methods) use mining::total_hashrate;
 pub(in crate::methods) use overrides::{BlockOverrides, StateOverrides};
 pub(in crate::methods) use request::{CallObject, TransactionRequest, Word};
+pub(in crate::methods) use rewards::total_fees;
 pub(in crate::methods) use transactions::{raw_by_hash, receipt_object};
 
 use crate::node::Node;
@@ -49,6 +51,7 @@ pub fn methods() -> Vec<Method<Node>> {
         calls::methods(),
         access_list::methods(),
         mining::methods(),
+        rewards::methods(),
         filters::methods(),
         subscriptions::methods(),
     ];

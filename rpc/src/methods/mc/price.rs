@@ -1,5 +1,5 @@
 //! The suggested gas price: the median of what the transactions of the last blocks paid, and at
-//! least the lowest price that the pool accepts.
+//! least the lowest price that the pool accepts. On an application chain gas is free.
 
 use primitives::U256;
 
@@ -15,6 +15,9 @@ const PRICE_MAX: u64 = 500_000_000_000;
 
 /// `mc_gasPrice`, in sha.
 pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
+    if node.application.is_some() {
+        return Ok(U256::ZERO);
+    }
     let view = node.view()?;
     let head = view.head_hash();
     // The floor is read each time, because it may change while the head stays the same.

@@ -49,12 +49,15 @@ fn transaction_count(node: &Node, (address, at): (Address, BlockRef)) -> RpcResu
 pub(in crate::methods) fn next_nonce(node: &Node, address: &Address) -> RpcResult<u64> {
     // The pool is read before the chain: a transaction can move from the pool into a block between
     // the two reads, but not back.
-    let pooled = node.chain.pool().next_nonce(address).unwrap_or_default();
+    let pooled = match &node.application {
+        Some(application) => application.next_nonce(address),
+        None => node.chain.pool().next_nonce(address),
+    };
     let view = node.view()?;
     let sender = at_state(node, &view, BlockRef::Latest, |place| {
         view.sender_state(place, address)
     })?;
-    Ok(pooled.max(sender.tx_nonce))
+    Ok(pooled.unwrap_or_default().max(sender.tx_nonce))
 }
 
 /// `mc_getStorageAt`: the 32 bytes of a slot.

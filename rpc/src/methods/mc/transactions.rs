@@ -186,7 +186,7 @@ fn find(node: &Node, hash: &B256, scope: ReadScope) -> Result<Option<Transaction
     if let Some(mined) = find_mined(node, &view, hash, scope)? {
         return Ok(Some(in_block(mined)));
     }
-    if let Some(pooled) = node.chain.pool().get(hash) {
+    if let Some(pooled) = node.pooled(hash) {
         return Ok(Some(TransactionLocation::Pool(pooled)));
     }
     // The transaction may have moved from the pool into a block between the two look-ups.
@@ -243,17 +243,17 @@ fn receipt(
     };
     let order = ExecutionOrder::of(node.chain.spec(), id.number, &block.block.transactions);
     let receipts = receipts.as_deref().map_or(&[][..], Vec::as_slice);
-    let object = receipt_object(&block, index, &order, receipts, name_style)?;
+    let object = receipt_object(node, &block, index, (&order, receipts), name_style)?;
     Ok(JsonOf::write(&object)?)
 }
 
 /// The receipt of transaction `index` of a block whose receipts are given. `None` for a system
 /// transaction that was not executed.
 pub(in crate::methods) fn receipt_object<'a>(
+    node: &Node,
     block: &'a CachedBlock,
     index: usize,
-    order: &ExecutionOrder,
-    receipts: &'a [Receipt],
+    (order, receipts): (&ExecutionOrder, &'a [Receipt]),
     name_style: NameStyle,
 ) -> RpcResult<Option<ReceiptObject<'a>>> {
     let id = block.id();
@@ -268,7 +268,12 @@ pub(in crate::methods) fn receipt_object<'a>(
     let transaction = block.block.transactions.get(index).zip(block.senders.get(index));
     transaction
         .and_then(|(transaction, sender)| {
-            ReceiptObject::new(transaction, *sender, place, (receipts, receipt_index), name_style)
+            let object =
+                ReceiptObject::new(transaction, *sender, place, (receipts, receipt_index), name_style)?;
+            Some(match node.application {
+                Some(_) => object.of_application(transaction, *sender),
+                None => object,
+            })
         })
         .map(Some)
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))
@@ -293,7 +298,7 @@ fn block_receipts(
     reserve_values(transactions.len() * size_of::<ReceiptObject<'_>>())?;
     let order = ExecutionOrder::of(node.chain.spec(), id.number, transactions);
     let objects = (0..transactions.len())
-        .filter_map(|index| receipt_object(&block, index, &order, &receipts, name_style).transpose())
+        .filter_map(|index| receipt_object(node, &block, index, (&order, &receipts), name_style).transpose())
         .collect::<RpcResult<Vec<_>>>()?;
     JsonOf::write(&Some(objects))
 }

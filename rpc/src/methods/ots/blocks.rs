@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::rules::order::ExecutionOrder;
-use chain::rules::payment::{BlockPayment, block_fees};
+use chain::rules::payment::BlockPayment;
 use primitives::{B256, U256};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::block_cache::CachedBlock;
 use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
-use crate::methods::mc::{FoundBlock, receipt_object};
+use crate::methods::mc::{FoundBlock, receipt_object, total_fees};
 use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::table::{Method, ReadScope};
@@ -108,7 +108,8 @@ pub(super) fn receipt_values(
     let mut values = Vec::new();
     for index in indexes {
         // A system transaction that was left out has no receipt.
-        let Some(object) = receipt_object(block, index, &order, &receipts, NameStyle::Ethereum)? else {
+        let Some(object) = receipt_object(node, block, index, (&order, &receipts), NameStyle::Ethereum)?
+        else {
             continue;
         };
         reserve_values(VALUE_FACTOR * size_of::<Value>())?;
@@ -162,18 +163,6 @@ fn issuance(node: &Node, block: &CachedBlock) -> OtsIssuance {
         uncle_reward: Quantity(payment.of_uncles()),
         issuance: Quantity(payment.miner + payment.of_uncles()),
     }
-}
-
-/// The fees of the transactions of a block; 0 if the block was not executed.
-fn total_fees(node: &Node, view: &View, block: &CachedBlock) -> RpcResult<U256> {
-    let id = block.id();
-    let receipts = node.blocks.receipts(&node.chain, view, &id)?.unwrap_or_default();
-    Ok(block_fees(
-        node.chain.spec(),
-        id.number,
-        &block.block.transactions,
-        &receipts,
-    ))
 }
 
 /// Refuses a page that is empty or too long.

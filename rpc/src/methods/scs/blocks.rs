@@ -20,7 +20,7 @@ pub(super) fn methods() -> Vec<Method<ScsNode>> {
             .summary("Returns the number of the highest block of a MicroChain."),
         Method::blocking("scs_getBlock", ["microchain", "block"], block)
             .summary("Returns a block of a MicroChain with the hashes of its transactions."),
-        Method::blocking("scs_getBlockList", ["microchain", "start", "end"], block_list).summary(
+        Method::heavy("scs_getBlockList", ["microchain", "start", "end"], block_list).summary(
             "Returns the blocks of a MicroChain from the start to the end, both included. There can be \
              1,000 of them.",
         ),

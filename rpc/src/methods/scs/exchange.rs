@@ -4,8 +4,6 @@
 //! stand k nulls, as in the answers of the public SCS, whose clients skip them. An empty page is
 //! null.
 
-use std::sync::Arc;
-
 use primitives::{Address, U256};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -25,7 +23,7 @@ const PAGE_LEN_DEFAULT: u64 = 10;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<ScsNode>> {
     vec![
-        Method::waiting(
+        Method::heavy(
             "scs_getExchangeByAddress",
             [
                 "microchain",
@@ -45,7 +43,7 @@ pub(super) fn methods() -> Vec<Method<ScsNode>> {
             "Returns deposits and withdrawals of an account, finished and waiting ones, the newest \
              first.",
         ),
-        Method::waiting(
+        Method::heavy(
             "scs_getExchangeInfo",
             [
                 "microchain",
@@ -165,9 +163,9 @@ const fn count(list: &[ExchangeEntry]) -> Integer {
     Integer(list.len() as u64)
 }
 
-async fn exchange_of(scs: &ScsNode, chain: &Address, user: Option<Address>) -> RpcResult<Exchange> {
+fn exchange_of(scs: &ScsNode, chain: &Address, user: Option<Address>) -> RpcResult<Exchange> {
     match served(scs, chain) {
-        Some(chain) => chain.exchange(user).await,
+        Some(chain) => chain.exchange(user),
         None => Ok(Exchange::default()),
     }
 }
@@ -187,9 +185,9 @@ type AccountPages = (
 );
 
 /// `scs_getExchangeByAddress`.
-async fn by_address(scs: Arc<ScsNode>, params: AccountPages) -> RpcResult<AccountExchange> {
+fn by_address(scs: &ScsNode, params: AccountPages) -> RpcResult<AccountExchange> {
     let (chain, account, a, b, c, d, e, f, g, h) = params;
-    let exchange = exchange_of(&scs, &chain, Some(account)).await?;
+    let exchange = exchange_of(scs, &chain, Some(account))?;
     let page = |list: &[ExchangeEntry], page: Page, names| Records {
         entries: page.of(list),
         names,
@@ -226,8 +224,8 @@ type WaitingPages = (
 );
 
 /// `scs_getExchangeInfo`.
-async fn info(scs: Arc<ScsNode>, (chain, a, b, c, d): WaitingPages) -> RpcResult<WaitingExchange> {
-    let exchange = exchange_of(&scs, &chain, None).await?;
+fn info(scs: &ScsNode, (chain, a, b, c, d): WaitingPages) -> RpcResult<WaitingExchange> {
+    let exchange = exchange_of(scs, &chain, None)?;
     let page = |list: &[ExchangeEntry], page: Page, names| Records {
         entries: page.of(list),
         names,

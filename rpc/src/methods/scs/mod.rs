@@ -49,11 +49,11 @@ pub fn methods() -> Vec<Method<ScsNode>> {
             "Returns what the contract on the base chain says of a MicroChain: supply, rewards, bond, \
              owner, members.",
         ),
-        Method::blocking("scs_getDappList", ["microchain"], dapps)
+        Method::heavy("scs_getDappList", ["microchain"], dapps)
             .summary("Returns the Dapps of a MicroChain: DappBase, then those registered with it."),
-        Method::blocking("scs_getDappAddrList", ["microchain"], dapps)
+        Method::heavy("scs_getDappAddrList", ["microchain"], dapps)
             .summary("Returns the Dapps of a MicroChain: DappBase, then those registered with it."),
-        Method::blocking("scs_getDappState", ["microchain"], dapp_state)
+        Method::heavy("scs_getDappState", ["microchain"], dapp_state)
             .summary("Returns 1 if a MicroChain has a Dapp, otherwise 0."),
         Method::blocking("scs_getNonce", ["microchain", "account"], nonce).summary(
             "Returns the number of transactions of an account in blocks of a MicroChain, as a plain \

@@ -121,6 +121,7 @@ impl LyingMember {
             place,
             last_approved: B256::ZERO,
             hash: B256::repeat_byte(mark),
+            block: B256::ZERO,
             start: 1,
             end: 2,
             distribution: vec![U256::from(10u64).pow(U256::from(18)); members],

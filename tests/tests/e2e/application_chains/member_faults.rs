@@ -91,6 +91,13 @@ pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
         &[&poor],
         &["the VNODE did not take a transaction", "voteOnProposal", "funds"],
     );
+    wait_for_lines(&[&poor], &["little money for gas"]);
+    assert_eq!(poor.figure("scs_balance_low"), Some(1.0));
+    assert_eq!(rich.figure("scs_balance_low"), Some(0.0));
+    let of_chain = |name: &str| rich.figure(&format!("{name}{{chain=\"{chain}\"}}"));
+    assert_eq!(of_chain("scs_chain_members"), Some(3.0));
+    assert_eq!(of_chain("scs_chain_votes"), Some(1.0));
+    assert!(of_chain("scs_chain_escrow_coins") >= of_chain("scs_chain_operation_coins"));
     let head = node.head();
     node.wait_for_head(head + 3);
     assert!(

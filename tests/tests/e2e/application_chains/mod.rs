@@ -11,5 +11,6 @@ mod restart;
 mod side_by_side;
 mod stage;
 mod stubs;
+mod thief;
 mod tls;
 mod token_chain;

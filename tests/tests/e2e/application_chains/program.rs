@@ -20,9 +20,22 @@ fn the_id_stays_the_same() {
     let first = Scs::start(folder.path(), &[]);
     let id = first.id().to_owned();
     assert_eq!(first.rpc("scs_getSCSId", json!([])), id.as_str());
-    let keys = fs::read_dir(folder.path().join("scskeystore")).expect("the folder of the key");
-    assert_eq!(keys.count(), 1);
-    assert!(folder.path().join("scsdata").is_dir());
+    let keys = fs::read_dir(folder.path().join("scsdata/scskeystore")).expect("the folder of the key");
+    let is_key = |name: String| name.starts_with("UTC--");
+    let names = keys.map(|entry| {
+        entry
+            .expect("an entry")
+            .file_name()
+            .to_string_lossy()
+            .into_owned()
+    });
+    assert_eq!(names.filter(|name| is_key(name.clone())).count(), 1);
+    assert!(!folder.path().join("scskeystore").exists());
+    assert!(
+        first.log().contains("password of the public SCS"),
+        "{}",
+        first.log()
+    );
     let ended = first.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     let second = Scs::start(folder.path(), &[]);
@@ -31,6 +44,34 @@ fn the_id_stays_the_same() {
     let wrong = Scs::run(folder.path(), &["--password", "another"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(wrong.stderr.contains("could not decrypt key"), "{}", wrong.stderr);
+}
+
+#[test]
+fn two_servers_in_one_place_have_two_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("password");
+    fs::write(&secret, "a word that nobody knows\n").expect("a write");
+    let first = Scs::start(
+        folder.path(),
+        &["--datadir", "one", "--password-file", "password"],
+    );
+    assert!(
+        !first.log().contains("password of the public SCS"),
+        "{}",
+        first.log()
+    );
+    let second = Scs::start(folder.path(), &["--datadir", "two"]);
+    assert_ne!(first.id(), second.id());
+    let third = Scs::run(
+        folder.path(),
+        &["--datadir", "one", "--password-file", "password"],
+    );
+    assert_eq!(third.status.code(), Some(1));
+    assert!(
+        third.stderr.contains("the key is used by another program"),
+        "{}",
+        third.stderr
+    );
 }
 
 #[test]

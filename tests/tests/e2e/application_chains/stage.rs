@@ -37,8 +37,17 @@ pub(crate) fn vnode(folder: &Path, service: &str, via: &str, options: &[&str]) -
         .start()
 }
 
-/// Arguments of an SCS that makes a block a second and logs much.
-const SCS_ARGUMENTS: [&str; 4] = ["--period", "1", "--verbosity", "4"];
+/// Arguments of an SCS that makes a block a second, logs much and serves metrics.
+const SCS_ARGUMENTS: [&str; 8] = [
+    "--period",
+    "1",
+    "--confirmations",
+    "3",
+    "--verbosity",
+    "4",
+    "--metrics",
+    "127.0.0.1:0",
+];
 
 /// An SCS in `folder` behind the VNODE at `service`, with a block a second.
 pub(crate) fn scs(folder: &Path, service: &str) -> Scs {

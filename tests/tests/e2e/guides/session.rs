@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::binary::workspace;
+use e2e::clients::javascript;
 use e2e::wait::{FairClock, note};
 use e2e::{miner_path, scs_path, vnode_path};
 
@@ -152,6 +153,11 @@ pub(crate) fn run_page(page: &Page) {
     // The name is short, because the path of a Unix socket has at most about a hundred bytes.
     let folder = tempfile::Builder::new().prefix("gd").tempdir().expect("a folder");
     prepare(folder.path());
+    if page.needs.iter().any(|program| program == "node") {
+        let Some(libraries) = javascript() else { return };
+        let link = folder.path().join("work/node_modules");
+        symlink(libraries.node_modules(), link).expect("a link");
+    }
     let script_path = folder.path().join("session.sh");
     fs::write(&script_path, script(page)).expect("a file");
     let log_path = folder.path().join("log");

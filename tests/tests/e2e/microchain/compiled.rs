@@ -1,21 +1,34 @@
-//! `contracts/compiled.json` is what the compiler makes of the sources.
+//! `contracts/compiled.json` is what the compiler makes of the sources, and SCSs know its code.
 //!
 //! The file is in the repository because programs include it, and nothing but Rust may be needed to
-//! build them. With `UPDATE_CONTRACTS=1` the test writes it.
+//! build them. With `UPDATE_CONTRACTS=1` the test writes it, and adds what `contracts/codes.txt`
+//! lacks.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use e2e::clients::javascript;
+use microchain::codes::table_entry;
+use primitives::hex;
 use serde_json::{Map, Value, json};
 
 use crate::microchain::{folder, read};
+
+/// The contracts that SCSs must know, and their kind in `contracts/codes.txt`.
+const KNOWN: [(&str, &str); 4] = [
+    ("chain-base", "ChainBase"),
+    ("chain-base", "TokenChainBase"),
+    ("pool-amount", "ScsPool"),
+    ("dapp-base", "DappBase"),
+];
 
 #[test]
 fn compiled_contracts_are_what_the_compiler_makes() {
     let Some(clients) = javascript() else { return };
     let compiled = clients.run("contracts-compiled.mjs", &json!({ "folder": folder() }));
-    if std::env::var_os("UPDATE_CONTRACTS").is_some() {
+    let is_update = std::env::var_os("UPDATE_CONTRACTS").is_some();
+    check_codes(&compiled, is_update);
+    if is_update {
         let path = folder().join("compiled.json");
         fs::write(&path, lines(&compiled)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
@@ -36,6 +49,31 @@ fn compiled_contracts_are_what_the_compiler_makes() {
             stored[field], compiled[field],
             "{field} of contracts/compiled.json"
         );
+    }
+}
+
+/// Checks that `codes.txt` has the code of each contract that SCSs must know. An update adds what
+/// is missing.
+fn check_codes(compiled: &Value, is_update: bool) {
+    let path = folder().join("codes.txt");
+    let mut text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (kind, name) in KNOWN {
+        let code = match kind {
+            "dapp-base" => &compiled["contracts"][name]["bytecode"],
+            _ => &compiled["deployed"][name],
+        };
+        let code = code.as_str().and_then(|code| hex::decode(code).ok());
+        let (len, hash) = table_entry(&code.unwrap_or_else(|| panic!("no code of {name}")));
+        let line = format!("{kind} {len} {hash} ");
+        if text.contains(&line) {
+            continue;
+        }
+        assert!(
+            is_update,
+            "contracts/codes.txt has no line {line:?} of {name}: run this test with UPDATE_CONTRACTS=1"
+        );
+        text += &format!("{line}ours, {name}\n");
+        fs::write(&path, &text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 

@@ -12,7 +12,7 @@ use e2e::binary::workspace;
 use serde_json::Value;
 
 /// The folder of the contracts.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     workspace().join("contracts")
 }
 

@@ -76,6 +76,7 @@ function stateOf({ node, devices, endpoints }) {
   const preparing = devices.some((device) => device.state === "preparing");
   if (node?.failure) return ["failed", "bad"];
   if (node && node.sync.stage !== "idle") return ["synchronizing", "busy"];
+  if (node?.work_pause) return ["waiting for peers", "busy"];
   if (searching) return ["mining", "good"];
   if (preparing) return ["preparing", "busy"];
   if (devices.length > 0 && devices.every((device) => device.state === "failed")) return ["all devices failed", "bad"];

@@ -168,6 +168,9 @@ function warn(number) {
 }
 
 function noDevices(status) {
+  if (status.node?.mining) {
+    return h("p", { class: "empty" }, "No device of this process mines. The node gives work to other machines.");
+  }
   return status.node
     ? h("p", { class: "empty" }, "No device of this process mines. Start the node with ", h("code", null, "--mine"), ", call ", h("code", null, "miner_start"), ", or let other machines mine: ", h("code", null, "--stratum"), " or ", h("code", null, "mc_getWork"), ".")
     : h("p", { class: "empty" }, "The devices are being opened.");

@@ -26,6 +26,13 @@ pub enum StateRetention {
         /// The number of blocks.
         blocks: u64,
     },
+    /// As [`Self::Recent`], and the states after a block and after all above it.
+    RecentAndFrom {
+        /// The number of blocks.
+        blocks: u64,
+        /// The block.
+        from: u64,
+    },
 }
 
 impl StateRetention {
@@ -34,6 +41,10 @@ impl StateRetention {
         match self {
             Self::Archive => None,
             Self::Recent { blocks } => head.checked_sub(blocks),
+            Self::RecentAndFrom { blocks, from } => match head.checked_sub(blocks) {
+                Some(oldest) if oldest > from => Some(from),
+                oldest => oldest,
+            },
         }
     }
 }

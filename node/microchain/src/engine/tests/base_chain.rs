@@ -2,23 +2,67 @@
 
 use std::collections::HashSet;
 
-use primitives::{Address, B256, U256};
+use primitives::{Address, B256, U256, keccak256};
 
+use super::super::commitment::{commitment, is_commitment};
+use crate::branch::BaseBranch;
 use crate::contract::{
     BaseCall, ContractRole, ContractState, ContractStatus, Deposit, DepositList, PROPOSAL_APPROVED,
     PROPOSAL_PENDING, Proposal, Rewards,
 };
 
-/// Half of the length of a turn.
-const EXPIRATION: u64 = 12;
-/// Base blocks from a flush to the first turn.
-const ROUND: u64 = 10;
 const EXPIRED: u64 = 5;
+/// The address of the chain base.
+pub(super) const CHAIN: Address = Address::repeat_byte(0xcc);
+/// Hashes of base blocks that a VNODE tells.
+const HASHES_TOLD: u64 = 64;
+
+/// The numbers of a chain base and of its base chain that flushes depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BaseNumbers {
+    /// Half of the length of a turn.
+    expiration: u64,
+    /// Base blocks from a flush to the first turn.
+    round: u64,
+    payout_max: u64,
+    gas_limit: u64,
+}
+
+impl BaseNumbers {
+    /// Small ones, so that tests are short.
+    const SMALL: Self = Self {
+        expiration: 12,
+        round: 10,
+        payout_max: 20,
+        gas_limit: 9_000_000,
+    };
+
+    /// The numbers of the public network, with blocks of this gas limit. A payout is as large as
+    /// our contract makes it.
+    pub(super) fn public(gas_limit: u64) -> Self {
+        Self {
+            expiration: 24,
+            round: 40,
+            payout_max: ((gas_limit / 4 * 3 - 200_000) / 135_000).min(130),
+            gas_limit,
+        }
+    }
+}
 
 /// The state of the contract and of the base chain around it.
 #[derive(Clone, Debug)]
 pub(super) struct BaseChain {
     pub(super) block: u64,
+    pub(super) numbers: BaseNumbers,
+    /// The branches that the chain consists of: the first block of each, and its name.
+    branches: Vec<(u64, u64)>,
+    reorganizations: u64,
+    /// Whether the VNODEs tell hashes and the gas limit.
+    pub(super) tells_branch: bool,
+    /// Whether the contract compares bound hashes with what is proposed, as ours does.
+    pub(super) binds: bool,
+    /// The last block of the proposal in progress, as it was proposed.
+    last_block: B256,
     pub(super) members: Vec<Address>,
     pub(super) backups: Vec<Address>,
     pub(super) up_to_date: Vec<Address>,
@@ -38,12 +82,19 @@ pub(super) struct BaseChain {
     pub(super) deflations: u64,
     pub(super) failed_calls: Vec<&'static str>,
     pub(super) rewards: Rewards,
+    pub(super) total_operation: U256,
 }
 
 impl BaseChain {
     pub(super) fn new(members: Vec<Address>) -> Self {
         Self {
             block: 100,
+            numbers: BaseNumbers::SMALL,
+            branches: vec![(0, 0)],
+            reorganizations: 0,
+            tells_branch: true,
+            binds: true,
+            last_block: B256::ZERO,
             performance: members.iter().map(|member| (*member, 5)).collect(),
             members,
             backups: Vec::new(),
@@ -65,6 +116,7 @@ impl BaseChain {
                 transaction: U256::from(3),
                 via: U256::from(10_000),
             },
+            total_operation: U256::from(10u64).pow(U256::from(20)),
         }
     }
 
@@ -72,7 +124,43 @@ impl BaseChain {
         let count = self.members.len() as u64;
         let first = self.first_place % count.max(1);
         let turns = (place + count - first) % count.max(1);
-        self.last_flush + ROUND + turns * 2 * EXPIRATION
+        self.last_flush + self.numbers.round + turns * 2 * self.numbers.expiration
+    }
+
+    /// Takes back all since `earlier`. Blocks of another branch follow.
+    pub(super) fn go_back(&mut self, earlier: &Self) {
+        let name = self.reorganizations + 1;
+        *self = earlier.clone();
+        self.reorganizations = name;
+        self.branches.push((self.block + 1, name));
+        self.block += 1;
+    }
+
+    /// The hash of a block.
+    fn hash(&self, number: u64) -> B256 {
+        let of = self.branches.iter().rev().find(|(first, _)| *first <= number);
+        let name = of.map_or(0, |(_, name)| *name);
+        keccak256([number.to_be_bytes(), name.to_be_bytes()].concat())
+    }
+
+    /// The blocks below the head, as a VNODE tells them.
+    fn branch(&self) -> BaseBranch {
+        let number = self.block - 1;
+        BaseBranch {
+            gas_limit: self.numbers.gas_limit,
+            number,
+            hashes: (0..HASHES_TOLD.min(number))
+                .map(|back| self.hash(number - back))
+                .collect(),
+        }
+    }
+
+    /// Whether the contract takes a proposal, or an upload that completes one.
+    fn is_bound_right(&self, proposal: &Proposal) -> bool {
+        !self.binds
+            || !(proposal.hash.starts_with(b"mcflush2") || proposal.hash.starts_with(b"mcf3"))
+            || (proposal.users.len() as u64) < proposal.redemptions_left
+            || is_commitment(&proposal.hash, &commitment(&CHAIN, proposal, &self.last_block))
     }
 
     /// The state that an SCS reads.
@@ -86,7 +174,8 @@ impl BaseChain {
         };
         ContractState {
             base_block: self.block,
-            base_gas_limit: 9_000_000,
+            base_gas_limit: self.numbers.gas_limit,
+            branch: self.tells_branch.then(|| self.branch()),
             gas_price: U256::from(1_000_000_000u64),
             role,
             status: ContractStatus::Open,
@@ -98,17 +187,17 @@ impl BaseChain {
             last_flush: Some(self.last_flush),
             releasing: 0,
             rewards: self.rewards,
-            proposal_expiration: EXPIRATION,
+            proposal_expiration: self.numbers.expiration,
             turns: (0..self.members.len() as u64)
                 .map(|place| self.turn(place))
                 .collect(),
             redeem_position: self.redeem_position,
             upload_max: 160,
-            payout_max: 20,
+            payout_max: self.numbers.payout_max,
             redemptions_max: 500,
             current: self.current.clone(),
             approved: self.approved.clone(),
-            total_operation: U256::from(10u64).pow(U256::from(20)),
+            total_operation: self.total_operation,
             need_fund: U256::ZERO,
             booked_gas: U256::ZERO,
             deposits: DepositList {
@@ -127,7 +216,7 @@ impl BaseChain {
     }
 
     fn is_late(&self) -> bool {
-        self.block > self.current.starting_block + 2 * EXPIRATION
+        self.block > self.current.starting_block + 2 * self.numbers.expiration
     }
 
     fn is_reliable(&self, id: &Address) -> bool {
@@ -149,6 +238,7 @@ impl BaseChain {
                 place,
                 last_approved,
                 hash,
+                block,
                 start,
                 end,
                 distribution,
@@ -159,7 +249,7 @@ impl BaseChain {
                 let count = self.members.len();
                 ensure(at(*place) == Some(id), "proposal: not the member")?;
                 let turn = self.turn(*place);
-                let in_turn = (turn..turn + 2 * EXPIRATION).contains(&self.block);
+                let in_turn = (turn..turn + 2 * self.numbers.expiration).contains(&self.block);
                 ensure(in_turn, "proposal: not the turn")?;
                 ensure(distribution.len() == count, "proposal: distribution")?;
                 ensure(bad_actors.len() < count / 2, "proposal: bad actors")?;
@@ -169,7 +259,8 @@ impl BaseChain {
                 ensure(*last_approved == self.approved.hash, "proposal: last flush")?;
                 ensure(self.is_reliable(&id), "proposal: performance")?;
                 ensure(self.used.insert(*hash), "proposal: used hash")?;
-                self.current = Proposal {
+                self.last_block = *block;
+                let proposal = Proposal {
                     proposed_by: id,
                     last_approved: *last_approved,
                     hash: *hash,
@@ -186,13 +277,21 @@ impl BaseChain {
                     agree: vec![id],
                     ..Default::default()
                 };
+                ensure(self.is_bound_right(&proposal), "proposal: not what the hash says")?;
+                let is_anchored = self.binds && hash.starts_with(b"mcf3");
+                let is_here = hash[4..8] == self.hash(turn - 1)[..4];
+                ensure(!is_anchored || is_here, "proposal: another branch")?;
+                self.current = proposal;
             }
             BaseCall::UploadRedemptions { users, tokens } => {
                 ensure(self.current.proposed_by == id, "upload: not the proposer")?;
                 let uploaded = (self.current.users.len() + users.len()) as u64;
                 ensure(uploaded <= self.current.redemptions_left, "upload: too many")?;
-                self.current.users.extend(users);
-                self.current.tokens.extend(tokens);
+                let mut proposal = self.current.clone();
+                proposal.users.extend(users);
+                proposal.tokens.extend(tokens);
+                ensure(self.is_bound_right(&proposal), "upload: not what the hash says")?;
+                self.current = proposal;
             }
             BaseCall::Vote { place, hash, redeem } => {
                 ensure(at(*place) == Some(id), "vote: not the member")?;
@@ -211,6 +310,10 @@ impl BaseChain {
                 ensure(at(*place) == Some(id), "action: not the member")?;
                 // The contract does not ask whether it was done before.
                 self.ensure_approved(hash, self.current.distribute_flag)?;
+                let is_whole = !self.binds || self.current.is_uploaded();
+                if !is_whole {
+                    return Err("action: not all is uploaded");
+                }
                 self.judge_members();
                 self.deflations += 1;
                 self.current.distribute_flag = 1;
@@ -225,7 +328,7 @@ impl BaseChain {
                     return Ok(());
                 }
                 let first = self.current.users.len() as u64 - self.current.redemptions_left;
-                for at in first..first + self.current.redemptions_left.min(20) {
+                for at in first..first + self.current.redemptions_left.min(self.numbers.payout_max) {
                     let at = at as usize;
                     self.paid.push((self.current.users[at], self.current.tokens[at]));
                     self.current.redemptions_left -= 1;

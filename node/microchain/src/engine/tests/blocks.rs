@@ -66,6 +66,8 @@ fn one_member_makes_blocks_and_runs_a_dapp() {
     };
     assert!(succeeded(&receipt(&early).receipt));
     assert_eq!(receipt(&again).receipt.logs.len(), 1);
+    // The ceiling of a block in `bench/README.md` follows from the gas of a call.
+    assert_eq!(receipt(&again).gas_used, 14_051);
     assert!(!succeeded(&receipt(&stranger).receipt) && !succeeded(&receipt(&create).receipt));
     assert_eq!(receipt(&create).contract, None);
     assert_eq!(reader.nonce(&user.address()).unwrap(), 4);
@@ -111,6 +113,33 @@ fn tokens_move_by_flag_2_and_not_twice() {
     assert_eq!(reader.balance(&user.address()).unwrap(), U256::from(600));
     // A transaction that nobody can pay waits.
     assert_eq!(reader.pool().pending[&user.address()].len(), 1);
+}
+
+#[test]
+fn a_transfer_to_dapp_base_fails_before_a_restart_and_after() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    let (user, dapp_base) = (key(0x55), world.dapp_base());
+    let others = Address::repeat_byte(0x66);
+    let outcome = |world: &World, nonce| {
+        let reader = world.reader(0);
+        let mined = reader.transaction_by_nonce(&user.address(), nonce).unwrap();
+        let receipt = reader.receipt_of(mined.expect("in a block")).unwrap();
+        crate::reader::succeeded(&receipt.expect("in a block").receipt)
+    };
+    // DappBase has no function for a call without data.
+    for nonce in [0, 2] {
+        world.transact(&user, nonce, 2, U256::ZERO, dapp_base.to_vec());
+        world.transact(&user, nonce + 1, 2, U256::ZERO, others.to_vec());
+        world.run_slots(6);
+        assert_eq!(
+            [nonce, nonce + 1].map(|nonce| outcome(&world, nonce)),
+            [false, true]
+        );
+        for place in 0..3 {
+            world.kill(place);
+            world.start(place);
+        }
+    }
 }
 
 #[test]

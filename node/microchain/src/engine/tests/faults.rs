@@ -37,6 +37,43 @@ fn lying(world: &mut World, change: impl Fn(&mut Block) + 'static) {
 }
 
 #[test]
+fn a_claim_of_one_member_keeps_no_backup_out() {
+    const HUGE: u64 = 1 << 40;
+    let mut world = World::new(3, 1);
+    world.kill(3);
+    let mut world = world.with_dapp_base();
+    world.run_slots(300);
+    let (chain, liar, key) = (world.setup.address, world.id(2), key(3));
+    // The third member claims a huge head, and answers each request at once with block 1.
+    world.filter = Some(Box::new(move |from, message| {
+        if from != 2 {
+            return true;
+        }
+        let receiver = message.receiver;
+        match PeerContent::decode(message.status, &message.payload) {
+            Ok(Some(PeerContent::State { mut state, .. })) => {
+                state.number += HUGE;
+                *message = message::signed_state(state, &chain, &key).message(liar, None);
+            }
+            Ok(Some(PeerContent::SyncAnswer(mut blocks))) => {
+                blocks.truncate(1);
+                *message = PeerContent::SyncAnswer(blocks).message(liar, receiver);
+            }
+            _ => {}
+        }
+        true
+    }));
+    world.start(3);
+    world.run_slots(60);
+    let heads = [0, 3].map(|place| world.reader(place).head().unwrap().number);
+    assert!(heads[0] > 300 && heads[1] + 3 >= heads[0], "{heads:?}");
+    world.base.backups.push(world.id(3));
+    world.run_until(400, "the backup has joined", |world| {
+        world.base.members.len() == 4
+    });
+}
+
+#[test]
 fn a_wrong_state_root_is_refused_and_its_producer_reported() {
     let mut world = World::new(4, 0).with_dapp_base();
     world.deliver();
@@ -195,6 +232,7 @@ fn endless_proposals_cost_their_author_its_place() {
             place,
             last_approved: world.base.approved.hash,
             hash: B256::repeat_byte(round + 1),
+            block: B256::ZERO,
             start: world.base.approved.end + 1,
             end: world.base.approved.end + 2,
             distribution: vec![U256::MAX >> 8; state.members.len()],

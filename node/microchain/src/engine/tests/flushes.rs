@@ -1,7 +1,11 @@
 //! Flushes: proposals, votes, actions, rewards; what a flush means for the choice of chains.
 
+use chain::import::StateRetention;
 use primitives::U256;
+use store::HorizonReads;
 
+use super::super::commitment::first_commitment;
+use super::base_chain::CHAIN;
 use super::world::{World, call, key};
 use crate::abi::CallData;
 use crate::contract::{BaseCall, RETRY_BLOCKS};
@@ -109,9 +113,19 @@ fn a_flush_that_the_base_chain_takes_back_is_made_again() {
     world.run_until(300, "a flush", |world| world.base.flushes == 1);
     let before = world.base.clone();
     world.run_until(300, "another flush", |world| world.base.flushes == 2);
-    world.base = before;
-    world.base.block += 1;
+    world.base.go_back(&before);
     world.run_until(300, "a flush again", |world| world.base.flushes == 2);
+    world.agreed(1);
+}
+
+#[test]
+fn flushes_go_on_after_one_of_the_first_release() {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    let approved = &world.base.approved;
+    let block = world.reader(0).block(approved.end).unwrap().unwrap().hash;
+    world.base.approved.hash = first_commitment(&CHAIN, approved, &block);
+    world.run_until(300, "two more", |world| world.base.flushes == 3);
     world.agreed(1);
 }
 
@@ -147,6 +161,7 @@ fn no_vote_for_what_the_chain_does_not_say() {
         let engine = world.scs[voter].engine.as_mut().unwrap();
         engine.memory.votes.clear();
         engine.asked.clear();
+        engine.confirmations = 0;
         let now = world.now_ms;
         let actions = engine.handle(now, Event::Contract(Box::new(state))).unwrap();
         actions
@@ -184,6 +199,21 @@ fn with_withdrawals() -> World {
         world.call_dapp_base(&user, nonce, U256::from(3), &redeem);
     }
     world
+}
+
+#[test]
+fn as_many_withdrawals_are_paid_as_the_money_allows() {
+    let mut world = with_withdrawals();
+    // Gas costs 10^9 sha here: the calls of a flush, and the upload and the payout of two.
+    let gas = 3_000_000 + 2 * (54_000 + 135_000);
+    let rewards = 1_000_000;
+    world.base.total_operation = U256::from(gas * 1_000_000_000u64 + rewards);
+    world.run_until(300, "two are paid", |world| world.base.paid.len() == 2);
+    world.run_until(300, "the others", |world| world.base.paid.len() == 3);
+    let flushes = world.base.flushes;
+    world.base.total_operation = U256::from(1);
+    world.run_slots(60);
+    assert!(world.base.flushes <= flushes + 1, "a flush that was open may end");
 }
 
 fn is_action(call: &BaseCall) -> bool {
@@ -339,4 +369,52 @@ fn an_account_without_gas_is_no_more_than_a_silent_voter() {
     world.run_until(600, "a flush of its own", |world| {
         world.base.approved.proposed_by == poor
     });
+}
+
+#[test]
+fn members_that_keep_recent_states_only_flush_and_serve_newcomers() {
+    let mut world = World::new(3, 1);
+    world.kill(3);
+    world.states = StateRetention::Recent { blocks: 20 };
+    for place in 0..3 {
+        world.kill(place);
+        world.start(place);
+    }
+    let mut world = world.with_dapp_base();
+    let user = key(0x51);
+    for round in 0..8 {
+        world.buy(user.address(), 1000);
+        let flushes = world.base.flushes;
+        world.run_until(300, "a flush", |world| world.base.flushes > flushes);
+        let redeem = call("redeemFromMicroChain()", CallData::default());
+        world.call_dapp_base(&user, round, U256::from(3), &redeem);
+        // A restart reads the deposits since the last flush again.
+        world.kill((round % 3) as usize);
+        world.start((round % 3) as usize);
+    }
+    world.run_until(300, "withdrawals are paid", |world| world.base.paid.len() >= 7);
+    let flushed = world.base.approved.start;
+    for place in 0..3 {
+        let view = world.reader(place).view().unwrap();
+        let horizon = view.snapshot().state_horizon().unwrap().block;
+        assert!(horizon > 30, "old states are gone: {horizon}");
+        assert!(
+            horizon < flushed,
+            "{horizon}, {flushed}: the flush needs the others"
+        );
+        assert!(view.require_state(horizon - 1).is_err() && view.require_state(horizon).is_ok());
+    }
+    // Blocks are all there, so that a newcomer can execute them.
+    world.start(3);
+    world.run_slots(40);
+    world.agreed(1);
+    let (user, to) = (&user, user.address().to_vec());
+    let last = world.transact(user, 8, 2, U256::from(1), to);
+    world.run_slots(2);
+    let by_nonce = |nonce| {
+        let reader = world.reader(0);
+        let found = reader.transaction_by_nonce(&user.address(), nonce).unwrap();
+        found.map(|mined| mined.transaction)
+    };
+    assert_eq!((by_nonce(0), by_nonce(8)), (None, Some(last)));
 }

@@ -2,7 +2,14 @@
 
 mod base_chain;
 mod blocks;
+mod dapp_bases;
 mod faults;
+mod flood;
 mod flushes;
+mod invariants;
+mod lists;
 mod money;
+mod reorganizations;
+mod theft;
+mod wallets;
 mod world;

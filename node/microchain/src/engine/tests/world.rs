@@ -1,15 +1,19 @@
 //! Several engines, a bus between them, a chain base and users, on a clock of their own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
+use chain::import::StateRetention;
 use primitives::{Address, Bytes, SecretKey, Transaction, TxForm, U256, UnsignedTransaction, hex, keccak256};
 use store::Store;
 
-use super::base_chain::BaseChain;
+use super::base_chain::{BaseChain, CHAIN};
+use super::invariants::{CheckedState, check_member};
 use crate::abi::CallData;
-use crate::contract::{BaseCall, Deposit};
+use crate::contract::{BaseCall, ContractState, Deposit};
 use crate::engine::MemberEngine;
 use crate::event::{Action, Event, MemberMessage, MicroChainSetup};
+use crate::fill::FillTime;
 use crate::reader::Reader;
 
 pub(super) const PERIOD: u64 = 10;
@@ -56,13 +60,20 @@ pub(super) type BusFilter = Box<dyn FnMut(usize, &mut MemberMessage) -> bool>;
 /// The time that a call of an SCS waits.
 pub(super) type CallDelay = Box<dyn Fn(&BaseChain, Address, &BaseCall) -> Option<u64>>;
 
-/// A call that is in no base block yet.
+/// The base blocks that can be taken back.
+pub(super) const HISTORY_BLOCKS: usize = 128;
+
+/// A call that waits for a base block, or that is in one.
+#[derive(Clone)]
 struct WaitingCall {
     from: Address,
     call: BaseCall,
-    /// The base block that will have it.
+    /// The base block that will have it, or has it.
     block: u64,
 }
+
+/// A change of what a VNODE says.
+pub(super) type VnodeLie = Box<dyn FnMut(&mut ContractState)>;
 
 pub(super) struct World {
     pub(super) setup: MicroChainSetup,
@@ -71,28 +82,47 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     steps: u64,
     calls: Vec<WaitingCall>,
+    /// The base chain after each of its last blocks, with the calls of the block.
+    history: VecDeque<(BaseChain, Vec<WaitingCall>)>,
+    /// The state of each SCS for which the invariants were checked last.
+    checked: Vec<Option<CheckedState>>,
+    /// Whether the invariants are those of this MicroChain.
+    pub(super) counts_money: bool,
+    /// The number of states for which the invariants were checked.
+    pub(super) checks: u64,
     /// Messages that were sent, with the place of the sender.
     pub(super) bus: VecDeque<(usize, MemberMessage)>,
     /// Returns whether a message of this SCS goes on. May change it.
     pub(super) filter: Option<BusFilter>,
+    /// The SCSs whose VNODE lies, and how. No invariant holds for them.
+    pub(super) lies: HashMap<usize, VnodeLie>,
+    /// Whether a message is delivered twice.
+    pub(super) doubles: Box<dyn FnMut() -> bool>,
     /// Whether SCSs see whose transactions wait in the pool of the base chain.
     pub(super) is_pool_visible: bool,
+    /// The base blocks that members wait for before they vote.
+    pub(super) confirmations: u64,
+    /// Calls that were withdrawn, and by whom.
+    pub(super) withdrawn: Vec<(Address, BaseCall)>,
     /// Whether calls reach the base chain.
     pub(super) base_takes_calls: bool,
     /// The number of base blocks that a call of this SCS waits in the pool; `None`: it never gets
     /// there.
     pub(super) delay: CallDelay,
+    /// The past states that SCSs keep which are started from now on.
+    pub(super) states: StateRetention,
 }
 
 impl World {
     /// `members` members and `others` SCSs that are none.
     pub(super) fn new(members: usize, others: usize) -> Self {
         let setup = MicroChainSetup {
-            address: Address::repeat_byte(0xcc),
+            address: CHAIN,
             owner: owner().address(),
             supply: U256::from(10u64).pow(U256::from(21)),
             period_secs: PERIOD,
             chain_id: 100,
+            withdrawal_min: U256::ZERO,
         };
         let scs: Vec<SimulatedScs> = (0..members + others)
             .map(|place| SimulatedScs {
@@ -111,11 +141,20 @@ impl World {
             now_ms: 1_700_000_000_000,
             steps: 0,
             calls: Vec::new(),
+            history: VecDeque::new(),
+            checked: vec![None; members + others],
+            checks: 0,
             bus: VecDeque::new(),
             filter: None,
+            lies: HashMap::new(),
+            doubles: Box::new(|| false),
             is_pool_visible: true,
+            confirmations: 3,
+            withdrawn: Vec::new(),
             base_takes_calls: true,
             delay: Box::new(|_, _, _| Some(1)),
+            states: StateRetention::Archive,
+            counts_money: true,
         };
         for place in 0..members + others {
             world.start(place);
@@ -127,7 +166,13 @@ impl World {
     pub(super) fn start(&mut self, place: usize) {
         let scs = &mut self.scs[place];
         let engine = MemberEngine::on_store(self.setup.clone(), scs.key.clone(), scs.store.clone());
-        scs.engine = Some(engine.unwrap());
+        let mut engine = engine.unwrap();
+        engine.confirmations = self.confirmations;
+        engine.states = self.states;
+        // The clock of the machine must decide nothing.
+        let day = Duration::from_secs(86_400);
+        engine.fill_time = FillTime { all: day, each: day };
+        scs.engine = Some(engine);
         self.give(place, Event::Connected);
         self.tell_contract(place);
     }
@@ -173,6 +218,11 @@ impl World {
         for action in actions {
             match action {
                 Action::Send(message) => self.bus.push_back((place, message)),
+                Action::Withdraw(call) => {
+                    let from = self.scs[place].key.address();
+                    self.calls.retain(|one| one.from != from || one.call != call);
+                    self.withdrawn.push((from, call));
+                }
                 Action::Call(call) => {
                     let from = self.scs[place].key.address();
                     let is_known = self.calls.iter().any(|one| one.from == from && one.call == call);
@@ -193,6 +243,9 @@ impl World {
         if self.is_pool_visible {
             state.busy = self.calls.iter().map(|call| call.from).collect();
         }
+        if let Some(lie) = self.lies.get_mut(&place) {
+            lie(&mut state);
+        }
         self.give(place, Event::Contract(Box::new(state)));
     }
 
@@ -207,10 +260,12 @@ impl World {
             {
                 continue;
             }
-            for to in 0..self.scs.len() {
-                let is_receiver = message.receiver.is_none_or(|receiver| receiver == self.id(to));
-                if to != from && is_receiver && self.scs[to].part == self.scs[from].part {
-                    self.give(to, Event::Message(message.clone()));
+            for _ in 0..1 + usize::from((self.doubles)()) {
+                for to in 0..self.scs.len() {
+                    let is_receiver = message.receiver.is_none_or(|receiver| receiver == self.id(to));
+                    if to != from && is_receiver && self.scs[to].part == self.scs[from].part {
+                        self.give(to, Event::Message(message.clone()));
+                    }
                 }
             }
         }
@@ -225,12 +280,12 @@ impl World {
             let all = std::mem::take(&mut self.calls);
             let (due, later) = all.into_iter().partition(|one| one.block <= self.base.block);
             self.calls = later;
-            let due: Vec<WaitingCall> = due;
-            for one in due {
-                if self.base_takes_calls {
-                    self.base.carry_out(one.from, &one.call);
-                }
+            let mut due: Vec<WaitingCall> = due;
+            due.retain(|_| self.base_takes_calls);
+            for one in &due {
+                self.base.carry_out(one.from, &one.call);
             }
+            self.remember_base(due);
             for place in 0..self.scs.len() {
                 self.tell_contract(place);
             }
@@ -239,6 +294,59 @@ impl World {
             self.give(place, Event::Tick);
         }
         self.deliver();
+        self.check_invariants();
+    }
+
+    fn remember_base(&mut self, calls: Vec<WaitingCall>) {
+        self.history.push_back((self.base.clone(), calls));
+        if self.history.len() > HISTORY_BLOCKS {
+            self.history.pop_front();
+        }
+    }
+
+    /// The base chain takes back its last blocks, as far as it is remembered, and has one more than
+    /// before instead. Nothing of what was in them comes again, but the calls of SCSs if
+    /// `calls_again`.
+    pub(super) fn take_back(&mut self, blocks: usize, calls_again: bool) {
+        let kept = self.history.len().saturating_sub(blocks).max(1);
+        let lost = self.history.split_off(kept);
+        let head = self.base.block;
+        self.base.go_back(&self.history.back().expect("a base block").0);
+        for (_, calls) in lost {
+            let calls = if calls_again { calls } else { Vec::new() };
+            for one in &calls {
+                self.base.carry_out(one.from, &one.call);
+            }
+            self.remember_base(calls);
+            self.base.block += 1;
+        }
+        self.base.block = head;
+        self.change_base(|_| ());
+    }
+
+    /// The base chain says something else from now on, and all SCSs read it.
+    pub(super) fn change_base(&mut self, change: impl FnOnce(&mut BaseChain)) {
+        change(&mut self.base);
+        self.base.block += 1;
+        self.remember_base(Vec::new());
+        // An SCS that sees a flush taken back wants more with the next reading.
+        for place in (0..self.scs.len()).chain(0..self.scs.len()) {
+            self.tell_contract(place);
+        }
+        self.deliver();
+        self.check_invariants();
+    }
+
+    /// Checks the invariants for each SCS whose chain has changed, or the base chain.
+    fn check_invariants(&mut self) {
+        for place in 0..self.scs.len() {
+            let is_honest = !self.lies.contains_key(&place);
+            let state = CheckedState::of(self, place).filter(|_| is_honest);
+            if state.is_some() && state != self.checked[place] {
+                self.checks += u64::from(check_member(self, place));
+                self.checked[place] = state;
+            }
+        }
     }
 
     pub(super) fn run_slots(&mut self, slots: u64) {
@@ -298,9 +406,13 @@ impl World {
     }
 
     /// Creates DappBase and waits until it exists everywhere, with the members in its list.
-    pub(super) fn with_dapp_base(mut self) -> Self {
+    pub(super) fn with_dapp_base(self) -> Self {
         let arguments = CallData::default().bytes(b"token").small(0).encode();
-        let code = [creation_code("DappBase"), arguments].concat();
+        self.with_dapp_base_of([creation_code("DappBase"), arguments].concat())
+    }
+
+    /// The same with other code than that of our DappBase.
+    pub(super) fn with_dapp_base_of(mut self, code: Vec<u8>) -> Self {
         self.transact(&owner(), 0, 3, self.setup.supply, code);
         let place = (0..self.scs.len()).find(|place| self.scs[*place].engine.is_some());
         let place = place.expect("one is running");

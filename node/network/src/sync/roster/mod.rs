@@ -258,6 +258,10 @@ impl Roster {
         self.entries.remove(&peer).is_some()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn peek(&self, peer: PeerId) -> Option<&RosterEntry> {
         self.entries.get(&peer)
     }
