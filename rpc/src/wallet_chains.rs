@@ -35,7 +35,7 @@ impl WalletChains {
     /// others if they are among `modules`.
     ///
     /// # Errors
-    /// [`MethodTableError`] if the table of methods is wrong.
+    /// If the table of methods is wrong.
     pub fn new(rpc: Arc<Rpc<ScsNode>>, modules: &Modules) -> Result<Self, MethodTableError> {
         Ok(Self {
             rpc,

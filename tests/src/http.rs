@@ -67,10 +67,18 @@ impl TestHttpClient {
     /// If the connection fails or the answer is not HTTP. The next request then opens a new
     /// connection.
     pub fn post(&mut self, body: &str) -> io::Result<HttpAnswer> {
-        let mut connection = match self.connection.take() {
-            Some(open) => open,
-            None => BufReader::new(connect_from(self.source, self.address)?),
-        };
+        if let Some(open) = self.connection.take() {
+            match self.post_on(open, body) {
+                // The server may close a connection on which nothing was asked for long.
+                Err(error) if has_ended(&error) => {}
+                answered => return answered,
+            }
+        }
+        let new = BufReader::new(connect_from(self.source, self.address)?);
+        self.post_on(new, body)
+    }
+
+    fn post_on(&mut self, mut connection: BufReader<TcpStream>, body: &str) -> io::Result<HttpAnswer> {
         let request = format!(
             "POST / HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.address,
@@ -81,6 +89,15 @@ impl TestHttpClient {
         self.connection = keep.then_some(connection);
         Ok(answer)
     }
+}
+
+/// Whether the other end has closed the connection.
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
 }
 
 /// Gets `path` from `address` on a new connection.

@@ -126,7 +126,8 @@ pub struct FlushRecord {
 /// The pools that SCSs and VNODEs register with.
 #[derive(Clone, Debug)]
 pub struct Pools {
-    scs: String,
+    /// The pool of SCSs.
+    pub scs: String,
     vnodes: String,
 }
 

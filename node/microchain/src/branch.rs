@@ -19,7 +19,7 @@ const WORD: usize = 32;
 const WORDS_BEFORE: usize = 2;
 
 /// Code that answers with the gas limit, the number of the head block, and the hashes of the
-/// [`HASHES`] blocks before it. It reverts, because then no code is stored and the answer has no
+/// 64 blocks before it. It reverts, because then no code is stored and the answer has no
 /// bound of its own.
 pub const BRANCH_CODE: [u8; 42] = [
     0x45, 0x60, 0x00, 0x52, // memory[0] = GASLIMIT

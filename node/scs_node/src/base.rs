@@ -119,7 +119,7 @@ pub(crate) struct ReadWish {
 #[derive(Clone, Debug)]
 pub(crate) struct BaseReader<S = ScsClient> {
     source: S,
-    id: Address,
+    pub(crate) id: Address,
 }
 
 /// The answer of `getVnodeInfo`.

@@ -139,7 +139,7 @@ pub(super) fn parse_block_number(text: &str) -> Result<u64, OptionValueError> {
 }
 
 /// Refuses an option of the engine API.
-pub(super) fn no_engine(_: &str) -> Result<String, OptionValueError> {
+pub(super) const fn no_engine(_: &str) -> Result<String, OptionValueError> {
     Err(OptionValueError::Engine)
 }
 

@@ -103,7 +103,11 @@ impl MemberEngine {
             return Ok(());
         }
         // After a restart: what was proposed in this turn may still come.
-        if self.memory.vote_of(turn).is_some() || !self.hears_most() {
+        if self.memory.vote_of(turn).is_some() {
+            return Ok(());
+        }
+        if !self.hears_most() {
+            self.tell_no_proposal(turn, "more than half of the members were not heard lately");
             return Ok(());
         }
         // A VNODE of this project tells the block before the turn as soon as the turn has begun.
@@ -112,9 +116,11 @@ impl MemberEngine {
             .as_ref()
             .map(|branch| branch.hash_at(turn.saturating_sub(1)));
         if anchor == Some(None) {
+            self.tell_no_proposal(turn, "the VNODE has not told the base block before the turn");
             return Ok(());
         }
         let Some(content) = self.content_of(view, contract, turn)? else {
+            self.tell_no_proposal(turn, "there is no block for it");
             return Ok(());
         };
         let mut redemptions = self.redemptions(view, contract, content.end)?;
@@ -147,6 +153,7 @@ impl MemberEngine {
         let most = if has_votes { redemptions.len() } else { 0 };
         let fits = |count: &usize| blocks(*count) <= left && money(*count) <= got;
         let Some(fitting) = (0..=most).rev().find(fits) else {
+            self.tell_no_proposal(turn, "the rest of the turn is too short");
             return Ok(());
         };
         if fitting < most && money(fitting + 1) > got {
@@ -199,6 +206,11 @@ impl MemberEngine {
             call,
         });
         Ok(())
+    }
+
+    /// Says why this member does not propose although it has the turn.
+    fn tell_no_proposal(&self, turn: u64, reason: &str) {
+        tracing::debug!(chain = %self.setup.address, turn, reason, "no proposal");
     }
 
     /// Uploads the next redemptions of the own proposal.

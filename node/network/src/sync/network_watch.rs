@@ -67,7 +67,7 @@ impl NetworkWatch {
         }
         let (begun, head_age) = *self
             .begun
-            .get_or_insert((now.elapsed, now.unix.saturating_sub(head_time)));
+            .get_or_insert_with(|| (now.elapsed, now.unix.saturating_sub(head_time)));
         if peers > 0 {
             self.peers_at = Some(now.elapsed);
             self.first_peer_at.get_or_insert(now.elapsed);

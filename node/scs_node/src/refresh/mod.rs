@@ -7,7 +7,7 @@
 //!   decide;
 //! - the deposits from the position on that the engine wants;
 //! - the members whose transactions wait in the VNODE's pool;
-//! - while a proposal is pending, the branch of the base chain.
+//! - while a proposal is pending, and in the turn of this SCS, the branch of the base chain.
 
 #[cfg(test)]
 mod tests;
@@ -59,13 +59,21 @@ impl<S: BaseSource> BaseReader<S> {
     }
 
     /// The reading with the role of this moment, if the role depends on more than the contract, and
-    /// with the branch of the base chain, if there is a proposal whose depth counts.
+    /// with the branch of the base chain, if there is a proposal whose depth counts or one may come.
     async fn with_role(&self, chain: Address, mut kept: KeptReading) -> Result<KeptReading, BaseError> {
         let state = &mut kept.reading.state;
         if matches!(state.role, ContractRole::None | ContractRole::Selectable) {
             state.role = self.role(chain).await?;
         }
-        if state.current.flag == PROPOSAL_PENDING {
+        // A proposal names the base block before its turn.
+        let place = state.members.iter().position(|member| *member == self.id);
+        let turn = place.and_then(|place| state.turns.get(place).copied());
+        let turn_blocks = state.proposal_expiration.saturating_mul(2);
+        let has_turn = turn.is_some_and(|turn| {
+            let end = turn.saturating_add(turn_blocks);
+            (turn..end).contains(&state.base_block.saturating_add(1))
+        });
+        if state.current.flag == PROPOSAL_PENDING || has_turn {
             state.branch = self.branch().await?;
         }
         Ok(kept)

@@ -220,6 +220,19 @@ fn a_chain_base_that_has_not_changed_costs_one_call_a_head() {
 }
 
 #[test]
+fn the_branch_is_read_in_the_own_turn() {
+    let mut scene = Scene::new(1);
+    // The turn of the first member begins at block 40, and has 48 blocks.
+    scene.wish.head = 50;
+    scene.kept = None;
+    scene.read();
+    scene.wish.head += 1;
+    assert_eq!(scene.read()["branch"], 1);
+    scene.wish.head = 88;
+    assert!(!scene.read().contains_key("branch"));
+}
+
+#[test]
 fn everything_is_read_now_and_then() {
     let mut scene = Scene::new(1);
     let calls: Vec<usize> = (0..200).map(|_| scene.next()).collect();

@@ -78,7 +78,7 @@ pub(crate) fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     let chains = owner.chain_bases(&pools, 3, 1);
     let chain = chains[0].clone();
     owner.open_registration(&chains);
-    liar.join(&chain);
+    liar.join(&chain, &pools.scs);
     owner.wait_for_members(&chain, 1);
     let others: Vec<_> = servers.iter().map(|server| (server.id(), 5 * COIN)).collect();
     owner.register(&pools, &others, 1);

@@ -6,6 +6,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chain::application::{BLOCK_GAS_LIMIT, BlockExtra};
+use e2e::microchain::COIN;
 use e2e::wait_for;
 use microchain::BaseCall;
 use microchain::abi::CallData;
@@ -100,11 +101,14 @@ impl LyingMember {
         sent.expect("the VNODE takes the transaction");
     }
 
-    /// Registers as a member of this MicroChain.
-    pub(crate) fn join(&mut self, chain: &str) {
+    /// Registers as a member of this MicroChain, whose chain base locks a coin in `pool`.
+    pub(crate) fn join(&mut self, chain: &str, pool: &str) {
         self.chain = chain.parse().expect("an address");
+        let pool: Address = pool.parse().expect("an address");
         let id = self.key.address();
-        let digest = Sha256::digest([id.as_slice(), self.chain.as_slice()].concat());
+        let bond = U256::from(COIN).to_be_bytes::<32>();
+        let content = [id.as_slice(), self.chain.as_slice(), &bond, pool.as_slice()].concat();
+        let digest = Sha256::digest(content);
         let rsv = self.key.sign(&B256::from_slice(&digest)).to_rsv();
         let data = CallData::default()
             .address(Address::ZERO)

@@ -187,10 +187,7 @@ fn a_wallet_signs_for_this_chain_and_its_gas_limit_holds() {
     let mut changed = signed_for(id, &user, &plain);
     changed.via = Some(to);
     send(&mut world, &changed);
-    let starved = UnsignedTransaction {
-        gas: 999,
-        ..plain.clone()
-    };
+    let starved = UnsignedTransaction { gas: 999, ..plain };
     send(&mut world, &signed_for(id, &user, &starved));
     assert!(world.reader(0).pool().pending.is_empty());
     // A limit that covers the input only lets the code fail.
