@@ -59,8 +59,8 @@ impl<S: BaseSource> BaseReader<S> {
     }
 
     /// The reading with the role of this moment, if the role depends on more than the contract, and
-    /// with the branch of the base chain, if there is a proposal whose depth counts, or this SCS may
-    /// make one.
+    /// with the branch of the base chain, if there is a proposal whose depth counts, or if this SCS
+    /// has the turn.
     async fn with_role(&self, chain: Address, mut kept: KeptReading) -> Result<KeptReading, BaseError> {
         let state = &mut kept.reading.state;
         if matches!(state.role, ContractRole::None | ContractRole::Selectable) {
