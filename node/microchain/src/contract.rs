@@ -219,6 +219,13 @@ impl ContractState {
         Some(place as u64)
     }
 
+    /// The begin of a place's turn, if the base block `block` is in it.
+    pub fn turn_at(&self, place: u64, block: u64) -> Option<u64> {
+        let turn = *self.turns.get(usize::try_from(place).ok()?)?;
+        let end = turn.saturating_add(self.turn_blocks());
+        (turn..end).contains(&block).then_some(turn)
+    }
+
     /// The base blocks of a turn.
     pub(crate) const fn turn_blocks(&self) -> u64 {
         self.proposal_expiration.saturating_mul(2)

@@ -40,7 +40,7 @@ pub(crate) use peers::NodeIdentity;
 pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
-pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network};
+pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, states_of};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -145,17 +145,18 @@ pub(super) const fn no_engine(_: &str) -> Result<String, OptionValueError> {
 
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
 pub(super) fn parse_states(text: &str) -> Result<StateRetention, OptionValueError> {
+    states_of(text, RECENT_STATES_MIN).ok_or(OptionValueError::States)
+}
+
+/// The states that a text names, if it is `archive`, `recent`, or `recent:BLOCKS` with at least
+/// `least` blocks.
+pub fn states_of(text: &str, least: u64) -> Option<StateRetention> {
     let blocks = match text {
-        "archive" => return Ok(StateRetention::Archive),
-        "recent" => Some(RECENT_STATES_DEFAULT),
-        other => other
-            .strip_prefix("recent:")
-            .and_then(|blocks| blocks.parse().ok()),
+        "archive" => return Some(StateRetention::Archive),
+        "recent" => RECENT_STATES_DEFAULT,
+        other => other.strip_prefix("recent:")?.parse().ok()?,
     };
-    let blocks = blocks.filter(|blocks| *blocks >= RECENT_STATES_MIN);
-    blocks
-        .map(|blocks| StateRetention::Recent { blocks })
-        .ok_or(OptionValueError::States)
+    (blocks >= least).then_some(StateRetention::Recent { blocks })
 }
 
 /// An account on the command line.

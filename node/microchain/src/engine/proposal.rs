@@ -85,12 +85,10 @@ impl MemberEngine {
         contract: &ContractState,
         place: u64,
     ) -> Result<(), EngineError> {
-        let turn = contract.turns.get(place as usize).copied();
-        let Some(turn) = turn else { return Ok(()) };
-        let next = contract.base_block + 1;
-        if next < turn || next >= turn.saturating_add(contract.turn_blocks()) || contract.members.len() < 2 {
+        let turn = contract.turn_at(place, contract.base_block.saturating_add(1));
+        let Some(turn) = turn.filter(|_| contract.members.len() >= 2) else {
             return Ok(());
-        }
+        };
         if let Some(own) = self
             .own_proposal
             .as_ref()

@@ -67,14 +67,10 @@ impl<S: BaseSource> BaseReader<S> {
             state.role = self.role(chain).await?;
         }
         // A proposal names the base block before its turn.
-        let place = state.members.iter().position(|member| *member == self.id);
-        let turn = place.and_then(|place| state.turns.get(place).copied());
-        let turn_blocks = state.proposal_expiration.saturating_mul(2);
-        let has_turn = turn.is_some_and(|turn| {
-            let end = turn.saturating_add(turn_blocks);
-            (turn..end).contains(&state.base_block.saturating_add(1))
-        });
-        if state.current.flag == PROPOSAL_PENDING || has_turn {
+        let next = state.base_block.saturating_add(1);
+        let place = state.place_of(&self.id);
+        let turn = place.and_then(|place| state.turn_at(place, next));
+        if state.current.flag == PROPOSAL_PENDING || turn.is_some() {
             state.branch = self.branch().await?;
         }
         Ok(kept)

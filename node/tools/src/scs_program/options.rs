@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
+use chain::import::StateRetention;
 use clap::{CommandFactory, FromArgMatches, Parser};
-use node::{AccessOptions, LogOptions};
+use node::{AccessOptions, LogOptions, states_of};
 use primitives::{Address, B256};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
@@ -19,21 +19,9 @@ const RECENT_STATES_MIN: u64 = 20_000;
 
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
 fn parse_states(text: &str) -> Result<StateRetention, String> {
-    let blocks = match text {
-        "archive" => return Ok(StateRetention::Archive),
-        "recent" => Some(RECENT_STATES_DEFAULT),
-        other => other
-            .strip_prefix("recent:")
-            .and_then(|blocks| blocks.parse().ok()),
-    };
-    let blocks = blocks.filter(|blocks| *blocks >= RECENT_STATES_MIN);
-    blocks
-        .map(|blocks| StateRetention::Recent { blocks })
-        .ok_or_else(|| {
-            format!(
-                "got {text:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks"
-            )
-        })
+    states_of(text, RECENT_STATES_MIN).ok_or_else(|| {
+        format!("got {text:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")
+    })
 }
 
 /// A server of application chains (MicroChains), connected to a base-chain node

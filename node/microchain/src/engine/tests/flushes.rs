@@ -185,25 +185,9 @@ fn no_vote_for_what_the_chain_does_not_say() {
     assert!(votes(&mut world, &|_| ()));
 }
 
-/// Three members, and a user with three withdrawals in the next flush. Returns the world as soon as
-/// its proposal has enough votes.
-fn with_withdrawals() -> World {
-    let mut world = World::new(3, 0).with_dapp_base();
-    let user = key(0x51);
-    world.buy(user.address(), 1000);
-    world.run_until(60, "the deposit is credited", |world| {
-        world.reader(0).enter_position().unwrap() == 1
-    });
-    let redeem = call("redeemFromMicroChain()", CallData::default());
-    for nonce in 0..3 {
-        world.call_dapp_base(&user, nonce, U256::from(3), &redeem);
-    }
-    world
-}
-
 #[test]
 fn as_many_withdrawals_are_paid_as_the_money_allows() {
-    let mut world = with_withdrawals();
+    let mut world = World::with_withdrawals(3);
     // Gas costs 10^9 sha here: the calls of a flush, and the upload and the payout of two.
     let gas = 3_000_000 + 2 * (54_000 + 135_000);
     let rewards = 1_000_000;
@@ -223,7 +207,7 @@ fn is_action(call: &BaseCall) -> bool {
 /// Runs flushes in which the proposer's action waits in the pool for longer than others wait for a
 /// call. Returns how often the rewards were lowered, and how many flushes there were.
 fn with_slow_actions(is_pool_visible: bool) -> (u64, u64) {
-    let mut world = with_withdrawals();
+    let mut world = World::with_withdrawals(3);
     world.is_pool_visible = is_pool_visible;
     world.delay = Box::new(|base, id, call| {
         let is_slow = is_action(call) && id == base.current.proposed_by;
@@ -248,7 +232,7 @@ fn a_slow_action_is_not_done_by_another_member_too() {
 
 #[test]
 fn who_is_busy_with_something_else_holds_up_no_flush() {
-    let mut world = with_withdrawals();
+    let mut world = World::with_withdrawals(3);
     // The proposer's action never comes, but something of it waits in the pool for ever.
     world.delay = Box::new(|_, _, call| (!is_action(call)).then_some(1));
     world.run_until(300, "a proposal with votes", |world| {
@@ -264,7 +248,7 @@ fn who_is_busy_with_something_else_holds_up_no_flush() {
 
 #[test]
 fn what_cannot_be_finished_in_time_is_not_begun() {
-    let mut world = with_withdrawals();
+    let mut world = World::with_withdrawals(3);
     // The votes come so late that the payouts would, too.
     let deadline = |world: &World| world.base.current.starting_block + 24;
     world.delay = Box::new(|_, _, call| (!matches!(call, BaseCall::Vote { .. })).then_some(1));

@@ -3,25 +3,11 @@
 use primitives::{Address, U256};
 
 use super::base_chain::BaseChain;
-use super::world::{World, call, key};
-use crate::abi::CallData;
+use super::world::World;
 use crate::contract::BaseCall;
 
 fn is_vote(call: &BaseCall) -> bool {
     matches!(call, BaseCall::Vote { .. })
-}
-
-/// Three members, and a user with 1,000 tokens of which 3 are to be withdrawn.
-fn with_a_withdrawal() -> World {
-    let mut world = World::new(3, 0).with_dapp_base();
-    let user = key(0x51);
-    world.buy(user.address(), 1000);
-    world.run_until(60, "the deposit is credited", |world| {
-        world.reader(0).enter_position().unwrap() == 1
-    });
-    let redeem = call("redeemFromMicroChain()", CallData::default());
-    world.call_dapp_base(&user, 0, U256::from(3), &redeem);
-    world
 }
 
 /// The base chain as it was before the redemptions were uploaded.
@@ -70,7 +56,7 @@ fn all_votes(base: &BaseChain) -> Vec<(Address, BaseCall)> {
 
 #[test]
 fn votes_for_one_list_do_not_pay_another() {
-    let mut world = with_a_withdrawal();
+    let mut world = World::with_withdrawals(1);
     let earlier = until_the_upload(&mut world);
     world.run_until(30, "votes", |world| world.base.current.voters.len() == 3);
     let votes = all_votes(&earlier);
@@ -87,7 +73,7 @@ fn votes_for_one_list_do_not_pay_another() {
 #[test]
 fn nobody_votes_before_the_upload_is_deep() {
     for tells_branch in [true, false] {
-        let mut world = with_a_withdrawal();
+        let mut world = World::with_withdrawals(1);
         world.base.tells_branch = tells_branch;
         until_the_upload(&mut world);
         world.run_until(30, "the upload", |world| !world.base.current.users.is_empty());
@@ -101,7 +87,7 @@ fn nobody_votes_before_the_upload_is_deep() {
 
 #[test]
 fn an_upload_on_another_branch_is_counted_anew() {
-    let mut world = with_a_withdrawal();
+    let mut world = World::with_withdrawals(1);
     let earlier = until_the_upload(&mut world);
     let wait_for_upload = |world: &mut World| {
         world.run_until(30, "the upload", |world| !world.base.current.users.is_empty());
@@ -127,7 +113,7 @@ fn an_upload_on_another_branch_is_counted_anew() {
 
 #[test]
 fn votes_of_a_branch_that_is_gone_are_withdrawn() {
-    let mut world = with_a_withdrawal();
+    let mut world = World::with_withdrawals(1);
     // The published contract, on which nothing but this helps.
     world.base.binds = false;
     let earlier = until_the_upload(&mut world);
@@ -168,7 +154,7 @@ fn votes_of_a_branch_that_is_gone_are_withdrawn() {
 
 #[test]
 fn a_stored_vote_is_not_sent_again_for_another_list() {
-    let mut world = with_a_withdrawal();
+    let mut world = World::with_withdrawals(1);
     world.base.binds = false;
     // No vote gets into a block, so each is sent again and again.
     world.delay = Box::new(|_, _, call| (!is_vote(call)).then_some(1));

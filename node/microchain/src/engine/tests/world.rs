@@ -411,6 +411,21 @@ impl World {
         self.with_dapp_base_of([creation_code("DappBase"), arguments].concat())
     }
 
+    /// Three members, and a user with 1,000 tokens who withdraws 3 of them so many times.
+    pub(super) fn with_withdrawals(times: u64) -> Self {
+        let mut world = Self::new(3, 0).with_dapp_base();
+        let user = key(0x51);
+        world.buy(user.address(), 1000);
+        world.run_until(60, "the deposit is credited", |world| {
+            world.reader(0).enter_position().unwrap() == 1
+        });
+        let redeem = call("redeemFromMicroChain()", CallData::default());
+        for nonce in 0..times {
+            world.call_dapp_base(&user, nonce, U256::from(3), &redeem);
+        }
+        world
+    }
+
     /// The same with other code than that of our DappBase.
     pub(super) fn with_dapp_base_of(mut self, code: Vec<u8>) -> Self {
         self.transact(&owner(), 0, 3, self.setup.supply, code);
