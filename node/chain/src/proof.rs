@@ -2,10 +2,10 @@
 //!
 //! The store keeps the nodes of the head's state trie only, so there are no proofs of older states.
 
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, keccak256};
-use store::{StateReads, StoreError};
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
+use store::{AccountKey, StateReads, StateTrieId, StoreError, slot_hash};
 
-use crate::trie::{accounts_prefix, storage_prefix, trie_proof};
+use crate::trie::trie_proof;
 use crate::view::View;
 
 /// An account with its proof. All values are those after the head block.
@@ -44,12 +44,13 @@ impl View {
     pub fn proof(&self, address: &Address, slots: &[U256]) -> Result<AccountProof, StoreError> {
         let (snapshot, head) = (self.snapshot(), self.head_number());
         let root = self.head().header.state_root;
-        let nodes = trie_proof(snapshot, &accounts_prefix(), root, keccak256(address).as_slice())?;
-        let version = snapshot.account_at(address, head)?;
+        let key = AccountKey::of(address);
+        let nodes = trie_proof(snapshot, &StateTrieId::Accounts.prefix(), root, key.0.as_slice())?;
+        let version = snapshot.account_by_key(&key, head)?;
         let storage_root = version.account.map_or(EMPTY_ROOT, |account| account.storage_root);
-        let prefix = storage_prefix(address, version.incarnation);
+        let prefix = StateTrieId::Storage(key.storage(version.incarnation)).prefix();
         let slots = slots.iter().map(|slot| {
-            let key = keccak256(slot.to_be_bytes::<32>());
+            let key = slot_hash(slot);
             Ok(SlotProof {
                 slot: *slot,
                 value: self.slot(address, slot, head)?,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use primitives::{Address, B256, Receipt, U256};
 use store::{
-    AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, ScsNotice, Snapshot,
-    StateReads, Store, StoreError, TableId, TransactionPosition,
+    AccountKey, AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, ScsNotice,
+    Snapshot, StateReads, Store, StoreError, TableId, TransactionPosition, slot_hash,
 };
 
 use crate::import::BlockId;
@@ -242,11 +242,21 @@ impl View {
     /// # Errors
     /// [`StoreError`] if the store fails.
     pub fn slot(&self, address: &Address, slot: &U256, number: u64) -> Result<U256, StoreError> {
-        let version = self.snapshot.account_at(address, number)?;
+        let key = AccountKey::of(address);
+        let version = self.snapshot.account_by_key(&key, number)?;
         if version.account.is_none() {
             return Ok(U256::ZERO);
         }
-        self.snapshot.slot_at(address, version.incarnation, slot, number)
+        let slot = key.storage(version.incarnation).slot(slot_hash(slot));
+        self.snapshot.slot_by_key(address, &slot, number)
+    }
+
+    /// The code with this hash.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store fails or has no such code.
+    pub fn code_by_hash(&self, code_hash: &B256) -> Result<Vec<u8>, StoreError> {
+        self.snapshot.code(code_hash)
     }
 
     /// The code of an account after block `number`; empty if it has none.

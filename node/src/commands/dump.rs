@@ -1,16 +1,17 @@
 //! `vnode dump`: the state after a block as one JSON object, with a member for each account.
 //!
 //! The state is written account by account and slot by slot, so it may be larger than the memory.
-//! Numbers, code and slots have the format of the `alloc` in a genesis file.
+//! Numbers, code and slots have the format of the `alloc` in a genesis file. Accounts and slots come
+//! in the order of the hashes of their addresses and numbers. If only the hash is known, the name is
+//! `pre(HASH)`, as geth writes it.
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chain::View;
-use chain::state::scan::{ScannedAccount, accounts, slots};
 use primitives::{B256, hex};
-use store::{Snapshot, StateReads, StoreError};
+use store::{AccountKey, Snapshot, StateReads, StoreError, WalkedAccount};
 
 use super::error::CommandError;
 use super::output_file::OutputFile;
@@ -67,13 +68,13 @@ impl From<std::io::Error> for DumpError {
 fn dump(view: &Snapshot, number: u64, out: &mut impl Write, stop: &AtomicBool) -> Result<(), DumpError> {
     let mut separator = "";
     out.write_all(b"{")?;
-    accounts::<DumpError>(view, number, |flat| {
+    view.walk_accounts::<DumpError>(&AccountKey(B256::ZERO), number, |found| {
         if stop.load(Ordering::Acquire) {
             return Err(DumpError::Stopped);
         }
         out.write_all(separator.as_bytes())?;
         separator = ",";
-        dump_account(view, number, &flat, out)
+        dump_account(view, number, &found, out)
     })?;
     Ok(out.write_all(b"\n}\n")?)
 }
@@ -81,27 +82,24 @@ fn dump(view: &Snapshot, number: u64, out: &mut impl Write, stop: &AtomicBool) -
 fn dump_account(
     view: &Snapshot,
     number: u64,
-    flat: &ScannedAccount,
+    found: &WalkedAccount,
     out: &mut impl Write,
 ) -> Result<(), DumpError> {
-    let ScannedAccount {
-        address,
-        incarnation,
-        account,
-    } = flat;
+    let account = &found.account;
+    let name = found.name();
     let code = hex::encode_prefixed(view.code(&account.code_hash)?);
     write!(
         out,
-        "\n\"{address:#x}\":{{\"balance\":\"{:#x}\",\"nonce\":\"{:#x}\",\"codeHash\":\"{}\",\"code\":\"{code}\",\"root\":\"{}\",\"storage\":{{",
+        "\n\"{name}\":{{\"balance\":\"{:#x}\",\"nonce\":\"{:#x}\",\"codeHash\":\"{}\",\"code\":\"{code}\",\"root\":\"{}\",\"storage\":{{",
         account.balance, account.tx_nonce, account.code_hash, account.storage_root
     )?;
     let mut separator = "";
-    slots::<DumpError>(view, (*address, *incarnation), number, |slot, value| {
+    view.walk_slots::<DumpError>(&found.storage(), &B256::ZERO, number, |slot| {
         write!(
             out,
             "{separator}\"{}\":\"{}\"",
-            B256::from(slot),
-            B256::from(value)
+            slot.name(),
+            B256::from(slot.value)
         )?;
         separator = ",";
         Ok(())

@@ -7,7 +7,6 @@ use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAU
 use chain::chain::SubmitError;
 use chain::rules::body::{SenderError, sender};
 use chain::spec::Rule;
-use chain::state::scan;
 use chain::{Chain, View};
 use network::NetworkHandle;
 use primitives::{Address, B256, Bytes, Transaction, U256};
@@ -17,7 +16,7 @@ use scs_service::vnode::{
     AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
     HostNotice, RoleAnswer, ScsHost, ScsRole,
 };
-use store::{StateReads, StoreError};
+use store::{AccountKey, StateReads, StoreError};
 
 use super::bridge::for_peers;
 
@@ -293,19 +292,16 @@ impl ContractView for ContractAtHead {
     }
 
     fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
-        let owner = (self.address, self.incarnation);
-        let walked = scan::slots(
-            self.view.snapshot(),
-            owner,
-            self.view.head_number(),
-            |slot, value| {
-                if visit(slot, value) {
-                    Ok(())
-                } else {
-                    Err(WalkEnd::Stopped)
-                }
-            },
-        );
+        let owner = AccountKey::of(&self.address).storage(self.incarnation);
+        let head = self.view.head_number();
+        let walked = self
+            .view
+            .snapshot()
+            .walk_slots(&owner, &B256::ZERO, head, |found| {
+                // A slot whose number is not known cannot be named.
+                let goes_on = found.slot.is_none_or(|slot| visit(slot, found.value));
+                goes_on.then_some(()).ok_or(WalkEnd::Stopped)
+            });
         match walked {
             Ok(()) | Err(WalkEnd::Stopped) => Ok(()),
             Err(WalkEnd::Store(error)) => Err(failed(error)),

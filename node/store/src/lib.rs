@@ -129,8 +129,9 @@ pub use open::{
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::{RowVisitor, Source};
 pub use state::{
-    AccountRecord, AccountVersion, AccountWrite, HorizonReads, NewestChanges, SlotChange, StateChanges,
-    StateHorizon, StateReads,
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, HorizonReads, NewestChanges, SlotChange,
+    SlotKey, SlotWrite, StateChanges, StateHorizon, StateKind, StateLeaf, StateReads, StateTrieId,
+    StorageOwner, WalkedAccount, WalkedSlot, slot_hash,
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

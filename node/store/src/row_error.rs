@@ -71,6 +71,12 @@ pub(crate) enum RowError {
     Flags { got: u8, expected: &'static str },
     #[error("the row lacks a change of {} {}", .table.name(), primitives::hex::encode(.key))]
     LacksChange { table: TableId, key: Vec<u8> },
+    #[error("a block has changed the row, but it lacks the address or the number of the slot")]
+    NoPreimage,
+    #[error("the row stands among those of the head state, but its account does not exist")]
+    NotPresent,
+    #[error("the value does not belong into this table")]
+    OtherTable,
     #[error("length in the frame: got {got:?}, expected at most {bound} bytes")]
     FrameLength { got: Option<u64>, bound: usize },
     #[error("the frame cannot be read: {0}")]

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use store::{
-    BlockBody, BlockReads, HeaderRecord, SlotChange, Snapshot, StateHorizon, StateReads, StoreError, TableId,
-    TransactionPosition, position_hashes,
+    AccountKey, BlockBody, BlockReads, HeaderRecord, Snapshot, StateHorizon, StateKind, StateReads,
+    StoreError, TransactionPosition, position_hashes,
 };
 
 use super::changes::ChangeSum;
@@ -361,24 +361,12 @@ impl BlockCheck<'_> {
         if !is_counted(&self.horizon, number) {
             return Ok(Some(()));
         }
+        let sum = &mut self.counts.changes;
         for (address, _) in &changes.accounts {
-            self.counts
-                .changes
-                .add(TableId::Account, address.as_slice(), number);
+            sum.add(StateKind::Account, AccountKey::of(address).0.as_slice(), number);
         }
-        for SlotChange {
-            address,
-            incarnation,
-            slot,
-            ..
-        } in &changes.slots
-        {
-            let parts: [&[u8]; 3] = [
-                address.as_slice(),
-                &incarnation.to_be_bytes(),
-                &slot.to_be_bytes::<32>(),
-            ];
-            self.counts.changes.add(TableId::Storage, &parts.concat(), number);
+        for change in &changes.slots {
+            sum.add(StateKind::Slot, &change.row_key().to_bytes(), number);
         }
         Ok(Some(()))
     }

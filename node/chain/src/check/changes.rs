@@ -8,11 +8,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use primitives::{Address, U256, hex};
-use store::{
-    AccountVersion, NewestChanges, SlotChange, Snapshot, Source, StateChanges, StateHorizon, StateReads,
-    StoreError, TableId,
-};
+use primitives::hex;
+use store::{NewestChanges, Snapshot, Source, StateHorizon, StateKind, StateReads, StoreError, TableId};
 
 use super::blocks::is_counted;
 use super::{CheckError, CheckFault, StoreCheck, guarded};
@@ -28,12 +25,12 @@ pub(super) struct ChangeSum {
 }
 
 impl ChangeSum {
-    /// Adds the change of a row of `table` by block `number`.
-    pub(super) fn add(&mut self, table: TableId, key: &[u8], number: u64) {
+    /// Adds the change of an account or a slot by block `number`.
+    pub(super) fn add(&mut self, kind: StateKind, key: &[u8], number: u64) {
         self.count += 1;
         for (salt, sum) in self.sums.iter_mut().enumerate() {
             let mut hasher = DefaultHasher::new();
-            (salt, table as usize, key, number).hash(&mut hasher);
+            (salt, kind, key, number).hash(&mut hasher);
             *sum = sum.wrapping_add(hasher.finish());
         }
     }
@@ -53,10 +50,10 @@ pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<
         sum: ChangeSum::default(),
         with_older: 0,
         faults: Vec::new(),
-        last_changes: None,
     };
-    for table in [TableId::Account, TableId::Storage] {
-        let scanned = guarded(table.name(), || rows.newest(table));
+    let tables = StateKind::ALL.map(|kind| kind.tables().map(|table| (kind, table)));
+    for (kind, table) in tables.into_iter().flatten() {
+        let scanned = guarded(table.name(), || rows.newest(kind, table));
         rows.faults.extend(scanned.err());
         check.progress("changes of accounts and slots", rows.sum.count, expected.count)?;
     }
@@ -83,23 +80,21 @@ struct ChangeLists<'a> {
     /// Accounts and slots that say that they have older changes.
     with_older: u64,
     faults: Vec<CheckFault>,
-    /// The changes of the block that was looked up last.
-    last_changes: Option<(u64, StateChanges)>,
 }
 
 impl ChangeLists<'_> {
     /// Reads the lists in the rows of `table`.
-    fn newest(&mut self, table: TableId) -> Result<(), StoreError> {
+    fn newest(&mut self, kind: StateKind, table: TableId) -> Result<(), StoreError> {
         let view = self.view;
         view.scan(table, &[], |key, row| {
-            match NewestChanges::read(table, key, row) {
+            match NewestChanges::read(kind, table, key, row) {
                 Err(error) => self.faults.push(error.into()),
                 Ok(changes) => {
-                    self.add(table, key, &changes.blocks);
+                    self.add(kind, key, &changes.blocks);
                     if changes.has_older {
                         self.with_older += 1;
                     } else {
-                        self.first_change(table, key, changes.blocks[0]);
+                        self.first_change(kind, key, changes.blocks[0]);
                     }
                 }
             }
@@ -115,13 +110,13 @@ impl ChangeLists<'_> {
         view.scan_older_changes(|found| {
             match found {
                 Err(error) => self.faults.push(error.into()),
-                Ok((table, key, blocks)) => {
-                    self.add(table, key, blocks);
+                Ok((kind, key, blocks)) => {
+                    self.add(kind, key, blocks);
                     if last_key != key {
                         last_key = key.to_vec();
                         keys += 1;
-                        self.first_change(table, key, blocks[0]);
-                        self.says_older(table, key);
+                        self.first_change(kind, key, blocks[0]);
+                        self.says_older(kind, key);
                     }
                 }
             }
@@ -138,42 +133,47 @@ impl ChangeLists<'_> {
     }
 
     /// Adds the changes of a row by these blocks.
-    fn add(&mut self, table: TableId, key: &[u8], blocks: &[u64]) {
+    fn add(&mut self, kind: StateKind, key: &[u8], blocks: &[u64]) {
         for number in blocks.iter().filter(|number| is_counted(&self.horizon, **number)) {
-            self.sum.add(table, key, *number);
+            self.sum.add(kind, key, *number);
         }
     }
 
     /// Checks that the row of an account or a slot says that it has older changes.
-    fn says_older(&mut self, table: TableId, key: &[u8]) {
-        let row = self
-            .view
-            .with(table, key, |row| NewestChanges::read(table, key, row));
-        match row {
-            Ok(Some(Ok(changes))) if changes.has_older => {}
-            Ok(Some(Ok(_)) | None) => self.faults.push(CheckFault::row(
-                table,
-                key,
-                "it has older changes in state_history, and does not say so",
-            )),
-            Ok(Some(Err(error))) | Err(error) => self.faults.push(error.into()),
+    fn says_older(&mut self, kind: StateKind, key: &[u8]) {
+        for table in kind.tables() {
+            let row = self
+                .view
+                .with(table, key, |row| NewestChanges::read(kind, table, key, row));
+            match row {
+                Ok(None) => continue,
+                Ok(Some(Ok(changes))) if changes.has_older => {}
+                Ok(Some(Ok(_))) => break,
+                Ok(Some(Err(error))) | Err(error) => self.faults.push(error.into()),
+            }
+            return;
         }
+        self.faults.push(CheckFault::row(
+            kind.present(),
+            key,
+            "it has older changes in state_history, and does not say so",
+        ));
     }
 
     /// Checks that there was nothing before the first change, by block `number`.
-    fn first_change(&mut self, table: TableId, key: &[u8], number: u64) {
+    fn first_change(&mut self, kind: StateKind, key: &[u8], number: u64) {
         if self.horizon.first_changes > 0 {
             // Older changes are no longer listed.
             return;
         }
-        match self.value_before(table, key, number) {
+        match self.view.was_nothing_before(kind, key, number) {
             Ok(None | Some(true)) => {}
             Ok(Some(false)) => self.faults.push(CheckFault::row(
                 TableId::BlockToChanges,
                 &number.to_be_bytes(),
                 format!(
                     "{} {} before its first change: got something, expected nothing",
-                    table.name(),
+                    kind.present().name(),
                     hex::encode(key)
                 ),
             )),
@@ -181,74 +181,39 @@ impl ChangeLists<'_> {
         }
     }
 
-    /// Whether a row had no value before block `number`; `None` if the block did not change it.
-    fn value_before(&mut self, table: TableId, key: &[u8], number: u64) -> Result<Option<bool>, StoreError> {
-        if self.last_changes.as_ref().is_none_or(|(last, _)| *last != number) {
-            self.last_changes = Some((number, self.view.changes(number)?));
-        }
-        let Some((_, changes)) = &self.last_changes else {
-            return Ok(None);
-        };
-        Ok(if table == TableId::Account {
-            find_account(changes, key).map(|before| *before == AccountVersion::default())
-        } else {
-            find_slot(changes, key).map(|before| before.is_zero())
-        })
-    }
-
     /// Names rows that list a block that did not change them.
     fn name_rows(&mut self) -> Result<(), StoreError> {
         let (view, horizon) = (self.view, self.horizon);
         let mut named = Vec::new();
-        let mut must_have = |table: TableId, key: &[u8], blocks: &[u64]| {
+        let mut must_have = |kind: StateKind, key: &[u8], blocks: &[u64]| {
             for number in blocks.iter().filter(|number| is_counted(&horizon, **number)) {
-                let is_there = view.changes(*number).is_ok_and(|changes| {
-                    find_account(&changes, key).is_some() && table == TableId::Account
-                        || find_slot(&changes, key).is_some() && table == TableId::Storage
-                });
-                if !is_there && named.len() < NAMED_MAX {
+                let found = view.was_nothing_before(kind, key, *number);
+                if !found.is_ok_and(|found| found.is_some()) && named.len() < NAMED_MAX {
                     named.push(CheckFault::Change {
-                        table: table.name(),
+                        table: kind.present().name(),
                         key: hex::encode(key),
                         number: *number,
                     });
                 }
             }
         };
-        for table in [TableId::Account, TableId::Storage] {
-            view.scan(table, &[], |key, row| {
-                if let Ok(changes) = NewestChanges::read(table, key, row) {
-                    must_have(table, key, &changes.blocks);
-                }
-                ControlFlow::Continue(())
-            })?;
+        for kind in StateKind::ALL {
+            for table in kind.tables() {
+                view.scan(table, &[], |key, row| {
+                    if let Ok(changes) = NewestChanges::read(kind, table, key, row) {
+                        must_have(kind, key, &changes.blocks);
+                    }
+                    ControlFlow::Continue(())
+                })?;
+            }
         }
         view.scan_older_changes(|found| {
-            if let Ok((table, key, blocks)) = found {
-                must_have(table, key, blocks);
+            if let Ok((kind, key, blocks)) = found {
+                must_have(kind, key, blocks);
             }
             ControlFlow::Continue(())
         })?;
         self.faults.append(&mut named);
         Ok(())
     }
-}
-
-fn find_account<'a>(changes: &'a StateChanges, key: &[u8]) -> Option<&'a AccountVersion> {
-    let place = changes
-        .accounts
-        .binary_search_by(|(address, _)| address.as_slice().cmp(key));
-    place.ok().map(|place| &changes.accounts[place].1)
-}
-
-fn find_slot<'a>(changes: &'a StateChanges, key: &[u8]) -> Option<&'a U256> {
-    let (owner, slot) = key.split_at_checked(24)?;
-    let (address, incarnation) = owner.split_at(20);
-    let wanted = (
-        Address::from_slice(address),
-        u32::from_be_bytes(incarnation.try_into().ok()?),
-        U256::try_from_be_slice(slot)?,
-    );
-    let place = changes.slots.binary_search_by_key(&wanted, SlotChange::key);
-    place.ok().map(|place| &changes.slots[place].before)
 }

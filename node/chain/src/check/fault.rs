@@ -1,6 +1,6 @@
 //! The faults that a check can find in a store. The text of each is one line.
 
-use primitives::{Address, B256, hex};
+use primitives::{B256, hex};
 use store::{StoreError, TableId};
 
 /// A stored value that is missing or wrong.
@@ -50,9 +50,10 @@ pub enum CheckFault {
     )]
     Changes { got: u64, expected: u64 },
     /// An account's storage root or code is wrong.
-    #[error("account {address} at block {number}: {what}: got {got}, expected {expected}")]
+    #[error("account {name} at block {number}: {what}: got {got}, expected {expected}")]
     Account {
-        address: Address,
+        /// The address, or the hash of it if no more is known.
+        name: String,
         number: u64,
         what: &'static str,
         got: String,

@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 
-use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
-use store::{BlockReads, SlotChange, Snapshot, Source, StateReads, StoreError, TableId};
+use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT};
+use store::{AccountKey, BlockReads, Snapshot, Source, StateReads, StorageOwner, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded};
-use crate::state::scan;
-use crate::trie::{NoNodes, StorageOwner, Trie, encode_account};
+use crate::trie::{NoNodes, Trie, encode_account};
 
 /// Checks the states of all blocks from 0 to `head`.
 pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckError> {
@@ -75,14 +74,13 @@ impl HistoryCheck<'_> {
     /// Puts the state after block `number` into the tries.
     fn load(&mut self, number: u64) -> Result<(), StoreError> {
         let view = self.view;
-        scan::accounts::<StoreError>(view, number, |found| {
-            let owner = (found.address, found.incarnation);
+        view.walk_accounts::<StoreError>(&AccountKey(B256::ZERO), number, |found| {
+            let owner = found.storage();
             let mut storage = Trie::in_memory();
-            scan::slots::<StoreError>(view, owner, number, |slot, value| {
-                let key = keccak256(slot.to_be_bytes::<32>());
-                storage.insert(&NoNodes, key.as_slice(), &alloy_rlp::encode(value))
+            view.walk_slots::<StoreError>(&owner, &B256::ZERO, number, |slot| {
+                storage.insert(&NoNodes, slot.hash.as_slice(), &alloy_rlp::encode(slot.value))
             })?;
-            let key = keccak256(found.address);
+            let key = found.key.0;
             self.accounts
                 .insert(&NoNodes, key.as_slice(), &encode_account(&found.account))?;
             if found.account.storage_root != EMPTY_ROOT {
@@ -102,32 +100,23 @@ impl HistoryCheck<'_> {
             .header(number, &hash)?
             .map(|record| record.header.state_root);
         let changes = self.view.changes(number)?;
-        for SlotChange {
-            address,
-            incarnation,
-            slot,
-            ..
-        } in &changes.slots
-        {
-            let value = self.view.slot_at(address, *incarnation, slot, number)?;
-            let storage = self
-                .storages
-                .entry((*address, *incarnation))
-                .or_insert_with(Trie::in_memory);
-            let key = keccak256(slot.to_be_bytes::<32>());
+        for change in &changes.slots {
+            let key = change.row_key();
+            let value = self.view.slot_by_key(&change.address, &key, number)?;
+            let storage = self.storages.entry(key.owner).or_insert_with(Trie::in_memory);
             if value.is_zero() {
-                storage.remove(&NoNodes, key.as_slice())?;
+                storage.remove(&NoNodes, key.hash.as_slice())?;
             } else {
-                storage.insert(&NoNodes, key.as_slice(), &alloy_rlp::encode(value))?;
+                storage.insert(&NoNodes, key.hash.as_slice(), &alloy_rlp::encode(value))?;
             }
         }
         for (address, _) in &changes.accounts {
-            let version = self.view.account_at(address, number)?;
-            let key = keccak256(address);
+            let key = AccountKey::of(address);
+            let version = self.view.account_by_key(&key, number)?;
             let Some(account) = version.account else {
-                self.accounts.remove(&NoNodes, key.as_slice())?;
+                self.accounts.remove(&NoNodes, key.0.as_slice())?;
                 self.storages
-                    .remove(&(*address, version.incarnation.wrapping_sub(1)));
+                    .remove(&key.storage(version.incarnation.wrapping_sub(1)));
                 continue;
             };
             // The hashes of all codes have been checked before.
@@ -139,19 +128,19 @@ impl HistoryCheck<'_> {
                     .is_some();
             if !has_code {
                 self.faults.push(CheckFault::Account {
-                    address: *address,
+                    name: address.to_string(),
                     number,
                     what: "code",
                     got: "none".to_owned(),
                     expected: code.to_string(),
                 });
             }
-            let storage = self.storages.get_mut(&(*address, version.incarnation));
+            let storage = self.storages.get_mut(&key.storage(version.incarnation));
             // The rows are not used, but `commit` frees the trie's list of removed nodes.
             let got = storage.map_or(EMPTY_ROOT, |storage| storage.take_rows().0);
             if got != account.storage_root {
                 self.faults.push(CheckFault::Account {
-                    address: *address,
+                    name: address.to_string(),
                     number,
                     what: "storage root",
                     got: got.to_string(),
@@ -159,7 +148,7 @@ impl HistoryCheck<'_> {
                 });
             }
             self.accounts
-                .insert(&NoNodes, key.as_slice(), &encode_account(&account))?;
+                .insert(&NoNodes, key.0.as_slice(), &encode_account(&account))?;
         }
         let got = self.accounts.take_rows().0;
         Ok(expected.map(|expected| BlockRoots { got, expected }))

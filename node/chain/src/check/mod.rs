@@ -18,10 +18,10 @@ pub use fault::CheckFault;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use primitives::{Address, catch_panic};
+use primitives::catch_panic;
 use store::{
-    AncientReads, AncientRow, BlockReads, HorizonReads, Snapshot, Source, StateHorizon, StateReads, Store,
-    StoreError, TableId, meta_key,
+    AncientReads, AncientRow, BlockReads, HorizonReads, Snapshot, Source, StateHorizon, StateReads,
+    StorageOwner, Store, StoreError, TableId, meta_key,
 };
 
 use crate::genesis::{genesis_header, read_record};
@@ -384,11 +384,9 @@ impl StoreCheck<'_> {
         let (view, mut faults) = (self.view, Vec::new());
         let scanned = guarded("dead_storage", || {
             view.scan(TableId::DeadStorage, &[], |key, row| {
-                let dead = key.split_last_chunk::<4>().and_then(|(address, incarnation)| {
-                    let address = <[u8; 20]>::try_from(address).ok()?;
-                    let now = view.account_at(&Address::from(address), head).ok()?;
-                    let is_dead = u32::from_be_bytes(*incarnation) < now.incarnation;
-                    (is_dead && matches!(row, [0 | 1])).then_some(())
+                let dead = StorageOwner::from_bytes(key).and_then(|owner| {
+                    let now = view.account_by_key(&owner.account, head).ok()?;
+                    (owner.incarnation < now.incarnation && matches!(row, [0 | 1])).then_some(())
                 });
                 if dead.is_none() {
                     let reason = "it is of no storage that was destroyed, or its value is not 0 or 1";

@@ -1,17 +1,18 @@
 //! Checks the state at the head: accounts, slots, codes and trie, each against the head's state
 //! root.
 //!
-//! The root is computed from accounts and slots alone, and the stored trie is verified separately.
-//! The keys of all accounts, and of one account's slots, are held in memory.
+//! The roots are computed from accounts and slots alone, in one walk, and the stored tries are
+//! verified separately. Both hold one path of a trie in memory, whatever the size of the state.
 
 use std::ops::ControlFlow;
 
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak256};
-use store::{Snapshot, Source, StateReads, StoreError, TableId};
+use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, hex, keccak256};
+use store::{
+    AccountKey, Snapshot, Source, StateReads, StateTrieId, StorageOwner, StoreError, TableId, WalkedAccount,
+};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded, panic_to_fault};
-use crate::state::scan::{self, ScannedAccount};
-use crate::trie::{StorageOwner, accounts_prefix, encode_account, sorted_root, storage_prefix, verify_trie};
+use crate::trie::{SortedTrie, encode_account, verify_trie};
 
 /// Progress is reported once in so many accounts.
 const PROGRESS_ACCOUNTS: u64 = 1024;
@@ -19,27 +20,17 @@ const PROGRESS_ACCOUNTS: u64 = 1024;
 /// Checks the state at block `head`, whose header has the state root `root`.
 pub(super) fn check(check: &mut StoreCheck<'_>, head: u64, root: B256) -> Result<(), CheckError> {
     codes(check)?;
-    let Some(keys) = accounts(check, head)? else {
+    let Some((got, expected)) = accounts(check, head)? else {
         return Ok(());
     };
-    let view = check.view;
-    let computed = guarded("account", || {
-        sorted_root(&keys, &mut |address: &Address| {
-            let account = view.account_at(address, head)?.account.unwrap_or_default();
-            Ok::<_, StoreError>(encode_account(&account))
-        })
-    });
-    match computed {
-        Ok(got) if got == root => {}
-        Ok(got) => check.faults(vec![CheckFault::StateRoot {
+    if got != root {
+        check.faults(vec![CheckFault::StateRoot {
             number: head,
             got,
             expected: root,
-        }]),
-        Err(fault) => check.faults(vec![fault]),
+        }]);
     }
-    let leaves = trie(check, "account trie", accounts_prefix(), root);
-    let expected = keys.len() as u64;
+    let leaves = trie(check, "account trie", StateTrieId::Accounts, root);
     if let Some(got) = leaves.filter(|got| *got != expected) {
         check.faults(vec![CheckFault::Leaves {
             what: "account trie".to_owned(),
@@ -74,27 +65,30 @@ fn codes(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
     check.progress("codes", count, count)
 }
 
-/// Checks all accounts with their storage. Returns the accounts, sorted by the hash of their
-/// address, or `None` if not all of them can be read.
-fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>, CheckError> {
-    let mut keys = Vec::new();
+/// Checks all accounts with their storage. Returns the root of the trie that they make, and their
+/// number; `None` if not all of them can be read.
+fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<(B256, u64)>, CheckError> {
     let view = check.view;
-    let walked = panic_to_fault("account", || {
-        scan::accounts::<AccountWalkError>(view, head, |flat| {
-            keys.push((keccak256(flat.address), flat.address));
+    let mut trie = SortedTrie::new(|_: &[u8], _| Ok::<_, AccountWalkError>(()));
+    let walked = panic_to_fault("account_by_hash", || {
+        view.walk_accounts(&AccountKey(B256::ZERO), head, |found| {
+            trie.add(&found.key.0, encode_account(&found.account))?;
             check.summary.accounts += 1;
-            account(check, head, &flat);
+            account(check, head, &found);
             if check.summary.accounts.is_multiple_of(PROGRESS_ACCOUNTS) {
                 check.progress("accounts", check.summary.accounts, 0)?;
             }
-            Ok(())
+            Ok::<_, AccountWalkError>(())
         })
     });
-    let fault = match walked {
-        Ok(Ok(())) => {
-            keys.sort_unstable();
+    let ended = walked.map(|walked| {
+        let entries = trie.entries();
+        walked.and_then(|()| Ok((trie.finish()?, entries)))
+    });
+    let fault = match ended {
+        Ok(Ok(found)) => {
             check.progress("accounts", check.summary.accounts, check.summary.accounts)?;
-            return Ok(Some(keys));
+            return Ok(Some(found));
         }
         Ok(Err(AccountWalkError::StoreCheck(error))) => return Err(error),
         Ok(Err(AccountWalkError::Store(error))) => error.into(),
@@ -123,14 +117,11 @@ impl From<CheckError> for AccountWalkError {
 }
 
 /// Checks an account's code and storage.
-fn account(check: &mut StoreCheck<'_>, head: u64, flat: &ScannedAccount) {
-    let ScannedAccount {
-        address,
-        incarnation,
-        account,
-    } = flat;
+fn account(check: &mut StoreCheck<'_>, head: u64, found: &WalkedAccount) {
+    let account = &found.account;
+    let name = account_name(found);
     let differs = |what, got: String, expected: B256| CheckFault::Account {
-        address: *address,
+        name: name.clone(),
         number: head,
         what,
         got,
@@ -151,7 +142,7 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &ScannedAccount) {
         }
     }
     let expected = account.storage_root;
-    let owner = (*address, *incarnation);
+    let owner = found.storage();
     let mut count = 0;
     match guarded("storage", || storage_root(view, owner, head)) {
         Ok((got, slots)) => {
@@ -165,8 +156,8 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &ScannedAccount) {
     check.summary.slots += count;
     check.faults(faults);
     if expected != EMPTY_ROOT {
-        let what = format!("storage trie of {address}");
-        let leaves = trie(check, &what, storage_prefix(address, *incarnation), expected);
+        let what = format!("storage trie of {name}");
+        let leaves = trie(check, &what, StateTrieId::Storage(owner), expected);
         if let Some(got) = leaves.filter(|got| *got != count) {
             check.faults(vec![CheckFault::Leaves {
                 what,
@@ -180,23 +171,27 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &ScannedAccount) {
 /// Computes the root of an account's storage from its slots. Returns the root and
 /// the number of slots that are not zero.
 fn storage_root(view: &Snapshot, owner: StorageOwner, head: u64) -> Result<(B256, u64), StoreError> {
-    let mut values: Vec<(B256, U256)> = Vec::new();
-    scan::slots::<StoreError>(view, owner, head, |slot, value| {
-        values.push((keccak256(slot.to_be_bytes::<32>()), value));
-        Ok(())
+    let mut trie = SortedTrie::new(|_: &[u8], _| Ok::<_, StoreError>(()));
+    view.walk_slots::<StoreError>(&owner, &B256::ZERO, head, |slot| {
+        trie.add(&slot.hash, alloy_rlp::encode(slot.value))
     })?;
-    values.sort_unstable();
-    let root = sorted_root(&values, &mut |value| {
-        Ok::<_, StoreError>(alloy_rlp::encode(value))
-    })?;
-    Ok((root, values.len() as u64))
+    let slots = trie.entries();
+    Ok((trie.finish()?, slots))
+}
+
+/// The address of an account, or the hash of it if no more is known.
+fn account_name(found: &WalkedAccount) -> String {
+    match found.address {
+        Some(address) => address.to_string(),
+        None => format!("hash {}", found.key.0),
+    }
 }
 
 /// Verifies a stored trie. Returns its number of values, or `None` if the trie has faults.
-fn trie(check: &mut StoreCheck<'_>, what: &str, prefix: Vec<u8>, root: B256) -> Option<u64> {
+fn trie(check: &mut StoreCheck<'_>, what: &str, id: StateTrieId, root: B256) -> Option<u64> {
     let mut faults = Vec::new();
     let verified = guarded(what, || {
-        verify_trie(check.view, prefix, root, &mut |row, reason| {
+        verify_trie(check.view, id.prefix(), root, &mut |row, reason| {
             faults.push(CheckFault::TrieNode {
                 row: hex::encode(row),
                 reason,

@@ -1,34 +1,37 @@
 //! The accounts of block 0: their state root, and their rows.
 //!
-//! A genesis file may have a million accounts. So the root is computed without keeping nodes, and
-//! the trie is written in parts. This module knows accounts, but neither headers nor files.
+//! A genesis file may have a million accounts. So the tries are built in the order of the keys,
+//! without keeping nodes. This module knows accounts, but neither headers nor files.
 
-use std::convert::Infallible;
-
-use primitives::{Address, B256, EMPTY_ROOT, U256, keccak256};
-use store::{AccountRecord, AccountVersion, AccountWrite, StoreError, TableId, Tables};
+use primitives::{B256, keccak256};
+use store::{
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, SlotWrite, StateTrieId, StoreError, TableId,
+    Tables,
+};
 
 use crate::spec::{Genesis, GenesisAccount};
-use crate::trie::{StateTrie, encode_account, sorted_root};
-
-/// The number of accounts or slots that are added to the trie before its nodes are written.
-const TRIE_PART_KEYS: usize = 20_000;
+use crate::trie::{SortedTrie, encode_account, sorted_root};
 
 /// The state root of the accounts of block 0.
 pub(super) fn state_root(genesis: &Genesis) -> B256 {
-    let entries = sorted_accounts(genesis);
-    let root = sorted_root(&entries, &mut |(_, account)| {
-        Ok::<_, Infallible>(encode_account(&record(account, storage_root(account))))
-    });
-    root.unwrap_or_else(|never| match never {})
+    let writes = writes(genesis).into_iter();
+    sorted_root(writes.filter_map(|write| Some((write.key.0, encode_account(&write.version.account?)))))
 }
 
-/// Writes the accounts of block 0: values, code, and the trie, whose root must be `state_root`.
+/// Writes the accounts of block 0: values, code, and the tries, of which that of the accounts must
+/// have the root `state_root`.
 ///
 /// # Errors
 /// [`StoreError`] when the store fails.
 pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis, state_root: B256) -> Result<(), StoreError> {
-    let got = write_trie(tables, genesis)?;
+    let changes = writes(genesis);
+    let mut accounts = SortedTrie::new(put_node(tables, StateTrieId::Accounts));
+    for write in &changes {
+        if let Some(account) = &write.version.account {
+            accounts.add(&write.key.0, encode_account(account))?;
+        }
+    }
+    let got = accounts.finish()?;
     if got != state_root {
         return Err(StoreError::corrupt(
             TableId::PathToTrieNode,
@@ -36,102 +39,73 @@ pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis, state_root: B256
             format!("state root of block 0: got {got}, expected {state_root}"),
         ));
     }
+    for write in changes.iter().filter(|write| !write.slots.is_empty()) {
+        let mut storage = SortedTrie::new(put_node(tables, StateTrieId::Storage(write.storage())));
+        for slot in &write.slots {
+            storage.add(&slot.hash, alloy_rlp::encode(slot.value))?;
+        }
+        storage.finish()?;
+    }
     for account in genesis.alloc.values().filter(|account| !account.code.is_empty()) {
         tables.put_code(&keccak256(&account.code), &account.code)?;
     }
-    let changes = genesis.alloc.iter().map(|(address, account)| AccountWrite {
-        address: *address,
-        version: AccountVersion {
-            account: Some(record(account, storage_root(account))),
-            incarnation: 0,
-        },
-        slots: slots(account).collect(),
-    });
-    tables.put_state(0, &changes.collect::<Vec<_>>())
+    tables.put_state(0, &changes)
 }
 
-/// Writes the nodes of all tries. Returns the state root.
-fn write_trie(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreError> {
-    let mut trie = StateTrie::new(EMPTY_ROOT);
-    let mut root = EMPTY_ROOT;
-    // In the order of the hashes each part of the trie is changed once.
-    for part in sorted_accounts(genesis).chunks(TRIE_PART_KEYS) {
-        let mut records = Vec::with_capacity(part.len());
-        for (_, (address, account)) in part {
-            let storage_root = write_storage(tables, &mut trie, *address, account)?;
-            records.push((*address, Some(record(account, storage_root))));
-        }
-        trie.set_accounts(&*tables, &records)?;
-        root = trie.root();
-        trie.write_to(tables)?;
-    }
-    Ok(root)
+/// Writes nodes of a trie.
+fn put_node<'a>(
+    tables: &'a mut Tables<'_>,
+    trie: StateTrieId,
+) -> impl FnMut(&[u8], Vec<u8>) -> Result<(), StoreError> + 'a {
+    let prefix = trie.prefix();
+    move |path, row| tables.put_trie_node(&[&prefix, path].concat(), Some(&row))
 }
 
-/// Sets the slots of an account in its trie. Returns the storage root.
-fn write_storage(
-    tables: &mut Tables<'_>,
-    trie: &mut StateTrie,
-    address: Address,
-    account: &GenesisAccount,
-) -> Result<B256, StoreError> {
-    let owner = (address, 0);
-    let mut root = EMPTY_ROOT;
-    let all: Vec<_> = sorted_slots(account).into_iter().map(|(_, slot)| slot).collect();
-    for part in all.chunks(TRIE_PART_KEYS) {
-        trie.set_slots(&*tables, owner, root, part.iter().copied())?;
-        trie.hash_storages();
-        root = trie.storage_root(owner).unwrap_or(root);
-        if part.len() == TRIE_PART_KEYS {
-            trie.write_to(tables)?;
-        }
-    }
-    Ok(root)
-}
-
-/// The accounts with the hashes of their addresses, sorted by hash.
-fn sorted_accounts(genesis: &Genesis) -> Vec<(B256, (Address, &GenesisAccount))> {
+/// The accounts, sorted by key, with their slots, sorted by hash.
+fn writes(genesis: &Genesis) -> Vec<AccountWrite> {
     let accounts = genesis.alloc.iter();
-    let mut entries: Vec<_> = accounts
-        .map(|(address, account)| (keccak256(address), (*address, account)))
+    let mut writes: Vec<_> = accounts
+        .map(|(address, account)| {
+            let slots = slots(account);
+            AccountWrite {
+                address: *address,
+                key: AccountKey::of(address),
+                version: AccountVersion {
+                    account: Some(record(account, &slots)),
+                    incarnation: 0,
+                },
+                slots,
+            }
+        })
         .collect();
-    entries.sort_unstable_by_key(|(hash, _)| *hash);
-    entries
+    writes.sort_unstable_by_key(|write| write.key);
+    writes
 }
 
-/// The slots with the hashes of their keys, sorted by hash.
-fn sorted_slots(account: &GenesisAccount) -> Vec<(B256, (U256, U256))> {
-    let mut entries: Vec<_> = slots(account)
-        .map(|(slot, value)| (keccak256(slot.to_be_bytes::<32>()), (slot, value)))
-        .collect();
-    entries.sort_unstable_by_key(|(hash, _)| *hash);
-    entries
+/// The slots that are not zero, sorted by hash.
+fn slots(account: &GenesisAccount) -> Vec<SlotWrite> {
+    let slots = account.storage.iter().filter(|(_, value)| !value.is_zero());
+    let mut slots: Vec<_> = slots.map(|(slot, value)| SlotWrite::new(*slot, *value)).collect();
+    slots.sort_unstable_by_key(|slot| slot.hash);
+    slots
 }
 
-/// The slots that are not zero, ascending.
-fn slots(account: &GenesisAccount) -> impl Iterator<Item = (U256, U256)> {
-    let slots = account.storage.iter().map(|(slot, value)| (*slot, *value));
-    slots.filter(|(_, value)| !value.is_zero())
-}
-
-fn storage_root(account: &GenesisAccount) -> B256 {
-    let root = sorted_root(&sorted_slots(account), &mut |(_, value)| {
-        Ok::<_, Infallible>(alloy_rlp::encode(value))
-    });
-    root.unwrap_or_else(|never| match never {})
-}
-
-fn record(account: &GenesisAccount, storage_root: B256) -> AccountRecord {
+fn record(account: &GenesisAccount, slots: &[SlotWrite]) -> AccountRecord {
     AccountRecord {
         tx_nonce: account.tx_nonce,
         balance: account.balance,
-        storage_root,
+        storage_root: sorted_root(
+            slots
+                .iter()
+                .map(|slot| (slot.hash, alloy_rlp::encode(slot.value))),
+        ),
         code_hash: keccak256(&account.code),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use primitives::{Address, EMPTY_ROOT, U256};
     use store::{BlockReads, StateReads, Store};
 
     use super::*;
@@ -140,18 +114,20 @@ mod tests {
     use crate::state::BlockState;
     use crate::trie::verify_trie;
 
-    /// More accounts and slots than one part of the trie.
+    /// Accounts and slots.
+    const KEYS: usize = 20_000;
+
     fn large() -> Genesis {
         let mut genesis = ChainSpec::dev().genesis;
         let number = |index: usize| keccak256(index.to_be_bytes());
-        for index in 0..TRIE_PART_KEYS * 2 {
+        for index in 0..KEYS * 2 {
             let account = GenesisAccount {
                 balance: U256::from(index),
                 ..Default::default()
             };
             genesis.alloc.insert(Address::from_word(number(index)), account);
         }
-        let slots = (0..TRIE_PART_KEYS + 9).map(|index| (U256::from_be_bytes(number(index).0), index));
+        let slots = (0..KEYS + 9).map(|index| (U256::from_be_bytes(number(index).0), index));
         let contract = GenesisAccount {
             tx_nonce: 1,
             code: vec![1, 2, 3].into(),
@@ -163,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_state_is_written_in_parts_and_is_whole() {
+    fn a_large_state_is_whole() {
         let mut spec = ChainSpec::dev();
         spec.genesis = large();
         let store = Store::in_memory().unwrap();
@@ -180,13 +156,13 @@ mod tests {
         }
         assert_eq!(state.root().unwrap(), root);
         let fault = &mut |_: &[u8], reason| panic!("{reason}");
-        let counts = verify_trie(&view, crate::trie::accounts_prefix(), root, fault).unwrap();
+        let counts = verify_trie(&view, StateTrieId::Accounts.prefix(), root, fault).unwrap();
         assert_eq!(counts.leaves, spec.genesis.alloc.len() as u64);
         let contract = Address::repeat_byte(0xcc);
         let account = view.account_at(&contract, 0).unwrap().account.unwrap();
-        let prefix = crate::trie::storage_prefix(&contract, 0);
+        let prefix = StateTrieId::Storage(AccountKey::of(&contract).storage(0)).prefix();
         let counts = verify_trie(&view, prefix, account.storage_root, fault).unwrap();
-        assert_eq!(counts.leaves, TRIE_PART_KEYS as u64 + 8, "a value is zero");
+        assert_eq!(counts.leaves, KEYS as u64 + 8, "a value is zero");
         assert_eq!(view.code(&account.code_hash).unwrap(), [1, 2, 3]);
     }
 }

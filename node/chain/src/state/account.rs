@@ -3,10 +3,11 @@
 //! The account stays in memory within a block and from block to block. This module knows neither
 //! the store nor the trie.
 
+use ethash::keccak256_many;
 use primitives::{B256, EMPTY_ROOT, U256};
 use revm::primitives::U256Map;
 use revm::state::AccountInfo;
-use store::{AccountRecord, AccountVersion};
+use store::{AccountKey, AccountRecord, AccountVersion, SlotWrite, StorageOwner, slot_hash};
 
 /// A storage slot: its value now and at the parent block.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +15,39 @@ pub(super) struct CachedSlot {
     pub(super) now: U256,
     /// The value after the parent block.
     before: U256,
+    /// Hash of the slot's number, once it is known.
+    hash: Option<B256>,
 }
 
 impl CachedSlot {
-    pub(super) const fn unchanged(value: U256) -> Self {
+    /// A slot that was read under the hash of its number.
+    pub(super) const fn read(hash: B256, value: U256) -> Self {
         Self {
             now: value,
             before: value,
+            hash: Some(hash),
+        }
+    }
+
+    /// The hash of the number `slot`, which is that of this slot.
+    fn hash_of(&self, slot: &U256) -> B256 {
+        self.hash.unwrap_or_else(|| slot_hash(slot))
+    }
+
+    /// The slot `slot`, which is this one, with its value now.
+    fn write(&self, slot: U256) -> SlotWrite {
+        SlotWrite {
+            slot,
+            hash: self.hash_of(&slot),
+            value: self.now,
+        }
+    }
+
+    const fn unchanged(value: U256) -> Self {
+        Self {
+            now: value,
+            before: value,
+            hash: None,
         }
     }
 }
@@ -28,6 +55,8 @@ impl CachedSlot {
 /// An account with the changes of the block being executed.
 #[derive(Clone, Debug)]
 pub(super) struct CachedAccount {
+    /// Hash of the address.
+    pub(super) key: AccountKey,
     /// The account now, without its storage root. `None` if the account does not exist.
     pub(super) now: Option<AccountInfo>,
     /// The account after the parent block.
@@ -54,7 +83,7 @@ pub(super) struct CachedAccount {
 
 impl CachedAccount {
     /// The account after the parent block, without changes.
-    pub(super) fn new(before: AccountVersion) -> Self {
+    pub(super) fn new(key: AccountKey, before: AccountVersion) -> Self {
         let now = before.account.map(|account| AccountInfo {
             balance: account.balance,
             nonce: account.tx_nonce,
@@ -63,6 +92,7 @@ impl CachedAccount {
             ..Default::default()
         });
         Self {
+            key,
             now,
             before,
             storage_root: before.account.map_or(EMPTY_ROOT, |account| account.storage_root),
@@ -114,18 +144,41 @@ impl CachedAccount {
         self.rooted_slots.clear();
     }
 
+    /// The storage that the account has now.
+    pub(super) fn storage(&self) -> StorageOwner {
+        self.key.storage(self.incarnation())
+    }
+
+    /// Hashes the numbers of the slots that were written and have no hash yet.
+    fn hash_written(&mut self) {
+        let slots = &self.slots;
+        let unhashed = |key: &&U256| slots.get(*key).is_some_and(|slot| slot.hash.is_none());
+        let keys: Vec<U256> = self.written.iter().filter(unhashed).copied().collect();
+        if keys.is_empty() {
+            return;
+        }
+        let numbers: Vec<[u8; 32]> = keys.iter().map(U256::to_be_bytes).collect();
+        let numbers: Vec<&[u8]> = numbers.iter().map(<[u8; 32]>::as_slice).collect();
+        for (key, hash) in keys.iter().zip(keccak256_many(&numbers)) {
+            if let Some(slot) = self.slots.get_mut(key) {
+                slot.hash = Some(B256::from(hash));
+            }
+        }
+    }
+
     /// Returns the slots that the trie does not have yet, with their values, and marks them as
     /// passed to the trie.
-    pub(super) fn take_unrooted(&mut self) -> Vec<(U256, U256)> {
+    pub(super) fn take_unrooted(&mut self) -> Vec<SlotWrite> {
         self.written.sort_unstable();
         self.written.dedup();
+        self.hash_written();
         // Once the trie has had changes of this block, a slot that went back to its old value
         // must be written too.
         let trie_has_changes = !self.rooted_slots.is_empty();
         let slots = &self.slots;
         let values = self.written.iter().filter_map(|key| {
             let slot = slots.get(key)?;
-            (trie_has_changes || slot.now != slot.before).then_some((*key, slot.now))
+            (trie_has_changes || slot.now != slot.before).then(|| slot.write(*key))
         });
         let values = values.collect();
         self.rooted_slots.append(&mut self.written);
@@ -133,8 +186,11 @@ impl CachedAccount {
     }
 
     /// The slots of this block that were passed to the trie, with their values at the parent block.
-    pub(super) fn rooted_changes(&self) -> Vec<(U256, U256)> {
-        let before = |key: &U256| Some((*key, self.slots.get(key)?.before));
+    pub(super) fn rooted_changes(&self) -> Vec<(B256, U256)> {
+        let before = |key: &U256| {
+            let slot = self.slots.get(key)?;
+            Some((slot.hash_of(key), slot.before))
+        };
         self.rooted_slots.iter().filter_map(before).collect()
     }
 
@@ -161,8 +217,8 @@ impl CachedAccount {
     }
 
     /// Ends the block: the current values become the values of the next block's parent. Returns
-    /// the slots that the block changed, ascending, with their new values.
-    pub(super) fn end_block(&mut self) -> Vec<(U256, U256)> {
+    /// the slots that the block changed, with their new values.
+    pub(super) fn end_block(&mut self) -> Vec<SlotWrite> {
         let mut keys = std::mem::take(&mut self.rooted_slots);
         keys.sort_unstable();
         keys.dedup();
@@ -172,7 +228,7 @@ impl CachedAccount {
                 && slot.now != slot.before
             {
                 slot.before = slot.now;
-                changed.push((key, slot.now));
+                changed.push(slot.write(key));
             }
         }
         if self.wiped {

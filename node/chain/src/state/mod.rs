@@ -25,10 +25,13 @@ use revm::database_interface::DBErrorMarker;
 use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
-use store::{AccountRecord, AccountWrite, BlockReads, Snapshot, StateReads, StoreError};
+use store::{
+    AccountKey, AccountRecord, AccountWrite, BlockReads, Snapshot, StateReads, StorageOwner, StoreError,
+    slot_hash,
+};
 
 use crate::spec::GenesisAccount;
-use crate::trie::{NodeSource, ShareableNodes, StorageOwner};
+use crate::trie::{NodeSource, ShareableNodes};
 use account::{CachedAccount, CachedSlot};
 
 /// The reason why the tries are there when a root is computed.
@@ -138,8 +141,8 @@ struct StorageUndo {
     owner: StorageOwner,
     /// The storage root that the trie has now.
     root: B256,
-    /// The changed slots with their values at the parent block.
-    slots: Vec<(U256, U256)>,
+    /// The hashes of the changed slots with their values at the parent block.
+    slots: Vec<(B256, U256)>,
 }
 
 impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
@@ -222,10 +225,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         match self.head.accounts.entry(address) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let before = self.source.account_at(&address, self.parent)?;
+                let key = AccountKey::of(&address);
+                let before = self.source.account_by_key(&key, self.parent)?;
                 self.head.cached_entries += 1;
                 self.reads.rows += 1;
-                Ok(entry.insert(CachedAccount::new(before)))
+                Ok(entry.insert(CachedAccount::new(key, before)))
             }
         }
     }
@@ -267,13 +271,13 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             // The incarnation began in this block, so no store has rows of it. So a trie that is
             // lent has none either: in this block it is not asked for a root.
             if let Some(trie) = &mut self.head.trie {
-                trie.forget_storage((address, cached.incarnation()));
+                trie.forget_storage(cached.storage());
             }
         } else {
             let slots = cached.rooted_changes();
             if !slots.is_empty() {
                 self.storage_undos.push(StorageUndo {
-                    owner: (address, cached.incarnation()),
+                    owner: cached.storage(),
                     root: cached.storage_root,
                     slots,
                 });
@@ -407,6 +411,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             if cached.rooted || !slots.is_empty() || version != cached.before {
                 changes.push(AccountWrite {
                     address,
+                    key: cached.key,
                     version,
                     slots,
                 });
@@ -479,8 +484,12 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         if cached.wiped || cached.before.account.is_none() {
             return Ok(U256::ZERO);
         }
-        let value = source.slot_at(&address, cached.before.incarnation, &slot, parent)?;
-        cached.slots.insert(slot, CachedSlot::unchanged(value));
+        let key = cached
+            .key
+            .storage(cached.before.incarnation)
+            .slot(slot_hash(&slot));
+        let value = source.slot_by_key(&address, &key, parent)?;
+        cached.slots.insert(slot, CachedSlot::read(key.hash, value));
         self.head.cached_entries += 1;
         self.reads.rows += 1;
         Ok(value)
@@ -553,10 +562,12 @@ impl<S: StateReads + BlockReads + NodeSource> StorageProbe for &mut BlockState<'
         if cached.blocks_without_root == 0 {
             return Ok(before.storage_root != EMPTY_ROOT);
         }
-        // The root is not known yet. All slots that changed are cached.
-        let owner = (address, cached.before.incarnation);
-        let found = scan::slots::<Option<StoreError>>(source, owner, parent, |slot, _| {
-            cached.slots.get(&slot).map(|_| ()).ok_or(None)
+        // The root is not known yet. All slots that changed are cached, by their numbers. A stored
+        // slot whose number is not known was not changed here.
+        let owner = cached.key.storage(cached.before.incarnation);
+        let found = source.walk_slots::<Option<StoreError>>(&owner, &B256::ZERO, parent, |found| {
+            let is_cached = found.slot.is_some_and(|slot| cached.slots.contains_key(&slot));
+            is_cached.then_some(()).ok_or(None)
         });
         match found {
             Ok(()) => Ok(false),

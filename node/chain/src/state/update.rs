@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
-use store::{AccountVersion, AccountWrite, StateReads, StoreError, TableId, Tables};
+use store::{
+    AccountKey, AccountVersion, AccountWrite, StateReads, StateTrieId, StorageOwner, StoreError, TableId,
+    Tables,
+};
 
 use super::TRIE_IS_HERE;
 use super::account::CachedAccount;
 use super::code::CodeCache;
-use super::scan;
-use crate::trie::{StateTrie, StorageOwner, TrieStats, storage_prefix};
+use crate::trie::{StateTrie, TrieStats};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
@@ -130,6 +132,7 @@ impl StateUpdate {
             if cached.before != before {
                 changed.push(AccountWrite {
                     address: *address,
+                    key: cached.key,
                     version: cached.before,
                     slots,
                 });
@@ -241,26 +244,26 @@ pub(crate) fn revert_block(
 ) -> Result<(), StoreError> {
     let changes = tables.changes(number)?;
     let mut trie = StateTrie::new(root);
-    let mut slots: BTreeMap<StorageOwner, Vec<(U256, U256)>> = BTreeMap::new();
+    let mut slots: BTreeMap<StorageOwner, Vec<(B256, U256)>> = BTreeMap::new();
     for change in &changes.slots {
+        let key = change.row_key();
         slots
-            .entry((change.address, change.incarnation))
+            .entry(key.owner)
             .or_default()
-            .push((change.slot, change.before));
+            .push((key.hash, change.before));
     }
-    for ((address, incarnation), slots) in slots {
+    for (owner, slots) in slots {
         // The trie still has the storage root after this block.
-        let now = tables.account_at(&address, number)?;
+        let now = tables.account_by_key(&owner.account, number)?;
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
-        trie.set_slots(&*tables, (address, incarnation), root, slots)?;
+        trie.set_slots(&*tables, owner, root, slots)?;
     }
-    for (address, before) in &changes.accounts {
-        revive_storage(tables, &mut trie, number, address, before)?;
+    let mut before = Vec::with_capacity(changes.accounts.len());
+    for (address, version) in &changes.accounts {
+        let key = AccountKey::of(address);
+        revive_storage(tables, &mut trie, number, key, version)?;
+        before.push((key, version.account));
     }
-    let accounts = changes.accounts.iter();
-    let before: Vec<_> = accounts
-        .map(|(address, before)| (*address, before.account))
-        .collect();
     trie.set_accounts(&*tables, &before)?;
     let got = trie.root();
     if got != parent_root {
@@ -280,10 +283,10 @@ fn revive_storage(
     tables: &mut Tables<'_>,
     trie: &mut StateTrie,
     number: u64,
-    address: &Address,
+    key: AccountKey,
     before: &AccountVersion,
 ) -> Result<(), StoreError> {
-    let owner = (*address, before.incarnation);
+    let owner = key.storage(before.incarnation);
     let Some(root) = before
         .account
         .map(|account| account.storage_root)
@@ -291,17 +294,17 @@ fn revive_storage(
     else {
         return Ok(());
     };
-    if tables.account_at(address, number)?.incarnation == before.incarnation {
+    if tables.account_by_key(&key, number)?.incarnation == before.incarnation {
         return Ok(());
     }
-    tables.revive_storage(address, before.incarnation)?;
-    let root_path = storage_prefix(address, before.incarnation);
+    tables.revive_storage(&owner)?;
+    let root_path = StateTrieId::Storage(owner).prefix();
     if tables.trie_node(&root_path)?.is_some() {
         return Ok(());
     }
     let mut slots = Vec::new();
-    scan::slots::<StoreError>(&*tables, owner, number, |slot, value| {
-        slots.push((slot, value));
+    tables.walk_slots::<StoreError>(&owner, &B256::ZERO, number, |found| {
+        slots.push((found.hash, found.value));
         Ok(())
     })?;
     trie.set_slots(&*tables, owner, EMPTY_ROOT, slots)?;
@@ -310,7 +313,7 @@ fn revive_storage(
         Some(got) if got == root => Ok(()),
         got => Err(StoreError::corrupt(
             TableId::Account,
-            address.as_slice(),
+            key.0.as_slice(),
             format!(
                 "storage root of incarnation {} from its slots: got {}, expected {root}",
                 before.incarnation,

@@ -1,18 +1,17 @@
 //! A part of an account's storage before a transaction, in the order of the storage trie.
 //!
-//! The trie orders slots by their hashes, but no table of the store does. So all slots are read,
-//! and those with the lowest hashes are kept.
+//! The store has the slots in this order, so only the part that was asked for is read. Slots that
+//! the block has changed so far are put between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use primitives::{Address, B256, U256, keccak256};
-use store::StateReads;
+use primitives::{Address, B256, U256};
+use store::{AccountKey, StateReads, StoreError, WalkedSlot, slot_hash};
 
 use super::TraceError;
 use super::bounds::TraceBounds;
 use super::replay::BlockReplay;
 use crate::query_limit::QueryLimit;
-use crate::state::scan;
 use crate::view::{StoredBlock, View};
 
 /// The most slots in one [`StorageRange`].
@@ -32,31 +31,22 @@ pub struct StorageRange {
 pub struct StorageEntry {
     /// Keccak-256 of the slot.
     pub hash: B256,
-    /// The slot.
-    pub slot: U256,
+    /// The slot; `None` if only its hash is known.
+    pub slot: Option<U256>,
     /// Its value.
     pub value: U256,
 }
 
-/// Collects the slots with the lowest hashes, from a first hash on.
-struct LowestSlots {
-    from: B256,
-    /// One more than requested, to know the next slot.
-    count_max: usize,
-    /// Slot and value by hash.
-    found: BTreeMap<B256, (U256, U256)>,
+/// The end of a walk over slots.
+enum WalkEnd {
+    /// There are enough.
+    Enough,
+    Failed(TraceError),
 }
 
-impl LowestSlots {
-    fn insert(&mut self, slot: U256, value: U256) {
-        let hash = keccak256(slot.to_be_bytes::<32>());
-        if value.is_zero() || hash < self.from {
-            return;
-        }
-        self.found.insert(hash, (slot, value));
-        if self.found.len() > self.count_max {
-            self.found.pop_last();
-        }
+impl From<StoreError> for WalkEnd {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
     }
 }
 
@@ -84,33 +74,37 @@ impl View {
         replay.run_to(index, &bounds)?;
         let overlay = replay.into_overlay();
         let limit = limit.min(STORAGE_RANGE_MAX);
-        let mut lowest = LowestSlots {
-            from,
-            count_max: limit + 1,
-            found: BTreeMap::new(),
-        };
-        if !overlay.is_emptied(address) {
-            let parent = block.record.header.number.saturating_sub(1);
-            let version = self.snapshot().account_at(address, parent)?;
-            if version.account.is_some() {
-                let owner = (*address, version.incarnation);
-                scan::slots(self.snapshot(), owner, parent, |slot, value| {
-                    bounds.check()?;
-                    if overlay.slot(address, &slot).is_none() {
-                        lowest.insert(slot, value);
-                    }
-                    Ok::<_, TraceError>(())
-                })?;
+        // What the block has changed, and one slot more than requested, to know the next one.
+        let mut found: BTreeMap<B256, StorageEntry> = BTreeMap::new();
+        for (slot, value) in overlay.slots(address) {
+            let (hash, slot) = (slot_hash(&slot), Some(slot));
+            found.insert(hash, StorageEntry { hash, slot, value });
+        }
+        let changed: BTreeSet<B256> = found.keys().copied().collect();
+        found.retain(|hash, entry| *hash >= from && !entry.value.is_zero());
+        let parent = block.record.header.number.saturating_sub(1);
+        let key = AccountKey::of(address);
+        let version = self.snapshot().account_by_key(&key, parent)?;
+        if !overlay.is_emptied(address) && version.account.is_some() {
+            let mut stored = 0;
+            let owner = key.storage(version.incarnation);
+            let walked = self.snapshot().walk_slots(&owner, &from, parent, |slot| {
+                bounds.check().map_err(WalkEnd::Failed)?;
+                if stored > limit {
+                    return Err(WalkEnd::Enough);
+                }
+                let WalkedSlot { hash, slot, value } = slot;
+                if !changed.contains(&hash) {
+                    stored += 1;
+                    found.insert(hash, StorageEntry { hash, slot, value });
+                }
+                Ok(())
+            });
+            if let Err(WalkEnd::Failed(error)) = walked {
+                return Err(error);
             }
         }
-        overlay
-            .slots(address)
-            .for_each(|(slot, value)| lowest.insert(slot, value));
-        let mut entries: Vec<_> = lowest
-            .found
-            .into_iter()
-            .map(|(hash, (slot, value))| StorageEntry { hash, slot, value })
-            .collect();
+        let mut entries: Vec<_> = found.into_values().take(limit + 1).collect();
         let next = entries.get(limit).map(|entry| entry.hash);
         entries.truncate(limit);
         Ok(StorageRange { entries, next })

@@ -5,8 +5,8 @@
 
 use store::StoreError;
 
-use super::node::{Branch, NodeKind, NodeLink, NodeReference, TrieNode};
-use super::{NodeSource, stored_node};
+use super::node::{Branch, NodeKind, NodeLink, TrieNode};
+use super::{NodeSource, load_node};
 
 /// The change of one key.
 pub(super) struct KeyUpdate<'a, S> {
@@ -31,11 +31,9 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
 
     /// Reads the node at `path` from the source if it is not in memory yet.
     pub(super) fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
-        if let NodeLink::Stored(hash) = link {
+        if let NodeLink::Stored(_) | NodeLink::StoredLeaf(_) = link {
             let row = self.row(path);
-            let rlp = stored_node(self.source, &row, *hash)?;
-            let node = TrieNode::decode(&rlp, NodeReference::Hash(*hash));
-            *link = NodeLink::Loaded(node.map_err(|error| error.in_row(&row))?);
+            *link = NodeLink::Loaded(load_node(self.source, &row, link, path.is_empty())?);
             self.loaded += 1;
             self.read += 1;
         }
@@ -156,7 +154,6 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
                     return Ok(false);
                 }
                 *link = NodeLink::Empty;
-                self.obsolete.push(self.row(&self.key[..depth]));
                 return Ok(true);
             }
             NodeKind::Extension(extension) => {
@@ -187,6 +184,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
                 (None, _, true) => {
                     let value = value.take().expect("`is_some` was checked above");
                     *node = TrieNode::leaf(Vec::new(), value);
+                    self.obsolete.push(self.row(&self.key[..depth]));
                 }
                 (Some((nibble, _)), None, false) => {
                     let child = std::mem::take(&mut children[nibble]);
@@ -216,14 +214,17 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
             }
             NodeKind::Leaf(leaf) => {
                 whole.append(&mut leaf.key);
-                TrieNode::leaf(whole, std::mem::take(&mut leaf.value))
+                let leaf = TrieNode::leaf(whole, std::mem::take(&mut leaf.value));
+                // Leaves have no rows.
+                self.obsolete.push(self.row(&self.key[..depth]));
+                leaf
             }
             NodeKind::Extension(lower) => {
                 whole.append(&mut lower.key);
+                self.obsolete.push(self.row(&path));
                 TrieNode::extension(whole, std::mem::take(&mut lower.child))
             }
         };
-        self.obsolete.push(self.row(&path));
         Ok(())
     }
 }

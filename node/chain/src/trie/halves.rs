@@ -52,7 +52,7 @@ impl Trie {
     /// Inserts the entries with values on two threads, and computes the references of what they
     /// changed below the root. Returns `false` if the root is no branch; then nothing was done.
     fn insert_halves(&mut self, snapshot: &Snapshot, entries: &[Entry]) -> Result<bool, StoreError> {
-        if let NodeLink::Stored(_) = self.root {
+        if let NodeLink::Stored(_) | NodeLink::StoredLeaf(_) = self.root {
             self.change(snapshot, &[], |update, root| {
                 update.load(root, &[])?;
                 Ok(false)
@@ -117,34 +117,29 @@ fn insert_half(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use primitives::{EMPTY_ROOT, keccak256};
-    use store::{Store, Tables};
+    use primitives::{Address, EMPTY_ROOT, U256};
+    use store::{
+        AccountKey, AccountVersion, AccountWrite, SlotWrite, StateReads, StateTrieId, Store, slot_hash,
+    };
 
     use super::*;
-    use crate::trie::tests::StoredNodes;
-    use crate::trie::{NodeRows, ShareableNodes};
+    use crate::trie::ShareableNodes;
 
-    fn write(tables: &mut Tables<'_>, rows: NodeRows) -> Result<(), StoreError> {
-        for (path, node) in rows {
-            tables.put_trie_node(&path, node.as_deref())?;
-        }
-        Ok(())
-    }
-
-    /// Entries of block `number`: new keys, other values and removals of earlier keys. All keys
+    /// What block `number` writes: new slots, other values and removals of earlier slots. All hashes
     /// begin with a nibble below `fan`.
-    fn entries(number: u64, fan: u8) -> Vec<Entry> {
-        let entries = (0..400u64).map(|index| {
-            // Each block has half of the keys of the block before.
-            let mut key = keccak256((number * 200 + index).to_be_bytes()).0;
-            key[0] = (((key[0] >> 4) % fan) << 4) | (key[0] & 0xf);
-            let removed = number > 0 && (index + number).is_multiple_of(3);
-            let length = if removed { 0 } else { 1 + index as usize % 50 };
-            (key, vec![number as u8 + 1; length])
+    fn slots(number: u64, fan: u8) -> Vec<SlotWrite> {
+        let below = |slot: &U256| slot_hash(slot)[0] >> 4 < fan;
+        let all = (0u64..).map(U256::from).filter(below);
+        // Each block has half of the slots of the block before.
+        let slots = all.skip(number as usize * 200).take(400).enumerate();
+        let slots = slots.map(|(index, slot)| {
+            let removed = number > 0 && (index as u64 + number).is_multiple_of(3);
+            let value = U256::from(!removed) * (U256::from(number + 1) << (index % 250));
+            SlotWrite::new(slot, value)
         });
-        entries.collect::<BTreeMap<_, _>>().into_iter().collect()
+        let mut slots: Vec<_> = slots.collect();
+        slots.sort_unstable_by_key(|slot| slot.hash);
+        slots
     }
 
     #[test]
@@ -152,11 +147,20 @@ mod tests {
         // With a fan of 1 the root is an extension, with 3 only one half has keys.
         for fan in [1, 3, 16] {
             let store = Store::in_memory().unwrap();
-            let mut halved = Trie::new(vec![3], EMPTY_ROOT);
-            let mut plain = Trie::new(vec![3], EMPTY_ROOT);
-            let (mut halved_rows, mut plain_rows_so_far) = (StoredNodes::default(), StoredNodes::default());
+            let address = Address::repeat_byte(3);
+            let owner = AccountKey::of(&address).storage(0);
+            let prefix = StateTrieId::Storage(owner).prefix();
+            let mut halved = Trie::new(prefix.clone(), EMPTY_ROOT);
+            let mut plain = Trie::new(prefix.clone(), EMPTY_ROOT);
             for number in 0..6 {
-                let entries = entries(number, fan);
+                let slots = slots(number, fan);
+                let entries: Vec<Entry> = slots
+                    .iter()
+                    .map(|slot| {
+                        let value = (!slot.value.is_zero()).then(|| alloy_rlp::encode(slot.value));
+                        (slot.hash.0, value.unwrap_or_default())
+                    })
+                    .collect();
                 assert!(entries.len() >= KEYS_MIN);
                 let snapshot = store.snapshot().unwrap();
                 let nodes = ShareableNodes {
@@ -170,17 +174,29 @@ mod tests {
                 let (root, rows) = halved.take_rows();
                 let (plain_root, plain_rows) = plain.take_rows();
                 assert_eq!(root, plain_root, "block {number}, fan {fan}");
-                // The order of the changes decides which rows are removed that were never there.
-                halved_rows.apply(rows.clone());
-                plain_rows_so_far.apply(plain_rows);
-                assert_eq!(halved_rows.0, plain_rows_so_far.0, "block {number}, fan {fan}");
+                let write = AccountWrite {
+                    address,
+                    key: owner.account,
+                    version: AccountVersion::default(),
+                    slots,
+                };
                 let batch = store.batch().unwrap();
-                batch.write(|tables| write(tables, rows)).unwrap();
+                let written = batch.write(|tables| {
+                    for (path, node) in &rows {
+                        tables.put_trie_node(path, node.as_deref())?;
+                    }
+                    // The order of the changes decides which rows are removed that were never there.
+                    for (path, node) in plain_rows {
+                        assert_eq!(tables.trie_node(&path)?, node, "block {number}, fan {fan}");
+                    }
+                    tables.put_state(number, &[write])
+                });
+                written.unwrap();
                 batch.commit().unwrap();
                 if number % 2 == 1 {
                     // From now on nodes are read from the store.
-                    halved = Trie::new(vec![3], root);
-                    plain = Trie::new(vec![3], root);
+                    halved = Trie::new(prefix.clone(), root);
+                    plain = Trie::new(prefix.clone(), root);
                 }
             }
         }

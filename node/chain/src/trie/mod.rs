@@ -1,8 +1,9 @@
 //! The Merkle Patricia trie. It is changed in place, so the cost of a block follows the number of
 //! changed keys and not the size of the state.
 //!
-//! The store has the nodes of the head's state, each under its path. A node is loaded when a key's
-//! path reaches it, and compared with the hash that its parent has for it. [`Trie::take_rows`]
+//! The store has the branches and extensions of the head's state, each under its path; its leaves are
+//! the rows of accounts and slots. A node is loaded when a key's path reaches it, and compared with
+//! the hash that its parent has for it. [`Trie::take_rows`]
 //! returns the rows to write and to remove. Loaded nodes stay in memory until there are too many,
 //! so a trie that follows the head reads each node once. This module knows bytes; [`StateTrie`]
 //! knows what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
@@ -17,24 +18,30 @@ mod state;
 mod verify;
 
 pub(crate) use proof::trie_proof;
-pub(crate) use sorted::sorted_root;
-pub use state::{StateTrie, StorageOwner};
-pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
+pub(crate) use sorted::{SortedTrie, sorted_root};
+pub use state::StateTrie;
+pub(crate) use state::encode_account;
 pub(crate) use verify::verify_trie;
 
 use primitives::{B256, EMPTY_ROOT, keccak256};
-use store::{Snapshot, StateReads, StoreError};
+use store::{Snapshot, StateLeaf, StateReads, StateTrieId, StoreError};
 
 use change::KeyUpdate;
-use node::{NodeLink, NodeReference, TrieNodeError, nibbles};
+use node::{NodeLink, NodeReference, TrieNode, TrieNodeError, nibbles};
 
 /// The source of a trie's nodes.
 pub trait NodeSource {
-    /// The RLP of the node stored under `path`, which includes the trie's prefix.
+    /// The row of the branch or extension under `path`, which includes the trie's prefix.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The first leaf below `path`, which includes the trie's prefix.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails or the row is corrupt.
+    fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError>;
 
     /// The snapshot that nodes are read from, if it is one: several threads may read it.
     fn shared(&self) -> Option<&Snapshot> {
@@ -42,21 +49,71 @@ pub trait NodeSource {
     }
 }
 
-/// Reads the node in `row` and compares its hash.
-fn stored_node(source: &impl NodeSource, row: &[u8], expected: B256) -> Result<Vec<u8>, StoreError> {
-    let rlp = source
-        .node(row)?
-        .ok_or_else(|| TrieNodeError::Missing { expected }.in_row(row))?;
-    let got = keccak256(&rlp);
-    if got != expected {
-        return Err(TrieNodeError::Hash { got, expected }.in_row(row));
+/// A leaf as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLeaf {
+    /// The key behind the path, one nibble per byte.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// Reads a node from its row, or a leaf, and compares its hash. `is_root`: the node may be either.
+///
+/// # Errors
+/// [`StoreError`] when the node is missing, altered or unreadable.
+fn load_node(
+    source: &impl NodeSource,
+    row: &[u8],
+    link: &NodeLink,
+    is_root: bool,
+) -> Result<TrieNode, StoreError> {
+    read_node(source, row, link, is_root)?.map_err(|error| error.in_row(row))
+}
+
+/// As [`load_node`]. The inner error says what is wrong with the node.
+fn read_node(
+    source: &impl NodeSource,
+    row: &[u8],
+    link: &NodeLink,
+    is_root: bool,
+) -> Result<Result<TrieNode, TrieNodeError>, StoreError> {
+    let (expected, mut is_leaf) = match link {
+        NodeLink::Stored(hash) => (*hash, false),
+        NodeLink::StoredLeaf(hash) => (*hash, true),
+        NodeLink::Empty | NodeLink::Loaded(_) => unreachable!("only stored nodes are read"),
+    };
+    let stored = if is_leaf { None } else { source.node(row)? };
+    is_leaf |= is_root && stored.is_none();
+    if is_leaf {
+        let Some(leaf) = source.leaf(row)? else {
+            return Ok(Err(TrieNodeError::NoLeaf { expected }));
+        };
+        return Ok(TrieNode::stored_leaf(leaf.key, leaf.value, expected));
     }
-    Ok(rlp)
+    let Some(stored) = stored else {
+        return Ok(Err(TrieNodeError::Missing { expected }));
+    };
+    Ok(TrieNode::from_row(&stored, expected))
 }
 
 impl<S: StateReads> NodeSource for S {
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.trie_node(path)
+    }
+
+    fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+        let Some((trie, path_nibbles)) = StateTrieId::split(path) else {
+            return Err(TrieNodeError::Path.in_row(path));
+        };
+        let found = self.trie_leaf(trie, path_nibbles)?;
+        Ok(found.map(|(hash, leaf)| StoredLeaf {
+            key: nibbles(hash.as_slice()).split_off(path_nibbles.len()),
+            value: match leaf {
+                StateLeaf::Account(account) => encode_account(&account),
+                StateLeaf::Slot(value) => alloy_rlp::encode(value),
+            },
+        }))
     }
 }
 
@@ -72,6 +129,10 @@ impl<S: NodeSource> NodeSource for ShareableNodes<'_, S> {
         self.source.node(path)
     }
 
+    fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+        self.source.leaf(path)
+    }
+
     fn shared(&self) -> Option<&Snapshot> {
         self.snapshot
     }
@@ -85,9 +146,13 @@ impl NodeSource for NoNodes {
     fn node(&self, _path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(None)
     }
+
+    fn leaf(&self, _path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+        Ok(None)
+    }
 }
 
-/// The rows to write: path with prefix, and the node's RLP. `None` removes the row.
+/// The rows to write: path with prefix, and the row of the node. `None` removes the row.
 pub type NodeRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Counts of a trie's work since they were last taken.
@@ -199,7 +264,7 @@ impl Trie {
     fn computed_root(&self) -> B256 {
         match &self.root {
             NodeLink::Empty => EMPTY_ROOT,
-            NodeLink::Stored(hash) => *hash,
+            NodeLink::Stored(hash) | NodeLink::StoredLeaf(hash) => *hash,
             NodeLink::Loaded(node) => match node.reference.get().expect("references are computed before") {
                 NodeReference::Hash(hash) => *hash,
                 NodeReference::Inline(rlp) => keccak256(rlp),
@@ -276,13 +341,26 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Stored nodes by path with prefix.
+    /// Stored rows of nodes, and values, by path with prefix.
     #[derive(Default)]
-    pub(in crate::trie) struct StoredNodes(pub(in crate::trie) HashMap<Vec<u8>, Vec<u8>>);
+    pub(in crate::trie) struct StoredNodes {
+        pub(in crate::trie) rows: HashMap<Vec<u8>, Vec<u8>>,
+        pub(in crate::trie) values: BTreeMap<Vec<u8>, Vec<u8>>,
+    }
 
     impl NodeSource for StoredNodes {
         fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-            Ok(self.0.get(path).cloned())
+            Ok(self.rows.get(path).cloned())
+        }
+
+        fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+            let first = self.values.range(path.to_vec()..).next();
+            Ok(first.and_then(|(key, value)| {
+                Some(StoredLeaf {
+                    key: key.strip_prefix(path)?.to_vec(),
+                    value: value.clone(),
+                })
+            }))
         }
     }
 
@@ -290,9 +368,19 @@ pub(super) mod tests {
         pub(in crate::trie) fn apply(&mut self, rows: NodeRows) {
             for (path, node) in rows {
                 match node {
-                    Some(node) => self.0.insert(path, node),
-                    None => self.0.remove(&path),
+                    Some(node) => self.rows.insert(path, node),
+                    None => self.rows.remove(&path),
                 };
+            }
+        }
+
+        /// Sets a value, as the rows of accounts and slots have it.
+        pub(in crate::trie) fn set(&mut self, prefix: &[u8], key: &[u8], value: &[u8]) {
+            let path = [prefix, &nibbles(key)].concat();
+            if value.is_empty() {
+                self.values.remove(&path);
+            } else {
+                self.values.insert(path, value.to_vec());
             }
         }
     }
@@ -313,10 +401,11 @@ pub(super) mod tests {
             let mut trie = Trie::new(vec![9], EMPTY_ROOT);
             for key in &keys {
                 trie.insert(&NoNodes, key, &[7; 40]).expect("in memory");
+                stored.set(&[9], key, &[7; 40]);
             }
             let (root, rows) = trie.take_rows();
             assert!(
-                rows.iter().any(|(path, _)| path.len() == 1 + 63),
+                rows.iter().any(|(path, _)| path.len() == 1 + 62),
                 "a branch at each nibble"
             );
             stored.apply(rows);
@@ -399,6 +488,10 @@ pub(super) mod tests {
                 }
                 let (new_root, changes) = trie.take_rows();
                 rows.apply(changes);
+                rows.values.clear();
+                for (key, value) in &entries {
+                    rows.set(&[0xff], key, value);
+                }
                 root = new_root;
                 let mut fresh = Trie::new(vec![0xff], EMPTY_ROOT);
                 for (key, value) in &entries {
@@ -408,7 +501,7 @@ pub(super) mod tests {
                 prop_assert_eq!(root, fresh_root);
                 let mut expected = StoredNodes::default();
                 expected.apply(fresh_rows);
-                prop_assert_eq!(&rows.0, &expected.0);
+                prop_assert_eq!(&rows.rows, &expected.rows);
             }
         }
 
@@ -429,16 +522,25 @@ pub(super) mod tests {
         let mut trie = Trie::new(Vec::new(), EMPTY_ROOT);
         for key in 0u8..40 {
             trie.insert(&NoNodes, &[key, 1], &[7; 40]).unwrap();
+            rows.set(&[], &[key, 1], &[7; 40]);
         }
         let (root, changes) = trie.take_rows();
         rows.apply(changes);
-        let path = rows.0.keys().find(|path| path.len() == 2).unwrap().clone();
-        let key = [path[0] << 4 | path[1], 1];
-        *rows.0.get_mut(&path).unwrap().last_mut().unwrap() ^= 1;
-        let error = Trie::new(Vec::new(), root).insert(&rows, &key, &[1]).unwrap_err();
-        assert!(error.to_string().contains("node hash: got"), "{error}");
-        rows.0.remove(&path);
-        let error = Trie::new(Vec::new(), root).insert(&rows, &key, &[1]).unwrap_err();
-        assert!(error.to_string().contains("no node"), "{error}");
+        let fails = |rows: &StoredNodes, expected: &str| {
+            let error = Trie::new(Vec::new(), root)
+                .insert(rows, &[0x12, 1], &[1])
+                .unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        };
+        // A leaf, then the branch above it.
+        rows.set(&[], &[0x12, 1], &[8; 40]);
+        fails(&rows, "node hash: got");
+        rows.set(&[], &[0x12, 1], &[]);
+        fails(&rows, "no leaf");
+        let path = vec![1];
+        rows.rows.get_mut(&path).unwrap()[5] ^= 1;
+        fails(&rows, "node hash: got");
+        rows.rows.remove(&path);
+        fails(&rows, "no node");
     }
 }

@@ -1,6 +1,8 @@
 //! Trie nodes and their RLP encoding.
 //!
-//! Source: Ethereum Yellow Paper, appendix D. This module knows neither where nodes are stored nor
+//! The row of a branch or an extension is its RLP; that of a branch has two more bytes, big-endian,
+//! which say which of its children are leaves. Leaves have no rows: they are the rows of accounts
+//! and slots. Source: Ethereum Yellow Paper, appendix D. This module knows neither where nodes are stored nor
 //! how a trie changes.
 
 use std::cell::OnceCell;
@@ -18,8 +20,14 @@ pub(super) enum TrieNodeError {
     Hash { got: B256, expected: B256 },
     #[error(transparent)]
     Rlp(#[from] alloy_rlp::Error),
-    #[error("trailing bytes: got {got}, expected 0")]
-    Trailing { got: usize },
+    #[error("bytes after the node: got {got}, expected {expected}")]
+    Trailing { got: usize, expected: usize },
+    #[error("bits of the children that are leaves: got {got:#06x}, and child {child} has no hash")]
+    LeafBits { got: u16, child: usize },
+    #[error("no leaf: expected hash {expected}")]
+    NoLeaf { expected: B256 },
+    #[error("path: got no path of a trie of the state")]
+    Path,
     #[error("node items: got {got} or more, expected 2 or 17")]
     Items { got: usize },
     #[error("item: got a list, expected a string")]
@@ -62,8 +70,11 @@ pub(super) enum NodeReference {
 pub(super) enum NodeLink {
     #[default]
     Empty,
-    /// A node in the store that was not loaded yet, by its hash.
+    /// A node in the store that was not loaded yet, by its hash: a branch or an extension, or the
+    /// root.
     Stored(B256),
+    /// A leaf that was not loaded yet, by its hash. It is made of the row of an account or a slot.
+    StoredLeaf(B256),
     Loaded(TrieNode),
 }
 
@@ -157,15 +168,99 @@ impl TrieNode {
         wrap_list(start, out);
     }
 
-    /// Decodes a node from the store. `reference` is the reference that its parent has.
+    /// Which children of a branch are leaves that have a hash: bit N for child N. Other nodes have
+    /// none. The children's references must have been computed.
+    pub(super) fn leaf_bits(&self) -> Option<u16> {
+        let NodeKind::Branch(branch) = &self.kind else {
+            return None;
+        };
+        let is_leaf = |link: &NodeLink| match link {
+            NodeLink::Empty | NodeLink::Stored(_) => false,
+            NodeLink::StoredLeaf(_) => true,
+            NodeLink::Loaded(node) => node.is_hashed() && matches!(node.kind, NodeKind::Leaf(_)),
+        };
+        let children = branch.children.iter().enumerate();
+        Some(children.fold(0, |bits, (at, link)| bits | u16::from(is_leaf(link)) << at))
+    }
+
+    /// Whether the parent has the node by its hash. The reference must have been computed.
+    pub(super) fn is_hashed(&self) -> bool {
+        matches!(self.reference.get(), Some(NodeReference::Hash(_)))
+    }
+
+    /// Decodes the row of a node that must have this hash.
     ///
     /// # Errors
-    /// [`TrieNodeError`] if the RLP is not that of a node.
-    pub(super) fn decode(rlp: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
+    /// [`TrieNodeError`] if the row is not that of a node, or the node has another hash.
+    pub(super) fn from_row(row: &[u8], expected: B256) -> Result<Self, TrieNodeError> {
+        let mut after = row;
+        Header::decode_bytes(&mut after, true)?;
+        let got = keccak256(&row[..row.len() - after.len()]);
+        if got != expected {
+            return Err(TrieNodeError::Hash { got, expected });
+        }
+        Self::decode(row, NodeReference::Hash(expected))
+    }
+
+    /// A leaf that must have this hash.
+    ///
+    /// # Errors
+    /// [`TrieNodeError`] if it has another one.
+    pub(super) fn stored_leaf(key: Nibbles, value: Vec<u8>, expected: B256) -> Result<Self, TrieNodeError> {
+        let mut node = Self::leaf(key, value);
+        let mut rlp = Vec::with_capacity(128);
+        node.encode_to(&mut rlp);
+        let got = keccak256(rlp);
+        if got != expected {
+            return Err(TrieNodeError::Hash { got, expected });
+        }
+        node.reference = OnceCell::from(NodeReference::Hash(expected));
+        node.unsaved = false;
+        Ok(node)
+    }
+
+    /// Decodes a node from its row. `reference` is the reference that its parent has.
+    ///
+    /// # Errors
+    /// [`TrieNodeError`] if the row is not that of a node.
+    fn decode(row: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
+        let mut after = row;
+        Header::decode_bytes(&mut after, true)?;
+        let (rlp, after) = row.split_at(row.len() - after.len());
+        let mut node = Self::decode_rlp(rlp, reference)?;
+        let NodeKind::Branch(branch) = &mut node.kind else {
+            let got = after.len();
+            return if got == 0 {
+                Ok(node)
+            } else {
+                Err(TrieNodeError::Trailing { got, expected: 0 })
+            };
+        };
+        let bits = <[u8; LEAF_BITS_BYTES]>::try_from(after).map_err(|_| TrieNodeError::Trailing {
+            got: after.len(),
+            expected: LEAF_BITS_BYTES,
+        })?;
+        let got = u16::from_be_bytes(bits);
+        for (child, link) in branch.children.iter_mut().enumerate() {
+            if got & (1 << child) != 0 {
+                let NodeLink::Stored(hash) = *link else {
+                    return Err(TrieNodeError::LeafBits { got, child });
+                };
+                *link = NodeLink::StoredLeaf(hash);
+            }
+        }
+        Ok(node)
+    }
+
+    /// Decodes a node without knowing which children are leaves.
+    fn decode_rlp(rlp: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
         let mut rest = rlp;
         let mut payload = Header::decode_bytes(&mut rest, true)?;
         if !rest.is_empty() {
-            return Err(TrieNodeError::Trailing { got: rest.len() });
+            return Err(TrieNodeError::Trailing {
+                got: rest.len(),
+                expected: 0,
+            });
         }
         let mut items = [NodeItem::default(); 17];
         let mut count = 0;
@@ -233,7 +328,7 @@ impl<'a> NodeItem<'a> {
 
     fn link(&self) -> Result<NodeLink, TrieNodeError> {
         if self.list {
-            let node = TrieNode::decode(self.whole, NodeReference::Inline(self.whole.to_vec()))?;
+            let node = TrieNode::decode_rlp(self.whole, NodeReference::Inline(self.whole.to_vec()))?;
             return Ok(NodeLink::Loaded(node));
         }
         match self.content.len() {
@@ -247,7 +342,7 @@ impl<'a> NodeItem<'a> {
 fn encode_link(link: &NodeLink, out: &mut Vec<u8>) {
     match link {
         NodeLink::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
-        NodeLink::Stored(hash) => encode_hash(hash, out),
+        NodeLink::Stored(hash) | NodeLink::StoredLeaf(hash) => encode_hash(hash, out),
         NodeLink::Loaded(node) => match node
             .reference
             .get()
@@ -262,6 +357,14 @@ fn encode_link(link: &NodeLink, out: &mut Vec<u8>) {
 fn encode_hash(hash: &B256, out: &mut Vec<u8>) {
     out.push(alloy_rlp::EMPTY_STRING_CODE + 32);
     out.extend_from_slice(hash.as_slice());
+}
+
+/// Bytes behind the RLP of a branch in its row.
+const LEAF_BITS_BYTES: usize = 2;
+
+/// Ends the row of a branch: see [`TrieNode::leaf_bits`].
+pub(super) fn push_leaf_bits(bits: u16, row: &mut Vec<u8>) {
+    row.extend_from_slice(&bits.to_be_bytes());
 }
 
 /// The reference to a node with this RLP.

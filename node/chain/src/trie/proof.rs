@@ -7,8 +7,8 @@
 use primitives::{B256, EMPTY_ROOT};
 use store::StoreError;
 
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, nibbles};
-use super::{NodeSource, stored_node};
+use super::node::{NodeKind, NodeLink, nibbles};
+use super::{NodeSource, load_node};
 
 /// The RLP of each node on the path of `key`, the root first. Empty for an empty trie.
 ///
@@ -30,9 +30,11 @@ pub(crate) fn trie_proof(
     loop {
         let node = match link {
             NodeLink::Empty => return Ok(proof),
-            NodeLink::Stored(hash) => {
-                let rlp = stored_node(source, &[prefix, &key[..depth]].concat(), hash)?;
-                let node = decode(&rlp, &[prefix, &key[..depth]].concat(), hash)?;
+            NodeLink::Stored(_) | NodeLink::StoredLeaf(_) => {
+                let row = [prefix, &key[..depth]].concat();
+                let node = load_node(source, &row, &link, depth == 0)?;
+                let mut rlp = Vec::new();
+                node.encode_to(&mut rlp);
                 proof.push(rlp);
                 node
             }
@@ -53,10 +55,6 @@ pub(crate) fn trie_proof(
             NodeKind::Leaf(_) | NodeKind::Extension(_) => NodeLink::Empty,
         };
     }
-}
-
-fn decode(rlp: &[u8], row: &[u8], hash: B256) -> Result<TrieNode, StoreError> {
-    TrieNode::decode(rlp, NodeReference::Hash(hash)).map_err(|error| error.in_row(row))
 }
 
 #[cfg(test)]
@@ -82,6 +80,7 @@ mod tests {
         let mut trie = Trie::new(vec![9], EMPTY_ROOT);
         for key in 0_u8..40 {
             trie.insert(&NoNodes, &[key; 32], &[7; 40]).expect("in memory");
+            rows.set(&[9], &[key; 32], &[7; 40]);
         }
         let (root, changes) = trie.take_rows();
         rows.apply(changes);
@@ -91,12 +90,20 @@ mod tests {
                 .len()
                 > 1
         );
-        let row = rows.0.get_mut([9].as_slice()).expect("the root");
-        *row.last_mut().expect("bytes") ^= 1;
+        let row = rows.rows.get_mut([9].as_slice()).expect("the root");
+        row[5] ^= 1;
         let error = trie_proof(&rows, &[9], root, &[3; 32]).expect_err("altered");
         assert!(error.to_string().contains("node hash: got"), "{error}");
-        rows.0.clear();
-        let error = trie_proof(&rows, &[9], root, &[3; 32]).expect_err("missing");
+        rows.rows.get_mut([9].as_slice()).expect("the root")[5] ^= 1;
+        let below = rows
+            .rows
+            .keys()
+            .find(|path| path.len() > 1)
+            .expect("a branch")
+            .clone();
+        rows.rows.remove(&below);
+        let below = below[1];
+        let error = trie_proof(&rows, &[9], root, &[below << 4 | below; 32]).expect_err("missing");
         assert!(error.to_string().contains("no node"), "{error}");
     }
 
@@ -113,6 +120,7 @@ mod tests {
             let mut trie = Trie::new(vec![0xff], EMPTY_ROOT);
             for (key, value) in &entries {
                 trie.insert(&NoNodes, key, value).expect("in memory");
+                rows.set(&[0xff], key, value);
             }
             let (root, changes) = trie.take_rows();
             rows.apply(changes);

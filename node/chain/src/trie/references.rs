@@ -6,7 +6,7 @@
 use ethash::keccak256_many;
 use primitives::B256;
 
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode};
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
 use super::{NodeRows, Trie};
 
 /// A node whose RLP is shorter is embedded in its parent.
@@ -84,20 +84,26 @@ fn compute_level(level: &[&TrieNode], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Appends the rows of unsaved nodes, sorted by path. A short node has no row of its own, except
-/// for the root.
+/// Appends the rows of unsaved nodes, sorted by path. Leaves have no rows. Nor has a short node,
+/// except for the root.
 pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, rows: &mut NodeRows) {
     if !node.unsaved {
         return;
     }
     node.unsaved = false;
-    let stored = root || matches!(node.reference.get(), Some(NodeReference::Hash(_)));
-    let rlp = stored.then(|| {
-        let mut rlp = Vec::new();
-        node.encode_to(&mut rlp);
-        rlp
-    });
-    rows.push((path.clone(), rlp));
+    let bits = node.leaf_bits();
+    if !matches!(node.kind, NodeKind::Leaf(_)) {
+        let stored = root || node.is_hashed();
+        let row = stored.then(|| {
+            let mut row = Vec::new();
+            node.encode_to(&mut row);
+            if let Some(bits) = bits {
+                push_leaf_bits(bits, &mut row);
+            }
+            row
+        });
+        rows.push((path.clone(), row));
+    }
     match &mut node.kind {
         NodeKind::Leaf(_) => {}
         NodeKind::Extension(extension) => {

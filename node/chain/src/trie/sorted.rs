@@ -1,99 +1,210 @@
-//! Computes the root of a trie from sorted entries, without keeping nodes.
+//! Builds a trie from entries that come sorted by key, without keeping nodes.
 //!
-//! `db check` compares the result with the trie that is changed in place. The two share only the
-//! encoding of nodes, so that a fault in one does not hide in the other.
-//! Source: Ethereum Yellow Paper, appendix D.
+//! Only the branches on the path of the last key are in memory. Each node is complete when a key
+//! behind it comes; then it is given away. `db check` compares the root with that of the trie that
+//! is changed in place. The two share only the encoding of nodes, so that a fault in one does not
+//! hide in the other. Source: Ethereum Yellow Paper, appendix D.
+
+use std::convert::Infallible;
 
 use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 
-use super::node::{NodeReference, push_hex_prefix, reference_of, wrap_list};
+use super::node::{NodeReference, nibbles, push_hex_prefix, push_leaf_bits, reference_of, wrap_list};
 
-/// Length of a key in nibbles.
-const KEY_NIBBLES: usize = 64;
-
-/// The root of the trie that has `value(entry)` under each entry's key.
-///
-/// The keys must be strictly ascending, and no value may be empty.
-///
-/// # Errors
-/// Any error of `value`.
-pub(crate) fn sorted_root<T, E>(
-    entries: &[(B256, T)],
-    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
-) -> Result<B256, E> {
-    debug_assert!(
-        entries.is_sorted_by(|a, b| a.0 < b.0),
-        "keys are strictly ascending"
-    );
-    if entries.is_empty() {
-        return Ok(EMPTY_ROOT);
-    }
-    Ok(keccak256(node(entries, 0, value)?))
+/// A trie that is being built. `put` takes each row of a branch or an extension: the path, one
+/// nibble per byte, and the row.
+pub(crate) struct SortedTrie<F> {
+    put: F,
+    /// The branches on the path of the last key, the highest first.
+    branches: Vec<OpenBranch>,
+    last: Option<LastEntry>,
+    entries: u64,
 }
 
-/// The RLP of the node at nibble `depth` that has these entries. Their keys are equal up to there.
-fn node<T, E>(
-    entries: &[(B256, T)],
-    depth: usize,
-    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
-) -> Result<Vec<u8>, E> {
-    let (first, last) = (&entries[0], &entries[entries.len() - 1]);
-    let path = |to: usize| -> Vec<u8> { (depth..to).map(|at| nibble(&first.0, at)).collect() };
-    if entries.len() == 1 {
-        let mut payload = Vec::with_capacity(128);
-        push_hex_prefix(&path(KEY_NIBBLES), true, &mut payload);
-        value(&first.1)?.as_slice().encode(&mut payload);
-        return Ok(list(payload));
-    }
-    // The keys are sorted, so a prefix that the first and the last share is common to all.
-    let fork = (depth..KEY_NIBBLES).find(|at| nibble(&first.0, *at) != nibble(&last.0, *at));
-    let fork = fork.unwrap_or(KEY_NIBBLES - 1);
-    let branch = branch(entries, fork, value)?;
-    if fork == depth {
-        return Ok(branch);
-    }
-    let mut payload = Vec::with_capacity(72);
-    push_hex_prefix(&path(fork), false, &mut payload);
-    push_reference(&branch, &mut payload);
-    Ok(list(payload))
+/// The entry that was added last. Its leaf is made when the next key is known.
+struct LastEntry {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The length of the prefix that it shares with the key before; `None` for the first key.
+    shared_before: Option<usize>,
 }
 
-fn branch<T, E>(
-    entries: &[(B256, T)],
+/// A branch that may get more children.
+struct OpenBranch {
+    /// The length of its path, in nibbles.
     depth: usize,
-    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
-) -> Result<Vec<u8>, E> {
-    let mut payload = Vec::with_capacity(17 * 33 + 3);
-    let mut rest = entries;
-    for child in 0..16 {
-        let count = rest.partition_point(|(key, _)| nibble(key, depth) <= child);
-        let (below, after) = rest.split_at(count);
-        rest = after;
-        if below.is_empty() {
-            payload.push(EMPTY_STRING_CODE);
-        } else {
-            push_reference(&node(below, depth + 1, value)?, &mut payload);
+    children: [Option<NodeReference>; 16],
+    /// Which children are leaves with a hash.
+    leaves: u16,
+}
+
+impl<E, F: FnMut(&[u8], Vec<u8>) -> Result<(), E>> SortedTrie<F> {
+    pub(crate) const fn new(put: F) -> Self {
+        Self {
+            put,
+            branches: Vec::new(),
+            last: None,
+            entries: 0,
         }
     }
-    // All keys have the same length, so no branch has a value.
-    payload.push(EMPTY_STRING_CODE);
-    Ok(list(payload))
-}
 
-fn nibble(key: &B256, at: usize) -> u8 {
-    let byte = key[at / 2];
-    if at.is_multiple_of(2) {
-        byte >> 4
-    } else {
-        byte & 0xf
+    /// Adds an entry. Its key is above all keys before, and its value is not empty.
+    ///
+    /// # Errors
+    /// Any error of `put`.
+    pub(crate) fn add(&mut self, key: &B256, value: Vec<u8>) -> Result<(), E> {
+        let key = nibbles(key.as_slice());
+        self.entries += 1;
+        let shared_before = match self.last.take() {
+            None => None,
+            Some(last) => {
+                debug_assert!(last.key < key, "keys are strictly ascending");
+                let shared = last.key.iter().zip(&key).take_while(|(a, b)| a == b).count();
+                self.put_leaf(&last, Some(shared));
+                self.close_below(&last.key, Some(shared))?;
+                Some(shared)
+            }
+        };
+        self.last = Some(LastEntry {
+            key,
+            value,
+            shared_before,
+        });
+        Ok(())
+    }
+
+    /// The number of entries so far.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Ends the trie and returns its root.
+    ///
+    /// # Errors
+    /// Any error of `put`.
+    pub(crate) fn finish(mut self) -> Result<B256, E> {
+        let Some(last) = self.last.take() else {
+            return Ok(EMPTY_ROOT);
+        };
+        if last.shared_before.is_none() {
+            return Ok(keccak256(leaf(&last.key, &last.value)));
+        }
+        self.put_leaf(&last, None);
+        let root = self.close_below(&last.key, None)?;
+        Ok(root.unwrap_or(EMPTY_ROOT))
+    }
+
+    /// Puts the leaf of an entry into the deepest branch that it shares with a neighbour.
+    fn put_leaf(&mut self, entry: &LastEntry, shared_after: Option<usize>) {
+        let Some(depth) = entry.shared_before.max(shared_after) else {
+            return;
+        };
+        let reference = reference_of(&leaf(&entry.key[depth + 1..], &entry.value));
+        let nibble = entry.key[depth];
+        let branch = self.branch_at(depth);
+        if matches!(reference, NodeReference::Hash(_)) {
+            branch.leaves |= 1 << nibble;
+        }
+        branch.children[usize::from(nibble)] = Some(reference);
+    }
+
+    /// The open branch at `depth`, which is not above the deepest one.
+    fn branch_at(&mut self, depth: usize) -> &mut OpenBranch {
+        if self.branches.last().is_none_or(|branch| branch.depth < depth) {
+            self.branches.push(OpenBranch {
+                depth,
+                children: Default::default(),
+                leaves: 0,
+            });
+        }
+        self.branches.last_mut().expect("one was pushed")
+    }
+
+    /// Ends the branches deeper than `depth` on the path of `key`; all if it is `None`. Returns the
+    /// hash of the root then.
+    fn close_below(&mut self, key: &[u8], depth: Option<usize>) -> Result<Option<B256>, E> {
+        while let Some(branch) = self
+            .branches
+            .pop_if(|branch| depth.is_none_or(|depth| branch.depth > depth))
+        {
+            let above = self.branches.last().map(|branch| branch.depth).max(depth);
+            // The node stands below its parent's nibble, or at the root.
+            let start = above.map_or(0, |above| above + 1);
+            let (rlp, row) = branch.encode();
+            let mut reference = self.give(&key[..branch.depth], &rlp, row, branch.depth == 0)?;
+            let mut rlp = rlp;
+            if start < branch.depth {
+                rlp = extension(&key[start..branch.depth], &reference);
+                reference = self.give(&key[..start], &rlp, rlp.clone(), start == 0)?;
+            }
+            match above {
+                Some(above) => self.branch_at(above).children[usize::from(key[above])] = Some(reference),
+                None => return Ok(Some(keccak256(rlp))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the row of a node away, unless the node is so short that its parent has it. The root
+    /// always has a row.
+    fn give(&mut self, path: &[u8], rlp: &[u8], row: Vec<u8>, is_root: bool) -> Result<NodeReference, E> {
+        let reference = reference_of(rlp);
+        if is_root || matches!(reference, NodeReference::Hash(_)) {
+            (self.put)(path, row)?;
+        }
+        Ok(reference)
     }
 }
 
-fn push_reference(rlp: &[u8], out: &mut Vec<u8>) {
-    match reference_of(rlp) {
+impl OpenBranch {
+    /// The RLP and the row.
+    fn encode(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut payload = Vec::with_capacity(17 * 33 + 5);
+        for child in &self.children {
+            match child {
+                None => payload.push(EMPTY_STRING_CODE),
+                Some(reference) => push_reference(reference, &mut payload),
+            }
+        }
+        // All keys have the same length, so no branch has a value.
+        payload.push(EMPTY_STRING_CODE);
+        let rlp = list(payload);
+        let mut row = rlp.clone();
+        push_leaf_bits(self.leaves, &mut row);
+        (rlp, row)
+    }
+}
+
+/// The root of the trie with these entries, sorted by key.
+pub(crate) fn sorted_root(entries: impl IntoIterator<Item = (B256, Vec<u8>)>) -> B256 {
+    let mut trie = SortedTrie::new(|_: &[u8], _| Ok::<_, Infallible>(()));
+    let added = entries
+        .into_iter()
+        .try_for_each(|(key, value)| trie.add(&key, value));
+    added
+        .and_then(|()| trie.finish())
+        .unwrap_or_else(|never| match never {})
+}
+
+fn leaf(path: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(128);
+    push_hex_prefix(path, true, &mut payload);
+    value.encode(&mut payload);
+    list(payload)
+}
+
+fn extension(path: &[u8], child: &NodeReference) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(72);
+    push_hex_prefix(path, false, &mut payload);
+    push_reference(child, &mut payload);
+    list(payload)
+}
+
+fn push_reference(reference: &NodeReference, out: &mut Vec<u8>) {
+    match reference {
         NodeReference::Hash(hash) => hash.encode(out),
-        NodeReference::Inline(rlp) => out.extend_from_slice(&rlp),
+        NodeReference::Inline(rlp) => out.extend_from_slice(rlp),
     }
 }
 
@@ -105,11 +216,11 @@ fn list(mut payload: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::convert::Infallible;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::trie::tests::StoredNodes;
     use crate::trie::{NoNodes, Trie};
 
     fn check(entries: &BTreeMap<B256, Vec<u8>>) {
@@ -117,9 +228,20 @@ mod tests {
         for (key, value) in entries {
             trie.insert(&NoNodes, key.as_slice(), value).unwrap();
         }
-        let sorted: Vec<_> = entries.iter().map(|(key, value)| (*key, value)).collect();
-        let root = sorted_root(&sorted, &mut |value| Ok::<_, Infallible>((*value).clone()));
-        assert_eq!(root.unwrap(), trie.root());
+        let (root, rows) = trie.take_rows();
+        let mut expected = StoredNodes::default();
+        expected.apply(rows);
+        let mut got = StoredNodes::default();
+        let mut sorted = SortedTrie::new(|path: &[u8], row| {
+            assert!(got.rows.insert(path.to_vec(), row).is_none(), "one row");
+            Ok::<_, Infallible>(())
+        });
+        for (key, value) in entries {
+            sorted.add(key, value.clone()).unwrap();
+        }
+        assert_eq!(sorted.entries(), entries.len() as u64);
+        assert_eq!(sorted.finish().unwrap(), root);
+        assert_eq!(got.rows, expected.rows);
     }
 
     #[test]

@@ -6,24 +6,15 @@
 use std::collections::{BTreeSet, HashMap};
 
 use alloy_rlp::Encodable;
-use ethash::keccak256_many;
-use primitives::{Address, B256, EMPTY_ROOT, U256};
-use store::{AccountRecord, AccountWrite, StoreError, Tables};
+use primitives::{B256, EMPTY_ROOT, U256};
+use store::{AccountKey, AccountRecord, AccountWrite, StateTrieId, StorageOwner, StoreError, Tables};
 
 use super::{NodeRows, NodeSource, Trie, TrieStats, references};
-
-/// First byte of the account trie's rows.
-const ACCOUNTS: u8 = 0;
-/// First byte of the storage tries' rows. Address and incarnation follow.
-const STORAGE: u8 = 1;
 
 /// If more nodes than this are in memory at a commit, they are dropped.
 const NODES_MAX: u64 = 200_000;
 /// Memory of a node, in bytes, on average at most.
 const NODE_BYTES: u64 = 600;
-
-/// Which storage: an account's address and incarnation.
-pub type StorageOwner = (Address, u32);
 
 /// The account trie and the storage tries that changed since nodes were last dropped.
 #[derive(Debug)]
@@ -44,7 +35,7 @@ impl StateTrie {
     /// The trie of the state with this root. Nodes come from the source given to each change.
     pub fn new(root: B256) -> Self {
         Self {
-            accounts: Trie::new(accounts_prefix(), root),
+            accounts: Trie::new(StateTrieId::Accounts.prefix(), root),
             storages: HashMap::new(),
             unhashed: BTreeSet::new(),
             unsaved: BTreeSet::new(),
@@ -53,8 +44,8 @@ impl StateTrie {
         }
     }
 
-    /// Sets slots of an account. The value zero removes a slot. [`Self::storage_root`] returns the
-    /// new root after [`Self::hash_storages`].
+    /// Sets slots of a storage, by the hashes of their numbers. The value zero removes a slot.
+    /// [`Self::storage_root`] returns the new root after [`Self::hash_storages`].
     ///
     /// `root` is the storage root before the first change.
     ///
@@ -63,26 +54,22 @@ impl StateTrie {
     pub fn set_slots(
         &mut self,
         source: &impl NodeSource,
-        (address, incarnation): (Address, u32),
+        owner: StorageOwner,
         root: B256,
-        slots: impl IntoIterator<Item = (U256, U256)>,
+        slots: impl IntoIterator<Item = (B256, U256)>,
     ) -> Result<(), StoreError> {
-        let owner = (address, incarnation);
         let trie = self
             .storages
             .entry(owner)
-            .or_insert_with(|| Trie::new(storage_prefix(&address, incarnation), root));
-        let (keys, values): (Vec<[u8; 32]>, Vec<U256>) = slots
+            .or_insert_with(|| Trie::new(StateTrieId::Storage(owner).prefix(), root));
+        let mut entries: Vec<_> = slots
             .into_iter()
-            .map(|(slot, value)| (slot.to_be_bytes(), value))
-            .unzip();
-        let entries: Vec<_> = sorted_by_hash(&keys, values)
-            .into_iter()
-            .map(|(key, value)| {
+            .map(|(hash, value)| {
                 let value = (!value.is_zero()).then(|| alloy_rlp::encode(value));
-                (key, value.unwrap_or_default())
+                (hash.0, value.unwrap_or_default())
             })
             .collect();
+        entries.sort_unstable_by_key(|(hash, _)| *hash);
         trie.set_sorted(source, &entries)?;
         let (loaded, read, hashed) = trie.take_counts();
         self.loaded_nodes += loaded;
@@ -120,16 +107,13 @@ impl StateTrie {
     pub fn set_accounts(
         &mut self,
         source: &impl NodeSource,
-        accounts: &[(Address, Option<AccountRecord>)],
+        accounts: &[(AccountKey, Option<AccountRecord>)],
     ) -> Result<(), StoreError> {
-        let (addresses, accounts): (Vec<&Address>, Vec<_>) = accounts
+        let mut entries: Vec<_> = accounts
             .iter()
-            .map(|(address, account)| (address, *account))
-            .unzip();
-        let entries: Vec<_> = sorted_by_hash(&addresses, accounts)
-            .into_iter()
-            .map(|(key, account)| (key, account.as_ref().map_or_else(Vec::new, encode_account)))
+            .map(|(key, account)| (key.0.0, account.as_ref().map_or_else(Vec::new, encode_account)))
             .collect();
+        entries.sort_unstable_by_key(|(hash, _)| *hash);
         self.accounts.set_sorted(source, &entries)?;
         let (loaded, read, hashed) = self.accounts.take_counts();
         self.loaded_nodes += loaded;
@@ -151,29 +135,23 @@ impl StateTrie {
         changes: &mut [AccountWrite],
     ) -> Result<B256, StoreError> {
         for change in changes.iter().filter(|change| !change.slots.is_empty()) {
-            let AccountWrite {
-                address,
-                version,
-                slots,
-            } = change;
-            let root = version.account.map_or(EMPTY_ROOT, |account| account.storage_root);
-            self.set_slots(
-                source,
-                (*address, version.incarnation),
-                root,
-                slots.iter().copied(),
-            )?;
+            let root = change
+                .version
+                .account
+                .map_or(EMPTY_ROOT, |account| account.storage_root);
+            let slots = change.slots.iter().map(|slot| (slot.hash, slot.value));
+            self.set_slots(source, change.storage(), root, slots)?;
         }
         self.hash_storages();
-        for AccountWrite { address, version, .. } in changes.iter_mut() {
-            let root = self.storage_root((*address, version.incarnation));
-            if let (Some(account), Some(root)) = (&mut version.account, root) {
+        for change in changes.iter_mut() {
+            let root = self.storage_root(change.storage());
+            if let (Some(account), Some(root)) = (&mut change.version.account, root) {
                 account.storage_root = root;
             }
         }
         let accounts: Vec<_> = changes
             .iter()
-            .map(|change| (change.address, change.version.account))
+            .map(|change| (change.key, change.version.account))
             .collect();
         self.set_accounts(source, &accounts)?;
         Ok(self.root())
@@ -222,25 +200,6 @@ impl StateTrie {
     pub fn take_stats(&mut self) -> TrieStats {
         std::mem::take(&mut self.stats)
     }
-}
-
-/// Hashes the keys and returns each hash with its value, sorted by hash. In this order, neighbours
-/// in the trie and in its table are visited together.
-fn sorted_by_hash<T: AsRef<[u8]>, V>(keys: &[T], values: Vec<V>) -> Vec<([u8; 32], V)> {
-    let hashes = keccak256_many(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-    let mut hashed: Vec<_> = hashes.into_iter().zip(values).collect();
-    hashed.sort_unstable_by_key(|(hash, _)| *hash);
-    hashed
-}
-
-/// The prefix of the account trie's rows.
-pub(crate) fn accounts_prefix() -> Vec<u8> {
-    vec![ACCOUNTS]
-}
-
-/// The prefix of a storage trie's rows.
-pub(crate) fn storage_prefix(address: &Address, incarnation: u32) -> Vec<u8> {
-    [&[STORAGE][..], address.as_slice(), &incarnation.to_be_bytes()].concat()
 }
 
 /// The RLP of an account in the state trie.

@@ -4,11 +4,11 @@
 //! After a missing or altered node the walk continues with its siblings, so one walk finds all
 //! faults. It holds the nodes of one path in memory.
 
-use primitives::{B256, EMPTY_ROOT, keccak256};
+use primitives::{B256, EMPTY_ROOT};
 use store::StoreError;
 
-use super::NodeSource;
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError};
+use super::node::{NodeKind, NodeLink, TrieNode};
+use super::{NodeSource, read_node};
 
 /// The longest path to a node, in nibbles.
 const DEPTH_MAX: usize = 64;
@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 64;
 /// The size of a verified trie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrieCounts {
-    /// Number of rows that were read.
+    /// Number of branches and extensions that have rows.
     pub(crate) nodes: u64,
     /// Number of values.
     pub(crate) leaves: u64,
@@ -41,7 +41,7 @@ pub(crate) fn verify_trie(
         counts: TrieCounts::default(),
     };
     if root != EMPTY_ROOT {
-        verifier.verify_stored(root)?;
+        verifier.verify_stored(&NodeLink::Stored(root), true)?;
     }
     Ok(verifier.counts)
 }
@@ -60,20 +60,13 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
         (self.fault)(&self.row, reason);
     }
 
-    /// Verifies the node in the row at the current position, and all nodes below it.
-    fn verify_stored(&mut self, expected: B256) -> Result<(), StoreError> {
-        let Some(rlp) = self.source.node(&self.row)? else {
-            self.report(TrieNodeError::Missing { expected }.to_string());
-            return Ok(());
-        };
-        self.counts.nodes += 1;
-        let got = keccak256(&rlp);
-        if got != expected {
-            self.report(TrieNodeError::Hash { got, expected }.to_string());
-            return Ok(());
-        }
-        match TrieNode::decode(&rlp, NodeReference::Hash(expected)) {
-            Ok(node) => self.verify_children(&node),
+    /// Verifies the stored node at the current position, and all nodes below it.
+    fn verify_stored(&mut self, link: &NodeLink, is_root: bool) -> Result<(), StoreError> {
+        match read_node(self.source, &self.row, link, is_root)? {
+            Ok(node) => {
+                self.counts.nodes += u64::from(!matches!(node.kind, NodeKind::Leaf(_)));
+                self.verify_children(&node)
+            }
             Err(error) => {
                 self.report(error.to_string());
                 Ok(())
@@ -108,7 +101,7 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
         self.row.extend_from_slice(key);
         match child {
             NodeLink::Empty => {}
-            NodeLink::Stored(hash) => self.verify_stored(*hash)?,
+            NodeLink::Stored(_) | NodeLink::StoredLeaf(_) => self.verify_stored(child, false)?,
             NodeLink::Loaded(node) => self.verify_children(node)?,
         }
         self.row.truncate(length);
@@ -118,18 +111,21 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use primitives::keccak256;
+
     use super::*;
     use crate::trie::tests::StoredNodes;
     use crate::trie::{NoNodes, Trie};
 
     fn stored_trie() -> (B256, StoredNodes) {
         let mut trie = Trie::new(vec![9], EMPTY_ROOT);
+        let mut stored = StoredNodes::default();
         for key in 0u16..300 {
             let key = keccak256(key.to_be_bytes());
             trie.insert(&NoNodes, key.as_slice(), &[7; 40]).unwrap();
+            stored.set(&[9], key.as_slice(), &[7; 40]);
         }
         let (root, rows) = trie.take_rows();
-        let mut stored = StoredNodes::default();
         stored.apply(rows);
         (root, stored)
     }
@@ -147,7 +143,7 @@ mod tests {
         let (root, rows) = stored_trie();
         let (counts, faults) = faults(root, &rows);
         assert_eq!(faults, []);
-        assert_eq!((counts.nodes, counts.leaves), (rows.0.len() as u64, 300));
+        assert_eq!((counts.nodes, counts.leaves), (rows.rows.len() as u64, 300));
         assert_eq!(
             super::verify_trie(&rows, vec![9], EMPTY_ROOT, &mut |_, _| panic!("no fault")).unwrap(),
             TrieCounts::default()
@@ -157,19 +153,30 @@ mod tests {
     #[test]
     fn every_altered_row_is_reported_with_its_path() {
         let (root, mut rows) = stored_trie();
-        let paths: Vec<_> = rows.0.keys().cloned().collect();
+        let paths: Vec<_> = rows.rows.keys().cloned().collect();
         for path in &paths {
-            let row = rows.0.get_mut(path).unwrap();
-            *row.last_mut().unwrap() ^= 1;
+            for at in [5, rows.rows[path].len() - 1] {
+                rows.rows.get_mut(path).unwrap()[at] ^= 1;
+                let (_, found) = faults(root, &rows);
+                assert!(!found.is_empty(), "{path:?}");
+                assert!(at > 5 || found[0].0 == *path && found[0].1.contains("node hash: got"));
+                rows.rows.get_mut(path).unwrap()[at] ^= 1;
+            }
+        }
+        let leaves: Vec<_> = rows.values.keys().cloned().collect();
+        for leaf in leaves.iter().step_by(50) {
+            rows.values.get_mut(leaf).unwrap()[0] ^= 1;
             let (_, found) = faults(root, &rows);
-            assert_eq!(found.len(), 1, "{found:?}");
-            assert!(found[0].0 == *path && found[0].1.contains("node hash: got"));
-            *rows.0.get_mut(path).unwrap().last_mut().unwrap() ^= 1;
+            assert!(
+                found.len() == 1 && found[0].1.contains("node hash: got"),
+                "{found:?}"
+            );
+            rows.values.get_mut(leaf).unwrap()[0] ^= 1;
         }
         // With two missing rows, the walk continues after the first one.
-        let mut leaves = paths.iter().filter(|path| path.len() > 2);
-        for path in [leaves.next().unwrap(), leaves.next().unwrap()] {
-            rows.0.remove(path);
+        let mut below = paths.iter().filter(|path| path.len() > 2);
+        for path in [below.next().unwrap(), below.next().unwrap()] {
+            rows.rows.remove(path);
         }
         let (_, found) = faults(root, &rows);
         assert_eq!(found.len(), 2);

@@ -19,7 +19,7 @@ use primitives::{
     Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
     uncles_hash,
 };
-use store::{AncientReads, BlockReads, Source, StateReads, Store, TableId};
+use store::{AncientReads, BlockReads, Source, StateReads, StateTrieId, Store, TableId};
 
 /// One native token in sha.
 pub(crate) fn coins(count: u64) -> U256 {
@@ -297,14 +297,11 @@ pub(crate) fn rows(store: &Store) -> Rows {
     let head = snapshot.head().expect("read").map_or(0, |(number, _)| number);
     let nodes = rows.get_mut(TableId::PathToTrieNode.name()).expect("a table");
     nodes.retain(|path, _| {
-        let Some((address, incarnation)) = path[1..].split_first_chunk::<20>() else {
+        let Some((StateTrieId::Storage(owner), _)) = StateTrieId::split(path) else {
             return true;
         };
-        if path[0] == 0 {
-            return true;
-        }
-        let version = snapshot.account_at(&Address::from(address), head).expect("read");
-        incarnation.starts_with(&version.incarnation.to_be_bytes())
+        let version = snapshot.account_by_key(&owner.account, head).expect("read");
+        owner.incarnation == version.incarnation
     });
     rows
 }

@@ -239,10 +239,10 @@ fn the_head_returns_if_a_block_is_invalid_after_some_parts() {
         let after = rows(&node.store);
         for table in [
             "meta",
-            "account",
-            "storage",
-            "state_history",
-            "path_to_trie_node",
+            "account_by_hash",
+            "storage_by_hash",
+            "state_history_by_hash",
+            "path_to_branch",
             "number_to_hash",
         ] {
             assert!(before[table] == after[table], "{table}, block {wrong}");

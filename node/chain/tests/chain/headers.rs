@@ -303,10 +303,10 @@ fn check(plan: &[RandomBlock], arrivals: &[Arrival], part_blocks: usize) {
     assert_eq!(check_faults(&node.store, &spec, false).1, []);
     let (got, fresh) = (node.rows(), rows(&maker.fresh(node.head())));
     for table in [
-        "account",
-        "storage",
-        "state_history",
-        "path_to_trie_node",
+        "account_by_hash",
+        "storage_by_hash",
+        "state_history_by_hash",
+        "path_to_branch",
         "number_to_hash",
     ] {
         assert!(got[table] == fresh[table], "{table} differs from a fresh import");

@@ -396,10 +396,10 @@ fn known_side_and_heavier() {
     assert_eq!(node.head(), b[3].hash());
     let fresh = crate::common::rows(&maker.fresh(b[3].hash()));
     for table in [
-        "account",
-        "state_history",
+        "account_by_hash",
+        "state_history_by_hash",
         "block_to_changes",
-        "path_to_trie_node",
+        "path_to_branch",
         "number_to_hash",
         "meta",
     ] {

@@ -263,10 +263,10 @@ fn reorganized_and_streamed_chains_have_the_same_rows() {
     single.take(&canonical);
     assert!(stream.rows() == single.rows());
     let state = [
-        "account",
-        "storage",
-        "state_history",
-        "path_to_trie_node",
+        "account_by_hash",
+        "storage_by_hash",
+        "state_history_by_hash",
+        "path_to_branch",
         "number_to_hash",
     ];
     for table in state {

@@ -135,10 +135,16 @@ pub(crate) fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u6
 /// The state root at `number`, computed from accounts and slots by another implementation.
 fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
     let view = store.snapshot().expect("snapshot");
-    let addresses: BTreeSet<&[u8]> = rows["account"].keys().map(Vec::as_slice).collect();
-    let mut slots: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
-    for key in rows["storage"].keys() {
-        slots.entry(&key[..20]).or_default().insert(&key[24..]);
+    let mut slots: BTreeMap<Address, BTreeSet<U256>> = BTreeMap::new();
+    for key in rows["block_to_changes"].keys() {
+        let block = u64::from_be_bytes(key.as_slice().try_into().expect("a number"));
+        let changes = view.changes(block).expect("changes");
+        for (address, _) in changes.accounts {
+            slots.entry(address).or_default();
+        }
+        for change in changes.slots {
+            slots.entry(change.address).or_default().insert(change.slot);
+        }
     }
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
@@ -148,19 +154,16 @@ fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
         builder.root()
     };
     let mut accounts = BTreeMap::new();
-    for address in addresses {
-        let version = view
-            .account_at(&Address::from_slice(address), number)
-            .expect("account");
+    for (address, slots) in slots {
+        let version = view.account_at(&address, number).expect("account");
         let Some(record) = version.account else { continue };
         let mut storage = BTreeMap::new();
-        for slot in slots.get(address).into_iter().flatten() {
-            let (owner, index) = (Address::from_slice(address), U256::from_be_slice(slot));
+        for slot in slots {
             let value = view
-                .slot_at(&owner, version.incarnation, &index, number)
+                .slot_at(&address, version.incarnation, &slot, number)
                 .expect("slot");
             if !value.is_zero() {
-                storage.insert(keccak256(slot), alloy_rlp::encode(value));
+                storage.insert(keccak256(slot.to_be_bytes::<32>()), alloy_rlp::encode(value));
             }
         }
         let storage_root = if storage.is_empty() {
@@ -169,10 +172,8 @@ fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
             root(storage)
         };
         assert_eq!(
-            storage_root,
-            record.storage_root,
-            "storage of {owner} at {number}",
-            owner = hex_of(address)
+            storage_root, record.storage_root,
+            "storage of {address} at {number}"
         );
         let fields: [&dyn alloy_rlp::Encodable; 4] = [
             &record.tx_nonce,
@@ -187,20 +188,18 @@ fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
     root(accounts)
 }
 
-fn hex_of(bytes: &[u8]) -> String {
-    Address::from_slice(bytes).to_string()
-}
-
 /// The tables that have rows of canonical blocks only.
-const CANONICAL: [&str; 9] = [
+const CANONICAL: [&str; 11] = [
     "meta",
     "number_to_hash",
     "transaction_to_position",
-    "account",
-    "storage",
-    "state_history",
+    "account_by_hash",
+    "gone_account",
+    "storage_by_hash",
+    "gone_storage",
+    "state_history_by_hash",
     "block_to_changes",
-    "path_to_trie_node",
+    "path_to_branch",
     "log_key_to_blocks",
 ];
 

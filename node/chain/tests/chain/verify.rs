@@ -12,7 +12,7 @@ use chain::genesis::record::SpecRecord;
 use chain::import::{Importer, OldBlocks};
 use chain::rules::seal::SealCheck;
 use primitives::{Address, Transaction, TxForm};
-use store::{Store, TableId, meta_key};
+use store::{AccountKey, StateTrieId, Store, TableId, meta_key};
 
 use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, stored_rows, unsigned};
 use crate::scenes::{self, create_slot_writer, write_slot};
@@ -182,7 +182,8 @@ fn is_by_block(table: TableId) -> bool {
 
 /// Whether this is the key of a trie node of the destroyed contract's storage.
 fn is_of_destroyed_contract(key: &[u8]) -> bool {
-    key.len() > 21 && key[1..21] == *destructible().as_slice()
+    let destroyed = AccountKey::of(&destructible());
+    matches!(StateTrieId::split(key), Some((StateTrieId::Storage(owner), _)) if owner.account == destroyed)
 }
 
 #[test]
@@ -194,7 +195,7 @@ fn rows_that_belong_to_no_block_are_faults() {
         assert!(!found.is_empty(), "{} with a row too many", table.name());
         put(&store, table, key, None);
     };
-    let no_account = Address::repeat_byte(0x77);
+    let no_account = AccountKey::of(&Address::repeat_byte(0x77));
     check(TableId::TransactionToPosition, &[7; 8], &[1, 0]);
     check(TableId::TransactionToPosition, &[7; 8], &[]);
     check(TableId::HashToNumber, &[7; 32], &3u64.to_be_bytes());
@@ -203,17 +204,18 @@ fn rows_that_belong_to_no_block_are_faults() {
     check(TableId::BlockToNotices, &[0; 40], &[0xc0]);
     check(TableId::BlockToNotices, b"short", b"");
     check(TableId::BlockToChanges, &99u64.to_be_bytes(), &[0]);
-    check(TableId::Account, no_account.as_slice(), &[2, 2, 0, 0]);
+    check(TableId::Account, no_account.0.as_slice(), &[4, 2, 0, 0]);
+    check(TableId::GoneAccount, no_account.0.as_slice(), &[4, 2, 0, 0]);
     check(
         TableId::StateHistory,
-        &[&[0], no_account.as_slice(), &2u64.to_be_bytes()].concat(),
+        &[&[0], no_account.0.as_slice(), &2u64.to_be_bytes()].concat(),
         &[],
     );
     check(TableId::HashToCode, &[7; 32], b"code");
-    let of = |address: &Address, incarnation: u32| [address.as_slice(), &incarnation.to_be_bytes()].concat();
-    check(TableId::DeadStorage, &of(&no_account, 0), &[0]);
-    check(TableId::DeadStorage, &of(&destructible(), 1), &[0]);
-    check(TableId::DeadStorage, &of(&destructible(), 0), &[2]);
+    let destroyed = AccountKey::of(&destructible());
+    check(TableId::DeadStorage, &no_account.storage(0).to_bytes(), &[0]);
+    check(TableId::DeadStorage, &destroyed.storage(1).to_bytes(), &[0]);
+    check(TableId::DeadStorage, &destroyed.storage(0).to_bytes(), &[2]);
     check(TableId::DeadStorage, b"short", &[0]);
     check(TableId::BlockToHeader, b"short", b"");
     check(TableId::Account, b"short", b"");

@@ -13,7 +13,7 @@
 
 use primitives::{Address, U256};
 
-use super::AccountVersion;
+use super::{AccountKey, AccountVersion, SlotKey, slot_hash};
 use crate::codec::{RowReader, push_number, push_uint};
 use crate::compression::{pack, unpack};
 use crate::row_error::RowError;
@@ -44,6 +44,12 @@ impl SlotChange {
     /// Address, incarnation and slot. Slots are sorted by these.
     pub const fn key(&self) -> (Address, u32, U256) {
         (self.address, self.incarnation, self.slot)
+    }
+
+    /// The key of the slot's row.
+    pub fn row_key(&self) -> SlotKey {
+        let owner = AccountKey::of(&self.address).storage(self.incarnation);
+        owner.slot(slot_hash(&self.slot))
     }
 
     const fn owner(&self) -> (Address, u32) {

@@ -12,31 +12,19 @@
 
 use std::ops::ControlFlow;
 
-use primitives::{Address, EMPTY_ROOT};
+use primitives::EMPTY_ROOT;
 
-use super::{StateChanges, StateReads};
+use super::keys::STORAGE;
+use super::{AccountKey, StateChanges, StateReads, StorageOwner};
 use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
 const TABLE: TableId = TableId::DeadStorage;
 
-/// Bytes of address and incarnation.
-const OWNER_BYTES: usize = 24;
-/// First byte of the keys of storage tries, and of slots in [`TableId::StateHistory`].
-const OF_STORAGE: u8 = 1;
-
 /// The value of a row: what is to be removed.
 const TRIE: u8 = 0;
 const TRIE_AND_SLOTS: u8 = 1;
-
-/// Address and incarnation.
-fn owner(address: &Address, incarnation: u32) -> [u8; OWNER_BYTES] {
-    let mut owner = [0; OWNER_BYTES];
-    owner[..20].copy_from_slice(address.as_slice());
-    owner[20..].copy_from_slice(&incarnation.to_be_bytes());
-    owner
-}
 
 impl Tables<'_> {
     /// Notes the storages that the canonical blocks `first` to `last` destroyed, so that their trie
@@ -67,8 +55,9 @@ impl Tables<'_> {
             let had_storage = before
                 .account
                 .is_some_and(|account| account.storage_root != EMPTY_ROOT);
-            if had_storage && self.account_at(address, number)?.incarnation > before.incarnation {
-                let owner = owner(address, before.incarnation);
+            let key = AccountKey::of(address);
+            if had_storage && self.account_by_key(&key, number)?.incarnation > before.incarnation {
+                let owner = key.storage(before.incarnation).to_bytes();
                 let with_slots = with_slots
                     || self
                         .get(TABLE, &owner)?
@@ -84,8 +73,8 @@ impl Tables<'_> {
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
-    pub fn revive_storage(&mut self, address: &Address, incarnation: u32) -> Result<(), StoreError> {
-        self.delete(TABLE, &owner(address, incarnation))
+    pub fn revive_storage(&mut self, owner: &StorageOwner) -> Result<(), StoreError> {
+        self.delete(TABLE, &owner.to_bytes())
     }
 
     /// Removes rows of dead storages, `rows_max` at most. Returns `true` when none are left.
@@ -95,10 +84,11 @@ impl Tables<'_> {
     pub fn sweep_dead_storages(&mut self, rows_max: usize) -> Result<bool, StoreError> {
         let mut left = rows_max;
         while let Some((owner, with_slots)) = self.first_dead_storage()? {
-            let of_storage = [&[OF_STORAGE], owner.as_slice()].concat();
+            let of_storage = [&[STORAGE], owner.as_slice()].concat();
             let mut parts = vec![(TableId::PathToTrieNode, of_storage.as_slice())];
             if with_slots {
                 parts.push((TableId::StateHistory, &of_storage));
+                parts.push((TableId::GoneStorage, &owner));
                 parts.push((TableId::Storage, &owner));
             }
             for (table, prefix) in parts {
@@ -113,16 +103,17 @@ impl Tables<'_> {
     }
 
     /// The first storage of the table, and whether its slots go, too.
-    fn first_dead_storage(&self) -> Result<Option<([u8; OWNER_BYTES], bool)>, StoreError> {
+    fn first_dead_storage(&self) -> Result<Option<([u8; StorageOwner::BYTES], bool)>, StoreError> {
         let mut found = None;
         self.scan(TABLE, &[], |key, row| {
-            let what = match (<[u8; OWNER_BYTES]>::try_from(key), row) {
+            let what = match (<[u8; StorageOwner::BYTES]>::try_from(key), row) {
                 (Ok(owner), [TRIE]) => Ok((owner, false)),
                 (Ok(owner), [TRIE_AND_SLOTS]) => Ok((owner, true)),
                 _ => {
                     let (key_len, row_len) = (key.len(), row.len());
                     let reason = format!(
-                        "got a key of {key_len} bytes and a value of {row_len}, expected {OWNER_BYTES} and 1, which is 0 or 1"
+                        "got a key of {key_len} bytes and a value of {row_len}, expected {} and 1, which is 0 or 1",
+                        StorageOwner::BYTES
                     );
                     Err(StoreError::corrupt(TABLE, key, reason))
                 }

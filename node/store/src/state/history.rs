@@ -2,10 +2,12 @@
 //!
 //! The row of an account or a slot begins with the newest blocks that changed it:
 //!
-//! - in LEB128: twice the length of the following list in bytes, plus 1 if older changes are in
-//!   [`TableId::StateHistory`];
+//! - in LEB128: four times the length of the following list in bytes, plus 2 if the address or the
+//!   number of the slot is known, plus 1 if older changes are in [`TableId::StateHistory`];
 //! - the list, each number in LEB128: the newest block, then the distance of each block to the one
-//!   after it.
+//!   after it;
+//! - if it is known, the address (20), or the number of the slot (number): the *preimage* of the
+//!   key. Whatever was executed here has it.
 //!
 //! The value follows. So a block that changes an account writes one row, and the present value is
 //! read from one row. When the list has more than [`NEWEST_MAX`] blocks, the [`MOVED`] oldest ones
@@ -13,13 +15,17 @@
 //! reorganization leaves fewer than [`NEWEST_MIN`], as many move back. So the rows depend on the
 //! canonical blocks only.
 //!
+//! The row stands in the table of present rows ([`StateKind::present`]) if the head state has the
+//! account or slot, otherwise in that of rows that are gone ([`StateKind::gone`]). So the present
+//! rows are the leaves of the trie, neither more nor fewer.
+//!
 //! Knows block numbers and keys, and nothing of values.
 
 use std::ops::ControlFlow;
 
-use super::{AccountVersion, HorizonReads};
+use super::{AccountVersion, HorizonReads, StateKind};
 use crate::block_list::{BlockListRow, BlockListTail};
-use crate::codec::{push_number, read_number, take};
+use crate::codec::{RowReader, push_number, read_number, take};
 use crate::row_error::RowError;
 use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
@@ -40,6 +46,8 @@ pub(super) struct StateRow<'a> {
     has_older: bool,
     /// The list of blocks, as it is stored.
     newest: &'a [u8],
+    /// The bytes of the address or of the slot's number, if they are known.
+    pub(super) preimage: Option<&'a [u8]>,
     /// The value after the newest of these blocks.
     pub(super) value: &'a [u8],
 }
@@ -54,14 +62,21 @@ pub(super) struct LaterChange {
 }
 
 impl<'a> StateRow<'a> {
-    pub(super) fn parse(row: &'a [u8]) -> Result<Self, RowError> {
+    pub(super) fn parse(kind: StateKind, row: &'a [u8]) -> Result<Self, RowError> {
         let mut rest = row;
         let front = read_number(&mut rest)?;
-        let newest = take(&mut rest, front / 2)?;
+        let newest = take(&mut rest, front / 4)?;
+        let mut rest = RowReader::new(rest);
+        let preimage = match (front & 2, kind) {
+            (0, _) => None,
+            (_, StateKind::Account) => Some(rest.take(ADDRESS_BYTES)?),
+            (_, StateKind::Slot) => Some(rest.uint_bytes()?),
+        };
         Ok(Self {
             has_older: front % 2 == 1,
             newest,
-            value: rest,
+            preimage,
+            value: rest.remaining(),
         })
     }
 
@@ -113,26 +128,41 @@ const fn older_block(block: u64, distance: u64) -> Result<u64, RowError> {
     }
 }
 
+/// Bytes of an address.
+const ADDRESS_BYTES: usize = 20;
+
 /// Encodes a row. `blocks` ascend.
-fn encode_row(has_older: bool, blocks: &[u64], value: &[u8]) -> Vec<u8> {
+pub(super) fn encode_row(
+    kind: StateKind,
+    has_older: bool,
+    blocks: &[u64],
+    preimage: Option<&[u8]>,
+    value: &[u8],
+) -> Vec<u8> {
     let mut newest = Vec::with_capacity(blocks.len() + 8);
     let mut after = None;
     for block in blocks.iter().rev() {
         push_number(&mut newest, after.map_or(*block, |after: u64| after - block));
         after = Some(*block);
     }
-    let mut row = Vec::with_capacity(newest.len() + value.len() + 2);
-    push_number(&mut row, newest.len() as u64 * 2 + u64::from(has_older));
+    let mut row = Vec::with_capacity(newest.len() + value.len() + 36);
+    let front = newest.len() as u64 * 4 + u64::from(preimage.is_some()) * 2 + u64::from(has_older);
+    push_number(&mut row, front);
     row.extend_from_slice(&newest);
+    if let Some(preimage) = preimage {
+        if kind == StateKind::Slot {
+            row.push(preimage.len() as u8);
+        }
+        row.extend_from_slice(preimage);
+    }
     row.extend_from_slice(value);
     row
 }
 
 /// The part of a key of [`TableId::StateHistory`] before the block number.
-pub(super) fn history_prefix(table: TableId, key: &[u8]) -> Vec<u8> {
-    let kind = u8::from(table != TableId::Account);
+pub(super) fn history_prefix(kind: StateKind, key: &[u8]) -> Vec<u8> {
     let mut prefix = Vec::with_capacity(key.len() + 9);
-    prefix.push(kind);
+    prefix.push(kind.byte());
     prefix.extend_from_slice(key);
     prefix
 }
@@ -159,11 +189,11 @@ pub(super) fn with_list<T>(
 /// The first change after block `number` in the older rows of `key`; `None` if they have none.
 pub(super) fn next_older_change(
     source: &(impl Source + ?Sized),
-    table: TableId,
+    kind: StateKind,
     key: &[u8],
     number: u64,
 ) -> Result<Option<u64>, StoreError> {
-    let prefix = history_prefix(table, key);
+    let prefix = history_prefix(kind, key);
     let (low, high) = (history_key(&prefix, 0), history_key(&prefix, number));
     let inside = source.with_last(TABLE, &low, &high, |key, value| {
         with_list(&prefix, key, value, |row| {
@@ -198,43 +228,102 @@ pub struct NewestChanges {
     pub has_older: bool,
 }
 
-pub(super) fn newest_changes(table: TableId, key: &[u8], row: &[u8]) -> Result<NewestChanges, StoreError> {
-    let read = || {
-        let row = StateRow::parse(row)?;
-        Ok(NewestChanges {
-            blocks: row.blocks()?,
-            has_older: row.has_older,
-        })
-    };
-    read().map_err(|error: RowError| error.in_row(table, key))
+impl NewestChanges {
+    /// Reads the list in `row`, the value under `key` of `table`, which is one of `kind`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the row is corrupt, stands in the wrong table, or has an address or number
+    /// of a slot that is not that of the key.
+    pub fn read(kind: StateKind, table: TableId, key: &[u8], row: &[u8]) -> Result<Self, StoreError> {
+        let read = || {
+            let row = StateRow::parse(kind, row)?;
+            if is_present(kind, row.value) != (table == kind.present()) {
+                return Err(RowError::OtherTable);
+            }
+            if let Some(preimage) = row.preimage {
+                let hash = kind.hash(preimage);
+                if !key.ends_with(hash.as_slice()) {
+                    return Err(RowError::OtherKey);
+                }
+            }
+            Ok(Self {
+                blocks: row.blocks()?,
+                has_older: row.has_older,
+            })
+        };
+        read().map_err(|error: RowError| error.in_row(table, key))
+    }
+}
+
+/// Reads the row of an account or a slot, present or gone. Returns also the table it is in.
+pub(super) fn read_state_row<T>(
+    source: &(impl Source + ?Sized),
+    kind: StateKind,
+    key: &[u8],
+    mut read: impl FnMut(&StateRow<'_>) -> Result<T, RowError>,
+) -> Result<Option<(TableId, T)>, StoreError> {
+    for table in kind.tables() {
+        if let Some(found) = read_row(source, table, key, |row| read(&StateRow::parse(kind, row)?))? {
+            return Ok(Some((table, found)));
+        }
+    }
+    Ok(None)
 }
 
 /// Calls `visit` with each row of [`TableId::StateHistory`], sorted by key and block number, until
-/// it breaks. `visit` gets the table and the key of the account or slot, and the blocks of the row.
+/// it breaks. `visit` gets the kind and the key of the account or slot, and the blocks of the row.
 pub(super) fn scan_older_changes(
     source: &(impl Source + ?Sized),
-    mut visit: impl FnMut(Result<(TableId, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
+    mut visit: impl FnMut(Result<(StateKind, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let mut blocks = Vec::new();
     source.scan(TABLE, &[], |key, value| {
         let prefix = &key[..key.len().saturating_sub(8)];
-        let (table, owner) = match prefix {
-            [0, owner @ ..] if owner.len() == 20 => (TableId::Account, owner),
-            [1, owner @ ..] if owner.len() == 56 => (TableId::Storage, owner),
-            _ => {
-                return visit(Err(RowError::OtherKey.in_row(TABLE, key)));
-            }
+        let found = prefix.split_first().and_then(|(byte, owner)| {
+            let kind = StateKind::ALL.into_iter().find(|kind| kind.byte() == *byte)?;
+            (owner.len() == kind.key_bytes()).then_some((kind, owner))
+        });
+        let Some((kind, owner)) = found else {
+            return visit(Err(RowError::OtherKey.in_row(TABLE, key)));
         };
         let read = with_list(prefix, key, value, |row| row.read(&mut blocks));
-        visit(read.map(|()| (table, owner, blocks.as_slice())))
+        visit(read.map(|()| (kind, owner, blocks.as_slice())))
     })
 }
 
+/// Whether the state has an account or a slot with this value.
+pub(super) fn is_present(kind: StateKind, value: &[u8]) -> bool {
+    match kind {
+        StateKind::Account => AccountVersion::has_account(value),
+        StateKind::Slot => !value.is_empty(),
+    }
+}
+
 /// Whether a value is that of an account or a slot that was never written.
-fn is_nothing(table: TableId, value: &[u8]) -> bool {
-    match table {
-        TableId::Storage => value.is_empty(),
-        _ => value == AccountVersion::default().to_bytes(),
+fn is_nothing(kind: StateKind, value: &[u8]) -> bool {
+    match kind {
+        StateKind::Account => value == AccountVersion::default().to_bytes(),
+        StateKind::Slot => value.is_empty(),
+    }
+}
+
+/// What is read of a row before it is written again.
+#[derive(Default)]
+struct RowBefore {
+    has_older: bool,
+    blocks: Vec<u64>,
+    preimage: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+}
+
+impl RowBefore {
+    fn read(row: &StateRow<'_>) -> Result<Self, RowError> {
+        Ok(Self {
+            has_older: row.has_older,
+            blocks: row.blocks()?,
+            preimage: row.preimage.map(<[u8]>::to_vec),
+            value: Some(row.value.to_vec()),
+        })
     }
 }
 
@@ -243,17 +332,16 @@ impl Tables<'_> {
     /// Returns the value before, if there was a row.
     pub(super) fn put_value(
         &mut self,
-        table: TableId,
+        kind: StateKind,
         key: &[u8],
+        preimage: &[u8],
         number: u64,
         value: &[u8],
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let stored = read_row(self, table, key, |row| {
-            let row = StateRow::parse(row)?;
-            Ok((row.has_older, row.blocks()?, Some(row.value.to_vec())))
-        })?;
-        let (mut has_older, mut blocks, before) = stored.unwrap_or_default();
-        if let Some(newest) = blocks.last().filter(|newest| **newest >= number) {
+        let stored = read_state_row(self, kind, key, RowBefore::read)?;
+        let table = stored.as_ref().map(|(table, _)| *table);
+        let mut row = stored.map(|(_, row)| row).unwrap_or_default();
+        if let (Some(table), Some(newest)) = (table, row.blocks.last().filter(|newest| **newest >= number)) {
             let error = RowError::NotBelow {
                 field: "block of the newest change",
                 got: *newest,
@@ -261,36 +349,56 @@ impl Tables<'_> {
             };
             return Err(error.in_row(table, key));
         }
-        blocks.push(number);
-        if blocks.len() > NEWEST_MAX {
+        row.blocks.push(number);
+        if row.blocks.len() > NEWEST_MAX {
             // Nobody reads changes up to the horizon.
             let horizon = self.state_horizon()?.block;
-            let older: Vec<_> = blocks
+            let older: Vec<_> = row
+                .blocks
                 .drain(..MOVED)
                 .filter(|block| *block > horizon || horizon == 0)
                 .collect();
-            self.move_to_older(&history_prefix(table, key), &older)?;
-            has_older |= !older.is_empty();
+            self.move_to_older(&history_prefix(kind, key), &older)?;
+            row.has_older |= !older.is_empty();
         }
-        self.put(table, key, &encode_row(has_older, &blocks, value))?;
-        Ok(before)
+        let encoded = encode_row(kind, row.has_older, &row.blocks, Some(preimage), value);
+        self.put_state_row(kind, key, table, value, &encoded)?;
+        Ok(row.value)
+    }
+
+    /// Writes the row of an account or a slot into the table that its value belongs to. `before` is
+    /// the table that it was in.
+    fn put_state_row(
+        &mut self,
+        kind: StateKind,
+        key: &[u8],
+        before: Option<TableId>,
+        value: &[u8],
+        row: &[u8],
+    ) -> Result<(), StoreError> {
+        let table = if is_present(kind, value) {
+            kind.present()
+        } else {
+            kind.gone()
+        };
+        if let Some(other) = before.filter(|before| *before != table) {
+            self.delete(other, key)?;
+        }
+        self.put(table, key, row)
     }
 
     /// Takes the change of block `number` back, which must be the newest one. `before` is the value
     /// before it.
     pub(super) fn revert_value(
         &mut self,
-        table: TableId,
+        kind: StateKind,
         key: &[u8],
         number: u64,
         before: &[u8],
     ) -> Result<(), StoreError> {
-        let stored = read_row(self, table, key, |row| {
-            let row = StateRow::parse(row)?;
-            Ok((row.has_older, row.blocks()?))
-        })?;
-        let (mut has_older, mut blocks) = stored.ok_or_else(|| RowError::Missing.in_row(table, key))?;
-        let newest = blocks.pop().unwrap_or_default();
+        let stored = read_state_row(self, kind, key, RowBefore::read)?;
+        let (table, mut row) = stored.ok_or_else(|| RowError::Missing.in_row(kind.present(), key))?;
+        let newest = row.blocks.pop().unwrap_or_default();
         if newest != number {
             let error = RowError::Differs {
                 field: "block of the newest change",
@@ -299,27 +407,34 @@ impl Tables<'_> {
             };
             return Err(error.in_row(table, key));
         }
-        if has_older && blocks.len() < NEWEST_MIN {
-            let prefix = history_prefix(table, key);
+        if row.has_older && row.blocks.len() < NEWEST_MIN {
+            let prefix = history_prefix(kind, key);
             let older;
-            (older, has_older) = self.take_from_older(&prefix)?;
-            blocks.splice(0..0, older);
+            (older, row.has_older) = self.take_from_older(&prefix)?;
+            row.blocks.splice(0..0, older);
         }
-        if blocks.is_empty() {
+        if row.blocks.is_empty() {
             let horizon = self.state_horizon()?.block;
-            if horizon == 0 || is_nothing(table, before) {
+            if horizon == 0 || is_nothing(kind, before) {
                 return self.delete(table, key);
             }
             // The blocks that made this value are no longer listed. All of them are this old.
-            blocks.push(horizon);
+            row.blocks.push(horizon);
         }
-        self.put(table, key, &encode_row(has_older, &blocks, before))
+        let preimage = row.preimage.as_deref();
+        let encoded = encode_row(kind, row.has_older, &row.blocks, preimage, before);
+        self.put_state_row(kind, key, Some(table), before, &encoded)
     }
 
     /// Removes the older rows of an account or a slot that list no block above `number`. Notes in
     /// its row if none are left.
-    pub(super) fn delete_older(&mut self, table: TableId, key: &[u8], number: u64) -> Result<(), StoreError> {
-        let prefix = history_prefix(table, key);
+    pub(super) fn delete_older(
+        &mut self,
+        kind: StateKind,
+        key: &[u8],
+        number: u64,
+    ) -> Result<(), StoreError> {
+        let prefix = history_prefix(kind, key);
         loop {
             let mut first = None;
             self.scan(TABLE, &history_key(&prefix, 0), |row_key, value| {
@@ -335,11 +450,10 @@ impl Tables<'_> {
             }
             self.delete(TABLE, &row_key)?;
         }
-        let shorter = read_row(self, table, key, |row| {
-            let row = StateRow::parse(row)?;
-            Ok(encode_row(false, &row.blocks()?, row.value))
+        let shorter = read_state_row(self, kind, key, |row| {
+            Ok(encode_row(kind, false, &row.blocks()?, row.preimage, row.value))
         })?;
-        shorter.map_or(Ok(()), |row| self.put(table, key, &row))
+        shorter.map_or(Ok(()), |(table, row)| self.put(table, key, &row))
     }
 
     /// Adds blocks to the older rows of `prefix`. They are above all blocks there.
@@ -416,7 +530,8 @@ mod tests {
     use super::*;
     use crate::Store;
 
-    const KEY: &[u8] = &[7; 20];
+    const KEY: &[u8] = &[7; 32];
+    const ADDRESS: &[u8] = &[7; 20];
 
     fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut rows = Vec::new();
@@ -452,8 +567,8 @@ mod tests {
         let mut states = vec![rows(&store)];
         for (index, block) in blocks.iter().enumerate() {
             write(&store, |tables| {
-                let before = tables.put_value(TableId::Account, KEY, *block, &[index as u8])?;
-                assert_eq!(before, index.checked_sub(1).map(|before| vec![before as u8]));
+                let before = tables.put_value(StateKind::Account, KEY, ADDRESS, *block, &[1, index as u8])?;
+                assert_eq!(before, index.checked_sub(1).map(|before| vec![1, before as u8]));
                 Ok(())
             });
             states.push(rows(&store));
@@ -463,13 +578,17 @@ mod tests {
         let row = view.get(TableId::Account, KEY).unwrap().unwrap();
         let mut all = Vec::new();
         scan_older_changes(&view, |found| {
-            let (table, key, older) = found.unwrap();
-            assert_eq!((table, key), (TableId::Account, KEY));
+            let (kind, key, older) = found.unwrap();
+            assert_eq!((kind, key), (StateKind::Account, KEY));
             all.extend_from_slice(older);
             ControlFlow::Continue(())
         })
         .unwrap();
-        all.extend(newest_changes(TableId::Account, KEY, &row).unwrap().blocks);
+        all.extend(
+            NewestChanges::read(StateKind::Account, TableId::Account, KEY, &row)
+                .unwrap()
+                .blocks,
+        );
         assert_eq!(all, blocks);
         for number in [
             0,
@@ -480,9 +599,12 @@ mod tests {
             blocks[599],
         ] {
             let expected = blocks.iter().copied().find(|block| *block > number);
-            let change = StateRow::parse(&row).unwrap().next_change(number).unwrap();
+            let change = StateRow::parse(StateKind::Account, &row)
+                .unwrap()
+                .next_change(number)
+                .unwrap();
             let got = change.map(|change| {
-                let older = || next_older_change(&view, TableId::Account, KEY, number).unwrap();
+                let older = || next_older_change(&view, StateKind::Account, KEY, number).unwrap();
                 let older = change.may_be_older.then(older).flatten();
                 older.unwrap_or(change.block)
             });
@@ -493,8 +615,8 @@ mod tests {
             write(&store, |tables| {
                 let before = index
                     .checked_sub(1)
-                    .map_or(Vec::new(), |before| vec![before as u8]);
-                tables.revert_value(TableId::Account, KEY, *block, &before)
+                    .map_or(Vec::new(), |before| vec![1, before as u8]);
+                tables.revert_value(StateKind::Account, KEY, *block, &before)
             });
             assert!(rows(&store) == states[index], "after {block} was taken back");
         }
@@ -509,15 +631,17 @@ mod tests {
         };
         check(
             &|tables| {
-                tables.put_value(TableId::Account, KEY, 5, &[])?;
-                tables.put_value(TableId::Account, KEY, 5, &[]).map(drop)
+                tables.put_value(StateKind::Account, KEY, ADDRESS, 5, &[])?;
+                tables
+                    .put_value(StateKind::Account, KEY, ADDRESS, 5, &[])
+                    .map(drop)
             },
             "got 5, expected less than 5",
         );
         check(
             &|tables| {
-                tables.put_value(TableId::Account, KEY, 5, &[])?;
-                tables.revert_value(TableId::Account, KEY, 4, &[])
+                tables.put_value(StateKind::Account, KEY, ADDRESS, 5, &[])?;
+                tables.revert_value(StateKind::Account, KEY, 4, &[])
             },
             "got 5, expected 4",
         );
@@ -525,19 +649,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_round_trip(mut blocks in proptest::collection::btree_set(any::<u64>(), 1..NEWEST_MAX), has_older: bool, value: Vec<u8>) {
+        fn rows_round_trip(mut blocks in proptest::collection::btree_set(any::<u64>(), 1..NEWEST_MAX), has_older: bool, known: bool, value: Vec<u8>) {
             let ascending: Vec<_> = std::mem::take(&mut blocks).into_iter().collect();
-            let bytes = encode_row(has_older, &ascending, &value);
-            let row = StateRow::parse(&bytes).unwrap();
-            prop_assert_eq!(row.blocks().unwrap(), ascending);
-            prop_assert_eq!((row.has_older, row.value), (has_older, value.as_slice()));
+            for (kind, preimage) in [(StateKind::Account, ADDRESS), (StateKind::Slot, &[7; 3])] {
+                let preimage = known.then_some(preimage);
+                let bytes = encode_row(kind, has_older, &ascending, preimage, &value);
+                let row = StateRow::parse(kind, &bytes).unwrap();
+                prop_assert_eq!(row.blocks().unwrap(), &*ascending);
+                prop_assert_eq!((row.has_older, row.preimage, row.value), (has_older, preimage, value.as_slice()));
+            }
         }
 
         #[test]
         fn bad_rows_are_errors_and_never_a_panic(row: Vec<u8>, number: u64) {
-            if let Ok(row) = StateRow::parse(&row) {
-                let _ = row.blocks();
-                let _ = row.next_change(number);
+            for kind in StateKind::ALL {
+                if let Ok(row) = StateRow::parse(kind, &row) {
+                    let _ = row.blocks();
+                    let _ = row.next_change(number);
+                }
             }
         }
     }

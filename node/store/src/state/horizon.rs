@@ -15,8 +15,8 @@
 //! Blocks up to the horizon may still be listed in rows of accounts and slots. Nobody reads these
 //! numbers.
 
-use super::history::StateRow;
-use super::{StateChanges, StateReads, slot_key};
+use super::history::read_state_row;
+use super::{AccountKey, StateChanges, StateKind, StateReads};
 use crate::codec::RowReader;
 use crate::row_error::RowError;
 use crate::source::{Source, read_row};
@@ -136,35 +136,32 @@ impl Tables<'_> {
         let accounts = changes
             .accounts
             .iter()
-            .map(|(address, _)| (TableId::Account, address.to_vec()));
-        let slots = changes.slots.iter().map(|change| {
-            let key = slot_key(&change.address, change.incarnation, &change.slot);
-            (TableId::Storage, key.to_vec())
-        });
+            .map(|(address, _)| (StateKind::Account, AccountKey::of(address).0.to_vec()));
+        let slots = changes.slots.iter();
+        let slots = slots.map(|change| (StateKind::Slot, change.row_key().to_bytes().to_vec()));
         let skipped = usize::try_from(from).unwrap_or(usize::MAX);
-        for (index, (table, key)) in accounts.chain(slots).enumerate().skip(skipped) {
+        for (index, (kind, key)) in accounts.chain(slots).enumerate().skip(skipped) {
             if *left == 0 {
                 return Ok(Some(index as u64));
             }
             *left -= 1;
-            self.prune_key(table, &key, number)?;
+            self.prune_key(kind, &key, number)?;
         }
         Ok(None)
     }
 
     /// Removes what only states before block `number` need of an account or a slot.
-    fn prune_key(&mut self, table: TableId, key: &[u8], number: u64) -> Result<(), StoreError> {
-        let found = read_row(self, table, key, |row| {
-            let row = StateRow::parse(row)?;
-            let is_zero = table == TableId::Storage && row.value.is_empty();
+    fn prune_key(&mut self, kind: StateKind, key: &[u8], number: u64) -> Result<(), StoreError> {
+        let found = read_state_row(self, kind, key, |row| {
+            let is_zero = kind == StateKind::Slot && row.value.is_empty();
             Ok((row.has_older(), is_zero && row.next_change(number)?.is_none()))
         })?;
         // A slot of a destroyed storage may be gone already.
-        let Some((has_older, is_gone)) = found else {
+        let Some((table, (has_older, is_gone))) = found else {
             return Ok(());
         };
         if has_older {
-            self.delete_older(table, key, number)?;
+            self.delete_older(kind, key, number)?;
         }
         if is_gone {
             self.delete(table, key)?;

@@ -1,10 +1,12 @@
 //! The state: accounts and slots as they are now, and what they were after each earlier block.
 //!
-//! The tables [`TableId::Account`] and [`TableId::Storage`] hold the present values. Each row also
-//! lists the newest blocks that changed it ([`history`]). What a block changed, with the values
-//! before it, is in the row of [`TableId::BlockToChanges`] ([`changes`]). So:
+//! The tables [`TableId::Account`] and [`TableId::Storage`] hold the present values, under the hashes
+//! that are the keys of the trie ([`keys`]): they are its leaves. What only earlier states have is in
+//! [`TableId::GoneAccount`] and [`TableId::GoneStorage`]. Each row also lists the newest blocks that
+//! changed it, and the address or the number of the slot ([`history`]). What a block changed, with
+//! the values before it, is in the row of [`TableId::BlockToChanges`] ([`changes`]). So:
 //!
-//! - A present value is one look-up.
+//! - A present value is one look-up; one that is not there takes two.
 //! - The value after an earlier block N is the value before the first block above N that changed
 //!   it: two look-ups, or three if the change is long ago.
 //! - A reorganization puts back what the row of the block says.
@@ -20,6 +22,8 @@ mod changes;
 mod dead_storages;
 mod history;
 mod horizon;
+mod keys;
+mod walk;
 
 use std::ops::ControlFlow;
 
@@ -33,8 +37,10 @@ use crate::{StoreError, TableId};
 use account_changes::{change_after, change_before};
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
-use history::{StateRow, newest_changes, next_older_change, scan_older_changes};
+use history::{LaterChange, StateRow, next_older_change, read_state_row, scan_older_changes};
 pub use horizon::{HorizonReads, StateHorizon};
+pub use keys::{AccountKey, SlotKey, StateKind, StateTrieId, StorageOwner, slot_hash};
+pub use walk::{WalkedAccount, WalkedSlot};
 
 /// An account as the state trie holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +100,11 @@ impl AccountVersion {
             }
             out[start] = flags;
         }
+    }
+
+    /// Whether an encoded version has an account.
+    fn has_account(value: &[u8]) -> bool {
+        value.first().is_some_and(|flags| flags & HAS_ACCOUNT != 0)
     }
 
     fn to_bytes(self) -> Vec<u8> {
@@ -170,20 +181,50 @@ fn read_flags(reader: &mut RowReader<'_>) -> Result<u8, RowError> {
 pub struct AccountWrite {
     /// The address of the account.
     pub address: Address,
+    /// The hash of the address.
+    pub key: AccountKey,
     /// The account after the block.
     pub version: AccountVersion,
-    /// The changed slots of the account's incarnation, ascending, with their values after the
-    /// block. No slot is there twice.
-    pub slots: Vec<(U256, U256)>,
+    /// The changed slots of the account's incarnation, in any order. No slot is there twice.
+    pub slots: Vec<SlotWrite>,
 }
 
-/// The key of a slot: address (20), incarnation (4), slot (32).
-pub(crate) fn slot_key(address: &Address, incarnation: u32, slot: &U256) -> [u8; 56] {
-    let mut key = [0; 56];
-    key[..20].copy_from_slice(address.as_slice());
-    key[20..24].copy_from_slice(&incarnation.to_be_bytes());
-    key[24..].copy_from_slice(&slot.to_be_bytes::<32>());
-    key
+impl AccountWrite {
+    /// The storage that the changed slots belong to.
+    pub const fn storage(&self) -> StorageOwner {
+        self.key.storage(self.version.incarnation)
+    }
+}
+
+/// A slot after a block that changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotWrite {
+    /// The slot.
+    pub slot: U256,
+    /// The hash of its number, see [`slot_hash`].
+    pub hash: B256,
+    /// The value.
+    pub value: U256,
+}
+
+impl SlotWrite {
+    /// The slot with this value.
+    pub fn new(slot: U256, value: U256) -> Self {
+        Self {
+            slot,
+            hash: slot_hash(&slot),
+            value,
+        }
+    }
+}
+
+/// A leaf of a trie of the state: what the row of an account or a slot has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateLeaf {
+    /// An account.
+    Account(AccountRecord),
+    /// The value of a slot.
+    Slot(U256),
 }
 
 fn decode_slot_value(value: &[u8]) -> Result<U256, RowError> {
@@ -194,17 +235,6 @@ fn decode_slot_value(value: &[u8]) -> Result<U256, RowError> {
     })
 }
 
-impl NewestChanges {
-    /// Reads the list in `row`, the value under `key` of [`TableId::Account`] or
-    /// [`TableId::Storage`].
-    ///
-    /// # Errors
-    /// [`StoreError`] when the row is corrupt.
-    pub fn read(table: TableId, key: &[u8], row: &[u8]) -> Result<Self, StoreError> {
-        newest_changes(table, key, row)
-    }
-}
-
 /// Reads of the state after a block.
 pub trait StateReads: Source {
     /// The account after block `number`. If it was never written: no account, incarnation 0.
@@ -212,15 +242,19 @@ pub trait StateReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or a row is corrupt.
     fn account_at(&self, address: &Address, number: u64) -> Result<AccountVersion, StoreError> {
-        let find = |row: &[u8]| StateChanges::find_account(row, address);
-        let found = value_at(
-            self,
-            TableId::Account,
-            address.as_slice(),
-            number,
-            AccountVersion::decode,
-            find,
-        )?;
+        self.account_by_key(&AccountKey::of(address), number)
+    }
+
+    /// As [`Self::account_at`], of the account with the hash `key`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn account_by_key(&self, key: &AccountKey, number: u64) -> Result<AccountVersion, StoreError> {
+        let find = |changes: &[u8], preimage: &[u8]| {
+            StateChanges::find_account(changes, &Address::from_slice(preimage))
+        };
+        let kind = StateKind::Account;
+        let found = value_at(self, kind, key.0.as_slice(), number, AccountVersion::decode, find)?;
         Ok(found.unwrap_or_default())
     }
 
@@ -235,10 +269,74 @@ pub trait StateReads: Source {
         slot: &U256,
         number: u64,
     ) -> Result<U256, StoreError> {
-        let key = slot_key(address, incarnation, slot);
-        let find = |row: &[u8]| StateChanges::find_slot(row, address, incarnation, slot);
-        let found = value_at(self, TableId::Storage, &key, number, decode_slot_value, find)?;
+        let owner = AccountKey::of(address).storage(incarnation);
+        self.slot_by_key(address, &owner.slot(slot_hash(slot)), number)
+    }
+
+    /// As [`Self::slot_at`], of the slot with this key. `address` is that of the account.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn slot_by_key(&self, address: &Address, key: &SlotKey, number: u64) -> Result<U256, StoreError> {
+        let find = |changes: &[u8], preimage: &[u8]| {
+            let slot = U256::from_be_slice(preimage);
+            StateChanges::find_slot(changes, address, key.owner.incarnation, &slot)
+        };
+        let bytes = key.to_bytes();
+        let found = value_at(self, StateKind::Slot, &bytes, number, decode_slot_value, find)?;
         Ok(found.unwrap_or_default())
+    }
+
+    /// Visits the accounts that exist after block `number`, in the order of their keys, from `low`
+    /// on.
+    ///
+    /// # Errors
+    /// Any error of `visit`, and [`StoreError`] when a row cannot be read.
+    fn walk_accounts<E: From<StoreError>>(
+        &self,
+        low: &AccountKey,
+        number: u64,
+        visit: impl FnMut(WalkedAccount) -> Result<(), E>,
+    ) -> Result<(), E> {
+        walk::accounts(self, low, number, visit)
+    }
+
+    /// Visits the slots of a storage that are not zero after block `number`, in the order of their
+    /// hashes, from `low` on.
+    ///
+    /// # Errors
+    /// Any error of `visit`, and [`StoreError`] when a row cannot be read.
+    fn walk_slots<E: From<StoreError>>(
+        &self,
+        owner: &StorageOwner,
+        low: &B256,
+        number: u64,
+        visit: impl FnMut(WalkedSlot) -> Result<(), E>,
+    ) -> Result<(), E> {
+        walk::slots(self, owner, low, number, visit)
+    }
+
+    /// Whether an account or a slot was never written before block `number`, which changed it; `None`
+    /// if the block did not change it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn was_nothing_before(
+        &self,
+        kind: StateKind,
+        key: &[u8],
+        number: u64,
+    ) -> Result<Option<bool>, StoreError> {
+        was_nothing_before(self, kind, key, number)
+    }
+
+    /// The first leaf of a trie of the head state whose path begins with these nibbles, with its
+    /// key; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn trie_leaf(&self, trie: StateTrieId, nibbles: &[u8]) -> Result<Option<(B256, StateLeaf)>, StoreError> {
+        trie_leaf(self, trie, nibbles)
     }
 
     /// The first block above `number` that changed the account; `None` if none did.
@@ -259,13 +357,13 @@ pub trait StateReads: Source {
     }
 
     /// Calls `visit` with the older changes of each account and slot, row by row, until it breaks.
-    /// `visit` gets the table and the key of the account or slot, and blocks, ascending.
+    /// `visit` gets the kind and the key of the account or slot, and blocks, ascending.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.
     fn scan_older_changes(
         &self,
-        visit: impl FnMut(Result<(TableId, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
+        visit: impl FnMut(Result<(StateKind, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         scan_older_changes(self, visit)
     }
@@ -313,30 +411,71 @@ pub trait StateReads: Source {
 
 impl<S: Source> StateReads for S {}
 
+/// The value of a row after a block.
+enum RowValue<T> {
+    /// It is in the row.
+    Here(T),
+    /// A later block has changed it.
+    Earlier(LaterChange),
+}
+
+impl StateRow<'_> {
+    /// The value after block `number`.
+    fn value_after<T>(
+        &self,
+        number: u64,
+        decode: impl FnOnce(&[u8]) -> Result<T, RowError>,
+    ) -> Result<RowValue<T>, RowError> {
+        Ok(match self.next_change(number)? {
+            None => RowValue::Here(decode(self.value)?),
+            Some(later) => RowValue::Earlier(later),
+        })
+    }
+
+    /// The address or the number of the slot, which a row has that a block has changed.
+    fn known_preimage(&self) -> Result<&[u8], RowError> {
+        self.preimage.ok_or(RowError::NoPreimage)
+    }
+}
+
 /// The value under `key` after block `number`; `None` if there is no row. `find` finds the value
-/// before a block in the row of what that block changed.
+/// before a block in the row of what that block changed, by the preimage of the key.
 fn value_at<T>(
-    source: &(impl StateReads + ?Sized),
-    table: TableId,
+    source: &(impl Source + ?Sized),
+    kind: StateKind,
     key: &[u8],
     number: u64,
-    decode: impl FnOnce(&[u8]) -> Result<T, RowError>,
-    find: impl FnOnce(&[u8]) -> Result<Option<T>, RowError>,
+    decode: fn(&[u8]) -> Result<T, RowError>,
+    find: impl FnOnce(&[u8], &[u8]) -> Result<Option<T>, RowError>,
 ) -> Result<Option<T>, StoreError> {
-    let looked_up = read_row(source, table, key, |row| {
-        let row = StateRow::parse(row)?;
-        Ok(match row.next_change(number)? {
-            None => Ok(decode(row.value)?),
-            Some(later) => Err(later),
+    let looked_up = read_state_row(source, kind, key, |row| {
+        Ok(match row.value_after(number, decode)? {
+            RowValue::Here(value) => Ok(value),
+            RowValue::Earlier(change) => Err((change, row.known_preimage()?.to_vec())),
         })
     })?;
-    let change = match looked_up {
+    let (change, preimage) = match looked_up {
         None => return Ok(None),
-        Some(Ok(value)) => return Ok(Some(value)),
-        Some(Err(later)) => later,
+        Some((_, Ok(value))) => return Ok(Some(value)),
+        Some((_, Err(later))) => later,
     };
+    value_before_change(source, kind, key, change, number, |changes| {
+        find(changes, &preimage)
+    })
+    .map(Some)
+}
+
+/// The value under `key` after block `number`, before the first change that is later.
+fn value_before_change<T>(
+    source: &(impl Source + ?Sized),
+    kind: StateKind,
+    key: &[u8],
+    change: LaterChange,
+    number: u64,
+    find: impl FnOnce(&[u8]) -> Result<Option<T>, RowError>,
+) -> Result<T, StoreError> {
     let older = if change.may_be_older {
-        next_older_change(source, table, key, number)?
+        next_older_change(source, kind, key, number)?
     } else {
         None
     };
@@ -345,13 +484,95 @@ fn value_at<T>(
     let found = match read_row(source, TableId::BlockToChanges, &block_key, find)? {
         None => Err(RowError::Missing),
         Some(found) => found.ok_or_else(|| RowError::LacksChange {
-            table,
+            table: kind.present(),
             key: key.to_vec(),
         }),
     };
-    found
-        .map(Some)
-        .map_err(|error| error.in_row(TableId::BlockToChanges, &block_key))
+    found.map_err(|error| error.in_row(TableId::BlockToChanges, &block_key))
+}
+
+fn was_nothing_before(
+    source: &(impl Source + ?Sized),
+    kind: StateKind,
+    key: &[u8],
+    number: u64,
+) -> Result<Option<bool>, StoreError> {
+    let preimage = read_state_row(source, kind, key, |row| row.known_preimage().map(<[u8]>::to_vec))?;
+    let Some((_, preimage)) = preimage else {
+        return Ok(None);
+    };
+    let owner = (kind == StateKind::Slot)
+        .then(|| StorageOwner::from_bytes(&key[..StorageOwner::BYTES]))
+        .flatten();
+    let address = match owner {
+        Some(owner) => walk::known_address(source, &owner.account)?,
+        None => Address::from_slice(&preimage),
+    };
+    let find = |changes: &[u8]| match owner {
+        None => {
+            let found = StateChanges::find_account(changes, &address)?;
+            Ok(found.map(|before| before == AccountVersion::default()))
+        }
+        Some(owner) => {
+            let slot = U256::from_be_slice(&preimage);
+            let found = StateChanges::find_slot(changes, &address, owner.incarnation, &slot)?;
+            Ok(found.map(|before| before.is_zero()))
+        }
+    };
+    let found = read_row(source, TableId::BlockToChanges, &number.to_be_bytes(), find)?;
+    found.ok_or_else(|| RowError::Missing.in_row(TableId::BlockToChanges, &number.to_be_bytes()))
+}
+
+/// The first present row of a trie whose key begins with these nibbles.
+fn trie_leaf(
+    source: &(impl Source + ?Sized),
+    trie: StateTrieId,
+    nibbles: &[u8],
+) -> Result<Option<(B256, StateLeaf)>, StoreError> {
+    let (kind, prefix) = match trie {
+        StateTrieId::Accounts => (StateKind::Account, Vec::new()),
+        StateTrieId::Storage(owner) => (StateKind::Slot, owner.to_bytes().to_vec()),
+    };
+    let mut low = [prefix.as_slice(), &[0; 32]].concat();
+    for (at, nibble) in nibbles.iter().enumerate().take(64) {
+        low[prefix.len() + at / 2] |= nibble << (4 * (1 - at % 2));
+    }
+    let table = kind.present();
+    let mut found = None;
+    source.visit_from(table, &low, &mut |key, row| {
+        let hash = key
+            .strip_prefix(prefix.as_slice())
+            .filter(|hash| hash.len() == 32);
+        let Some(hash) = hash
+            .map(B256::from_slice)
+            .filter(|hash| begins_with(hash, nibbles))
+        else {
+            return ControlFlow::Break(());
+        };
+        let leaf = StateRow::parse(kind, row).and_then(|row| {
+            Ok(match kind {
+                StateKind::Account => {
+                    let version = AccountVersion::decode(row.value)?;
+                    StateLeaf::Account(version.account.ok_or(RowError::NotPresent)?)
+                }
+                StateKind::Slot => StateLeaf::Slot(decode_slot_value(row.value)?),
+            })
+        });
+        let leaf = leaf.map_err(|error| error.in_row(table, key));
+        found = Some(leaf.map(|leaf| (hash, leaf)));
+        ControlFlow::Break(())
+    })?;
+    found.transpose()
+}
+
+/// Whether a hash begins with these nibbles.
+fn begins_with(hash: &B256, nibbles: &[u8]) -> bool {
+    let nibble = |at: usize| (hash[at / 2] >> (4 * (1 - at % 2))) & 0xf;
+    nibbles.len() <= 64
+        && nibbles
+            .iter()
+            .enumerate()
+            .all(|(at, wanted)| nibble(at) == *wanted)
 }
 
 impl Tables<'_> {
@@ -361,40 +582,51 @@ impl Tables<'_> {
     /// # Errors
     /// [`StoreError`] when the write fails or a row is corrupt.
     pub fn put_state(&mut self, number: u64, changed: &[AccountWrite]) -> Result<(), StoreError> {
+        // Rows are written in the order of their keys; what was before is listed by address.
         let mut sorted: Vec<_> = changed.iter().collect();
-        sorted.sort_unstable_by_key(|change| change.address);
+        sorted.sort_unstable_by_key(|change| change.key);
         let mut changes = StateChanges::default();
-        for AccountWrite {
-            address,
-            version,
-            slots,
-        } in sorted
-        {
-            let key = address.as_slice();
-            let before = self.put_value(TableId::Account, key, number, &version.to_bytes())?;
-            let before = before.map(|value| {
-                AccountVersion::decode(&value).map_err(|error| error.in_row(TableId::Account, key))
-            });
-            changes
-                .accounts
-                .push((*address, before.transpose()?.unwrap_or_default()));
-            debug_assert!(slots.is_sorted_by(|one, other| one.0 < other.0));
-            for (slot, value) in slots {
-                let key = slot_key(address, version.incarnation, slot);
-                let value = value.to_be_bytes_trimmed_vec();
-                let before = self.put_value(TableId::Storage, &key, number, &value)?;
-                let before = before.map(|value| {
-                    decode_slot_value(&value).map_err(|error| error.in_row(TableId::Storage, &key))
-                });
+        for write in sorted {
+            let before = self.put_account(number, write)?;
+            changes.accounts.push((write.address, before));
+            let mut slots: Vec<_> = write.slots.iter().collect();
+            slots.sort_unstable_by_key(|slot| slot.hash);
+            for slot in slots {
+                let before = self.put_slot(number, write.storage(), slot)?;
                 changes.slots.push(SlotChange {
-                    address: *address,
-                    incarnation: version.incarnation,
-                    slot: *slot,
-                    before: before.transpose()?.unwrap_or_default(),
+                    address: write.address,
+                    incarnation: write.version.incarnation,
+                    slot: slot.slot,
+                    before,
                 });
             }
         }
+        changes.accounts.sort_unstable_by_key(|(address, _)| *address);
+        changes.slots.sort_unstable_by_key(SlotChange::key);
         self.put(TableId::BlockToChanges, &number.to_be_bytes(), &changes.encode())
+    }
+
+    /// Writes the row of an account. Returns the account before.
+    fn put_account(&mut self, number: u64, write: &AccountWrite) -> Result<AccountVersion, StoreError> {
+        debug_assert_eq!(write.key, AccountKey::of(&write.address));
+        let key = write.key.0.as_slice();
+        let (preimage, value) = (write.address.as_slice(), write.version.to_bytes());
+        let before = self.put_value(StateKind::Account, key, preimage, number, &value)?;
+        let before = before
+            .map(|value| AccountVersion::decode(&value).map_err(|error| error.in_row(TableId::Account, key)));
+        Ok(before.transpose()?.unwrap_or_default())
+    }
+
+    /// Writes the row of a slot. Returns the value before.
+    fn put_slot(&mut self, number: u64, owner: StorageOwner, write: &SlotWrite) -> Result<U256, StoreError> {
+        debug_assert_eq!(write.hash, slot_hash(&write.slot));
+        let key = owner.slot(write.hash).to_bytes();
+        let preimage = write.slot.to_be_bytes_trimmed_vec();
+        let value = write.value.to_be_bytes_trimmed_vec();
+        let before = self.put_value(StateKind::Slot, &key, &preimage, number, &value)?;
+        let before = before
+            .map(|value| decode_slot_value(&value).map_err(|error| error.in_row(TableId::Storage, &key)));
+        Ok(before.transpose()?.unwrap_or_default())
     }
 
     /// Takes back what block `number` changed. It must be the last block that was written, and
@@ -404,12 +636,13 @@ impl Tables<'_> {
     /// [`StoreError`] when the write fails or a row is corrupt.
     pub fn revert_state(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
         for (address, before) in &changes.accounts {
-            self.revert_value(TableId::Account, address.as_slice(), number, &before.to_bytes())?;
+            let key = AccountKey::of(address);
+            self.revert_value(StateKind::Account, key.0.as_slice(), number, &before.to_bytes())?;
         }
         for change in &changes.slots {
-            let key = slot_key(&change.address, change.incarnation, &change.slot);
+            let key = change.row_key().to_bytes();
             let before = change.before.to_be_bytes_trimmed_vec();
-            self.revert_value(TableId::Storage, &key, number, &before)?;
+            self.revert_value(StateKind::Slot, &key, number, &before)?;
         }
         self.delete(TableId::BlockToChanges, &number.to_be_bytes())
     }

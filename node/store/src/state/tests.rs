@@ -113,11 +113,12 @@ impl ModelState {
                 .map(|(slot, value)| {
                     self.slots
                         .insert((*account, version.incarnation, *slot), U256::from(*value));
-                    (U256::from(*slot), U256::from(*value))
+                    SlotWrite::new(U256::from(*slot), U256::from(*value))
                 })
                 .collect();
             changed.push(AccountWrite {
                 address: Address::repeat_byte(*account),
+                key: AccountKey::of(&Address::repeat_byte(*account)),
                 version,
                 slots,
             });
@@ -171,6 +172,7 @@ fn a_missing_or_foreign_list_of_changes_is_an_error() {
     let address = Address::repeat_byte(7);
     let change = |tx_nonce| AccountWrite {
         address,
+        key: AccountKey::of(&address),
         version: AccountVersion {
             account: Some(AccountRecord {
                 tx_nonce,
@@ -189,7 +191,7 @@ fn a_missing_or_foreign_list_of_changes_is_an_error() {
     assert!(
         error
             .to_string()
-            .contains("the row lacks a change of account 0707"),
+            .contains("the row lacks a change of account_by_hash "),
         "{error}"
     );
     write(&store, |tables| {

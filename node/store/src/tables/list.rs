@@ -148,33 +148,56 @@ tables! {
         may_wait: true,
     }
 
-    /// Accounts after the head block, and the newest blocks that changed each of them.
-    Account = "account" {
-        key: "address (20)",
-        value: "newest changes, as `state::history` encodes them; \
-                flags (1), incarnation (number); if the account exists also nonce (number), \
-                balance (number), storage root (32) unless empty, code hash (32) unless empty",
+    /// Accounts after the head block, and the newest blocks that changed each of them: the leaves
+    /// of the account trie.
+    Account = "account_by_hash" {
+        key: "Keccak-256 of the address (32)",
+        value: "newest changes and perhaps the address, as `state::history` encodes them; \
+                flags (1), incarnation (number), nonce (number), balance (number), \
+                storage root (32) unless empty, code hash (32) unless empty",
         put_by: "put_state, revert_state, prune_states",
-        removed_by: "revert_state",
+        removed_by: "put_state, revert_state",
         is_state: true,
         may_wait: true,
     }
 
-    /// Storage slots after the head block, and the newest blocks that changed each of them. Slots
-    /// that became zero, and those of destroyed accounts, keep their rows for reads of past blocks.
-    Storage = "storage" {
-        key: "address (20), incarnation (4), slot (32)",
-        value: "newest changes, as `state::history` encodes them; \
-                the value without leading zero bytes; no bytes for zero",
+    /// Accounts that the head state does not have, but an earlier one had.
+    GoneAccount = "gone_account" {
+        key: "Keccak-256 of the address (32)",
+        value: "newest changes and the address, as `state::history` encodes them; \
+                0 (1), incarnation (number)",
         put_by: "put_state, revert_state, prune_states",
-        removed_by: "revert_state, prune_states, sweep_dead_storages",
+        removed_by: "put_state, revert_state",
+        is_state: true,
+        may_wait: true,
+    }
+
+    /// Storage slots that are not zero after the head block, and the newest blocks that changed each
+    /// of them: the leaves of the storage tries. Those of destroyed accounts keep their rows for
+    /// reads of past blocks.
+    Storage = "storage_by_hash" {
+        key: "Keccak-256 of the address (32), incarnation (4), Keccak-256 of the slot's number (32)",
+        value: "newest changes and perhaps the slot's number, as `state::history` encodes them; \
+                the value without leading zero bytes",
+        put_by: "put_state, revert_state, prune_states",
+        removed_by: "put_state, revert_state, sweep_dead_storages",
+        is_state: true,
+        may_wait: true,
+    }
+
+    /// Storage slots that are zero after the head block, but were not after an earlier one.
+    GoneStorage = "gone_storage" {
+        key: "Keccak-256 of the address (32), incarnation (4), Keccak-256 of the slot's number (32)",
+        value: "newest changes and the slot's number, as `state::history` encodes them",
+        put_by: "put_state, revert_state, prune_states",
+        removed_by: "put_state, revert_state, prune_states, sweep_dead_storages",
         is_state: true,
         may_wait: true,
     }
 
     /// Older blocks that changed an account or a slot. The newest ones are in the row of the
     /// account or slot.
-    StateHistory = "state_history" {
+    StateHistory = "state_history_by_hash" {
         key: "0 (1) and the key of an account, or 1 (1) and the key of a slot; first block number (8)",
         value: "nothing if there is one block; otherwise in LEB128 last minus first block number, \
                 then the distance of each block from the one before",
@@ -206,10 +229,11 @@ tables! {
         may_wait: true,
     }
 
-    /// Trie nodes of the head state. Older states have no trie.
-    PathToTrieNode = "path_to_trie_node" {
-        key: "0 (1) for the account trie, or 1 (1), address (20), incarnation (4) for a storage trie; \
-              then the path, one byte for each nibble",
+    /// Branches and extensions of the tries of the head state. Older states have no trie. Leaves are
+    /// made of the rows of accounts and slots.
+    PathToTrieNode = "path_to_branch" {
+        key: "0 (1) for the account trie, or 1 (1), Keccak-256 of the address (32), incarnation (4) \
+              for a storage trie; then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
         removed_by: "put_trie_node, sweep_dead_storages",
@@ -218,8 +242,8 @@ tables! {
     }
 
     /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
-    DeadStorage = "dead_storage" {
-        key: "address (20), incarnation (4)",
+    DeadStorage = "dead_storage_by_hash" {
+        key: "Keccak-256 of the address (32), incarnation (4)",
         value: "0: the trie nodes are to be removed; 1: also the slots and their older changes (1)",
         put_by: "note_dead_tries, prune_states",
         removed_by: "sweep_dead_storages, revive_storage",

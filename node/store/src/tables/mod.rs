@@ -9,7 +9,7 @@ use redb::TableDefinition;
 
 /// The version of the table layout. It rises with every change that older code could misread.
 /// A file with another version is refused.
-pub const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 5;
 
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
@@ -148,14 +148,14 @@ pub mod meta_key {
 
 #[cfg(test)]
 mod tests {
-    use primitives::{Address, B256, U256};
+    use primitives::{Address, B256};
 
     use super::*;
     use crate::LogKey;
     use crate::blocks::POSITION_KEY_BYTES;
     use crate::codec::block_key;
     use crate::log_index::row_key;
-    use crate::state::slot_key;
+    use crate::state::{AccountKey, StateKind};
 
     #[test]
     fn ids_follow_the_list_and_names_differ() {
@@ -184,13 +184,15 @@ mod tests {
             "number_to_ancient",
             "block_to_notices",
             "transaction_to_position",
-            "account",
-            "storage",
-            "state_history",
+            "account_by_hash",
+            "gone_account",
+            "storage_by_hash",
+            "gone_storage",
+            "state_history_by_hash",
             "block_to_changes",
             "hash_to_code",
-            "path_to_trie_node",
-            "dead_storage",
+            "path_to_branch",
+            "dead_storage_by_hash",
             "log_key_to_blocks",
         ];
         assert_eq!(names, expected);
@@ -226,11 +228,16 @@ mod tests {
         }
         check(NumberToAncient, size_of::<u64>());
         check(TransactionToPosition, POSITION_KEY_BYTES);
-        check(Account, address.len());
-        check(Storage, slot_key(&address, 0, &U256::ZERO).len());
+        let owner = AccountKey::of(&address).storage(0);
+        for table in StateKind::Account.tables() {
+            check(table, owner.account.0.len());
+        }
+        for table in StateKind::Slot.tables() {
+            check(table, owner.slot(hash).to_bytes().len());
+        }
         check(BlockToChanges, size_of::<u64>());
         check(HashToCode, hash.len());
-        check(DeadStorage, size_of::<[u8; 24]>());
+        check(DeadStorage, owner.to_bytes().len());
         check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());
     }
 
@@ -239,7 +246,9 @@ mod tests {
         let state = TableId::ALL.into_iter().filter(|table| table.is_state());
         let expected = [
             TableId::Account,
+            TableId::GoneAccount,
             TableId::Storage,
+            TableId::GoneStorage,
             TableId::HashToCode,
             TableId::PathToTrieNode,
         ];

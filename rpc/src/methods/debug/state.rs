@@ -2,7 +2,7 @@
 
 use chain::state::scan;
 use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
-use primitives::{Address, B256, U256};
+use primitives::{Address, B256};
 use serde::Serialize;
 
 use super::trace::trace_error;
@@ -86,12 +86,14 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
             "the state has more than {DUMP_ROWS_MAX} accounts and slots: `vnode dump` writes it to a file"
         )));
     }
+    found.sort_unstable_by_key(|(account, _)| account.address);
     let len_max = node.settings.response_len_max;
     let mut accounts = Vec::new();
     let mut code_len = 0;
-    for (account, slots) in found {
+    for (account, mut slots) in found {
         let record = account.account;
-        let code = view.code(&account.address, number).map_err(failure)?;
+        let code = view.code_by_hash(&record.code_hash).map_err(failure)?;
+        slots.sort_unstable_by_key(|slot| slot.slot);
         // There are few accounts, but each may have code of the greatest length. A byte takes two
         // digits.
         code_len += 2 * code.len();
@@ -107,21 +109,16 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
             code: Data(code),
             storage: slots
                 .into_iter()
-                .map(|(slot, value)| (word_text(slot), Data(B256::from(value))))
+                .map(|slot| (slot.name(), Data(B256::from(slot.value))))
                 .collect(),
         };
-        accounts.push((crate::types::data(account.address), object));
+        accounts.push((account.name(), object));
     }
     let dump = StateDump {
         root: Data(header.header.state_root),
         accounts: accounts.into_iter().collect(),
     };
     JsonOf::write(&dump)
-}
-
-/// `value` as 32 bytes of DATA.
-fn word_text(value: U256) -> String {
-    crate::types::data(B256::from(value))
 }
 
 /// The answer of `debug_storageRangeAt`.
@@ -138,7 +135,8 @@ impl Described for StorageRangeObject {
 
 #[derive(Serialize)]
 struct StorageEntryObject {
-    key: Data<B256>,
+    /// `null` if only the hash of the number is known.
+    key: Option<Data<B256>>,
     value: Data<B256>,
 }
 
@@ -162,7 +160,7 @@ fn storage_range(
     let range = range.map_err(trace_error)?;
     let show = |entry: StorageEntry| {
         let object = StorageEntryObject {
-            key: Data(B256::from(entry.slot)),
+            key: entry.slot.map(|slot| Data(B256::from(slot))),
             value: Data(B256::from(entry.value)),
         };
         (crate::types::data(entry.hash), object)

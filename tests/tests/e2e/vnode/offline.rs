@@ -532,6 +532,8 @@ fn a_flipped_byte_is_found_in_every_table() {
     // destroyed, no branches and no headers without bodies.
     let empty = [
         TableId::StateHistory,
+        TableId::GoneAccount,
+        TableId::GoneStorage,
         TableId::NumberToAncient,
         TableId::DeadStorage,
         TableId::SideBlockList,
