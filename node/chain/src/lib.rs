@@ -52,6 +52,7 @@ pub mod state;
 pub mod stream;
 pub mod trace;
 pub mod trie;
+pub mod upgrade;
 pub mod view;
 
 pub use chain::{Chain, ChainConfig};

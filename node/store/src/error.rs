@@ -33,6 +33,12 @@ pub enum StoreError {
         /// The version that this program reads and writes.
         expected: u32,
     },
+    /// The rows of the file were rewritten for this program, but its tries are not built yet.
+    #[error("{} is being rewritten for this version, and is not ready: start `vnode` or `scs` on it, which goes on", path.display())]
+    WithoutTries {
+        /// The database file.
+        path: PathBuf,
+    },
     /// There is something else at the path of the database.
     #[error("{} is not a database of this program: {found}; it was not changed: {RESTORE}", path.display())]
     NotADatabase {
@@ -144,9 +150,14 @@ pub enum StoreError {
 impl StoreError {
     /// The error for a row of `table` that cannot be decoded, or that is missing.
     pub fn corrupt(table: crate::TableId, key: &[u8], reason: impl ToString) -> Self {
+        Self::corrupt_row(table.name(), key, reason)
+    }
+
+    /// As [`Self::corrupt`], for the table with this name.
+    pub(crate) fn corrupt_row(table: &'static str, key: &[u8], reason: impl ToString) -> Self {
         let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
         Self::Corrupt {
-            table: table.name(),
+            table,
             key,
             reason: reason.to_string(),
         }
@@ -164,6 +175,7 @@ impl StoreError {
             self,
             Self::Medium { .. }
                 | Self::Schema { .. }
+                | Self::WithoutTries { .. }
                 | Self::NotADatabase { .. }
                 | Self::Truncated { .. }
                 | Self::Missing { .. }

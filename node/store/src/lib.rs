@@ -107,6 +107,7 @@ mod source;
 mod state;
 mod store;
 mod tables;
+mod upgrade;
 mod waiting_rows;
 mod wal;
 mod write_tables;
@@ -135,4 +136,5 @@ pub use state::{
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};
+pub use upgrade::{UpgradeProgress, UpgradeState};
 pub use write_tables::Tables;

@@ -30,6 +30,9 @@ pub struct StoreOptions {
     /// Bytes that the write-ahead log may have before a checkpoint is made: the longer, the fewer
     /// bytes a commit writes, and the longer an opening after a crash takes.
     pub log_bytes: usize,
+    /// Opens also a file whose rows were rewritten and whose tries are to be built:
+    /// [`Store::upgrade`](crate::Store::upgrade).
+    pub without_tries: bool,
 }
 
 impl Default for StoreOptions {
@@ -37,6 +40,7 @@ impl Default for StoreOptions {
         Self {
             cache_bytes: CACHE_BYTES_DEFAULT,
             log_bytes: LOG_BYTES_DEFAULT,
+            without_tries: false,
         }
     }
 }

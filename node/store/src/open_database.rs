@@ -111,7 +111,7 @@ impl OpenDatabase {
         monitor: &CallMonitor,
     ) -> Result<Self, StoreError> {
         let (database, written) = location.open(options)?;
-        check_schema(&database, monitor)?;
+        check_schema(&database, options, monitor)?;
         let position = read_position(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
             return Ok(Self::without_log(database));
@@ -304,7 +304,10 @@ fn apply(
 }
 
 /// Commits so that the file has everything, this transaction and all before it.
-fn commit_durably(monitor: &CallMonitor, mut transaction: WriteTransaction) -> Result<(), StoreError> {
+pub(crate) fn commit_durably(
+    monitor: &CallMonitor,
+    mut transaction: WriteTransaction,
+) -> Result<(), StoreError> {
     transaction.set_quick_repair(true);
     monitor.run_transaction(|| transaction.commit())
 }
@@ -318,7 +321,7 @@ fn commit_in_memory(monitor: &CallMonitor, mut transaction: WriteTransaction) ->
 }
 
 /// The database's position in its log.
-fn read_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
+pub(crate) fn read_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
     let read = || -> Result<_, redb::Error> {
         let table = database.begin_read()?.open_table(LOG_POSITION)?;
         let row = table.get(())?.map(|row| row.value());
@@ -344,22 +347,37 @@ pub(crate) fn write_position(
     monitor.run(write)
 }
 
-/// Compares the file's schema version with this program's. A file without one has version 0.
-fn check_schema(database: &Database, monitor: &CallMonitor) -> Result<(), StoreError> {
+/// The file's schema version, and whether its tries are to be built. A file without a version has
+/// version 0.
+pub(crate) fn read_schema(database: &Database, monitor: &CallMonitor) -> Result<(u32, bool), StoreError> {
     let transaction = monitor.run(|| database.begin_read())?;
     let open = || existing(transaction.open_table(TableId::Meta.definition()));
-    let mut got = 0;
+    let (mut got, mut without_tries) = (0, false);
     if let Some(table) = monitor.run(open)? {
         rows::visit(monitor, &table, meta_key::SCHEMA, &mut |row| {
             got = row.try_into().map_or(0, u32::from_be_bytes);
         })?;
+        rows::visit(monitor, &table, meta_key::WITHOUT_TRIES, &mut |_| {
+            without_tries = true;
+        })?;
     }
-    if got == SCHEMA_VERSION {
-        return Ok(());
+    Ok((got, without_tries))
+}
+
+/// Compares the file's schema version with this program's.
+fn check_schema(
+    database: &Database,
+    options: &StoreOptions,
+    monitor: &CallMonitor,
+) -> Result<(), StoreError> {
+    let path = || monitor.path.clone();
+    match read_schema(database, monitor)? {
+        (SCHEMA_VERSION, without_tries) if !without_tries || options.without_tries => Ok(()),
+        (SCHEMA_VERSION, _) => Err(StoreError::WithoutTries { path: path() }),
+        (got, _) => Err(StoreError::Schema {
+            path: path(),
+            got,
+            expected: SCHEMA_VERSION,
+        }),
     }
-    Err(StoreError::Schema {
-        path: monitor.path.clone(),
-        got,
-        expected: SCHEMA_VERSION,
-    })
 }

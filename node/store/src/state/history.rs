@@ -292,7 +292,7 @@ pub(super) fn scan_older_changes(
 }
 
 /// Whether the state has an account or a slot with this value.
-pub(super) fn is_present(kind: StateKind, value: &[u8]) -> bool {
+pub(crate) fn is_present(kind: StateKind, value: &[u8]) -> bool {
     match kind {
         StateKind::Account => AccountVersion::has_account(value),
         StateKind::Slot => !value.is_empty(),

@@ -37,6 +37,7 @@ use crate::{StoreError, TableId};
 use account_changes::{change_after, change_before};
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
+pub(crate) use history::is_present;
 use history::{LaterChange, StateRow, next_older_change, read_state_row, scan_older_changes};
 pub use horizon::{HorizonReads, StateHorizon};
 pub use keys::{AccountKey, SlotKey, StateKind, StateTrieId, StorageOwner, slot_hash};

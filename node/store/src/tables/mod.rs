@@ -138,6 +138,9 @@ pub mod meta_key {
     /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
     /// it.
     pub(crate) const STATE_HORIZON: &[u8] = b"state_horizon";
+    /// Present while a rewritten file has no tries yet. [`Store::upgrade`](crate::Store::upgrade)
+    /// writes it.
+    pub(crate) const WITHOUT_TRIES: &[u8] = b"without_tries";
     /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
     /// big-endian. Absent while there are none.
     pub(crate) const NOTICE_ROWS: &[u8] = b"notice_rows";

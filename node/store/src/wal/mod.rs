@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::StoreError;
 use crate::medium::Medium;
 use header::{COPY_STARTS, LogHeader, random_number};
-pub(crate) use record::{RowChanges, row_changes};
+pub(crate) use record::{RowChanges, row_changes, row_changes_of};
 pub(crate) use replay::NewRecord;
 
 /// Bytes of a page.

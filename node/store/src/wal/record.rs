@@ -209,9 +209,9 @@ fn salted_checksum(salt: u64, bytes: &[u8]) -> u32 {
 
 /// A change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowChange<'a> {
+pub(crate) struct RowChange<'a, T = TableId> {
     /// The table.
-    pub(crate) table: TableId,
+    pub(crate) table: T,
     /// The key of the row.
     pub(crate) key: &'a [u8],
     /// The value; `None` if the row was removed.
@@ -220,10 +220,18 @@ pub(crate) struct RowChange<'a> {
 
 /// Reads the changes of a record, in order. Ends after the first error.
 pub(crate) fn row_changes(bytes: &[u8]) -> impl Iterator<Item = Result<RowChange<'_>, RowError>> {
+    row_changes_of(bytes, table_by_name)
+}
+
+/// As [`row_changes`], with the tables that `by_name` knows.
+pub(crate) fn row_changes_of<T: Copy>(
+    bytes: &[u8],
+    by_name: fn(&[u8]) -> Result<T, RowError>,
+) -> impl Iterator<Item = Result<RowChange<'_, T>, RowError>> {
     let mut rest = bytes;
     let mut tables = Vec::new();
     std::iter::from_fn(move || {
-        let change = next_change(&mut rest, &mut tables).transpose()?;
+        let change = next_change(&mut rest, &mut tables, by_name).transpose()?;
         if change.is_err() {
             rest = &[];
         }
@@ -232,10 +240,11 @@ pub(crate) fn row_changes(bytes: &[u8]) -> impl Iterator<Item = Result<RowChange
 }
 
 /// Reads the next change; `None` at the end.
-fn next_change<'a>(
+fn next_change<'a, T: Copy>(
     rest: &mut &'a [u8],
-    tables: &mut Vec<TableId>,
-) -> Result<Option<RowChange<'a>>, RowError> {
+    tables: &mut Vec<T>,
+    by_name: fn(&[u8]) -> Result<T, RowError>,
+) -> Result<Option<RowChange<'a, T>>, RowError> {
     while let Some((kind, behind)) = rest.split_first() {
         *rest = behind;
         let Some(kind) = kind.checked_sub(1) else {
@@ -243,7 +252,7 @@ fn next_change<'a>(
                 .split_first()
                 .ok_or(RowError::CutOff { got: 0, expected: 1 })?;
             *rest = behind;
-            tables.push(table_by_name(take(rest, u64::from(*len))?)?);
+            tables.push(by_name(take(rest, u64::from(*len))?)?);
             continue;
         };
         let number = usize::from(kind / 2);
