@@ -347,6 +347,7 @@ pub(crate) fn discovery(bytes: &[u8]) {
             ranges: None,
             is_strict: false,
             fork_id: None,
+            has_snap: false,
             record_sequence: 1,
         };
         let now = Moment::default();

@@ -80,6 +80,8 @@ pub struct NodeClaims {
     pub udp: u16,
     /// The fork id of its chain.
     pub fork_id: Option<ForkId>,
+    /// Whether it gives parts of states (`snap`).
+    pub has_snap: bool,
 }
 
 fn content(sequence: u64, pairs: &BTreeMap<Bytes, Bytes>, signature: Option<&[u8; 64]>) -> Vec<u8> {
@@ -139,6 +141,9 @@ impl NodeRecord {
         if let Some(fork_id) = claims.fork_id {
             let fork_id = encode_fields_to_vec(&[&fork_id.hash.0, &fork_id.next]);
             put("eth", encode_fields_to_vec(&[&RawRlp(&fork_id)]));
+        }
+        if claims.has_snap {
+            put("snap", vec![alloy_rlp::EMPTY_LIST_CODE]);
         }
         let signed = key.sign(&keccak256(content(sequence, &pairs, None))).to_rsv();
         let mut signature = [0; 64];
@@ -251,6 +256,7 @@ impl NodeRecord {
             tcp: either("tcp", "tcp6"),
             udp: either("udp", "udp6"),
             fork_id,
+            has_snap: self.pairs.contains_key(&b"snap"[..]),
         }
     }
 
@@ -354,13 +360,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(v6 in any::<bool>(), bytes in any::<[u8; 16]>(), tcp: u16, udp: u16, sequence: u64, fork: Option<([u8; 4], u64)>) {
+        fn round_trip(v6 in any::<bool>(), bytes in any::<[u8; 16]>(), tcp: u16, udp: u16, has_snap: bool, sequence: u64, fork: Option<([u8; 4], u64)>) {
             let ip = if v6 { IpAddr::from(bytes) } else { IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]) };
             let claims = NodeClaims {
                 ip: Some(ip),
                 tcp,
                 udp,
                 fork_id: fork.map(|(hash, next)| ForkId { hash: ForkHash(hash), next }),
+                has_snap,
             };
             let record = NodeRecord::sign(&example_key(), sequence, &claims);
             let read = NodeRecord::decode(&record.encode());

@@ -26,6 +26,7 @@ mod raw_rlp;
 mod requests;
 mod rlpx;
 mod service;
+pub mod snap;
 mod sockets;
 mod status_check;
 mod sync;

@@ -416,6 +416,7 @@ mod tests {
             tcp: 30304,
             udp: 30303,
             fork_id: None,
+            has_snap: false,
         };
         let key = SecretKey::from_bytes(&[9; 32]).expect("a key");
         let record = NodeRecord::sign(&key, 1, &claims);

@@ -49,6 +49,7 @@ mod tests {
             tcp,
             udp: 30301,
             fork_id: None,
+            has_snap: false,
         };
         let sign = |claims: &NodeClaims| NodeRecord::sign(&key, 3, claims).to_string();
         for (ip, host) in [("10.3.58.6", "10.3.58.6"), ("2a00::1", "[2a00::1]")] {

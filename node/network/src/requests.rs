@@ -29,6 +29,8 @@ pub(crate) enum AnswerKind {
     Receipts,
     Transactions,
     State,
+    /// An answer of `snap/1`, by its code.
+    Snap(u64),
 }
 
 impl AnswerKind {
@@ -40,6 +42,7 @@ impl AnswerKind {
             PeerMessage::GetReceipts(..) => Some(Self::Receipts),
             PeerMessage::GetPooledTransactions(..) => Some(Self::Transactions),
             PeerMessage::GetNodeData(..) => Some(Self::State),
+            PeerMessage::Snap(message) if message.is_request() => Some(Self::Snap(message.code() + 1)),
             _ => None,
         }
     }
@@ -52,7 +55,10 @@ impl AnswerKind {
             codes::RECEIPTS => Some(Self::Receipts),
             codes::POOLED => Some(Self::Transactions),
             codes::NODE_DATA => Some(Self::State),
-            _ => None,
+            code => match codes::of_snap(code) {
+                Some(own) if !own.is_multiple_of(2) => Some(Self::Snap(own)),
+                _ => None,
+            },
         }
     }
 
@@ -64,6 +70,7 @@ impl AnswerKind {
             PeerMessage::Receipts(..) => Some(Self::Receipts),
             PeerMessage::PooledTransactions(..) => Some(Self::Transactions),
             PeerMessage::NodeData(..) => Some(Self::State),
+            PeerMessage::Snap(message) if !message.is_request() => Some(Self::Snap(message.code())),
             _ => None,
         }
     }
@@ -152,7 +159,7 @@ impl<T> RequestBook<T> {
     /// The request that `message` answers. `None` if it answers none.
     pub(crate) fn answered(&mut self, message: &PeerMessage, now: Duration) -> Option<WaitingRequest<T>> {
         let kind = AnswerKind::of_answer(message)?;
-        let has_ids = self.protocol.has_request_ids();
+        let has_ids = self.protocol.has_request_ids() || matches!(kind, AnswerKind::Snap(_));
         let is_it = |request: &WaitingRequest<T>| {
             request.kind == kind && (!has_ids || message.request_id() == Some(request.id))
         };

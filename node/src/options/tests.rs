@@ -245,6 +245,7 @@ fn boot_nodes_have_enodes_or_records() {
         tcp: 30303,
         udp: 30301,
         fork_id: None,
+        has_snap: false,
     };
     let record = network::testing::NodeRecord::sign(&key, 1, &claims);
     let contact = record.contact().unwrap();

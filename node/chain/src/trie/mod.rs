@@ -11,13 +11,20 @@
 mod change;
 mod halves;
 mod node;
+mod parts;
 mod proof;
+mod range_proof;
 mod references;
 mod sorted;
 mod state;
 mod verify;
 
+pub use parts::{
+    NodeFormError, NodePart, PartContent, account_value, node_parts, read_account_value, read_slot_value,
+    slot_value,
+};
 pub(crate) use proof::trie_proof;
+pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
 pub(crate) use sorted::{SortedTrie, sorted_root};
 pub use state::StateTrie;
 pub(crate) use state::encode_account;

@@ -252,8 +252,11 @@ impl TrieNode {
         Ok(node)
     }
 
-    /// Decodes a node without knowing which children are leaves.
-    fn decode_rlp(rlp: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
+    /// Decodes the RLP of a node, without knowing which children are leaves.
+    ///
+    /// # Errors
+    /// [`TrieNodeError`] if it is not that of a node.
+    pub(super) fn decode_rlp(rlp: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
         let mut rest = rlp;
         let mut payload = Header::decode_bytes(&mut rest, true)?;
         if !rest.is_empty() {

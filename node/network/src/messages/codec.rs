@@ -12,11 +12,12 @@ use primitives::{B256, Bytes, DecodeError, Encodable, Header, Receipt, ReceiptFo
 use super::codes::{
     APPLICATION_CHAIN, BLOCK_BODIES, BLOCK_HEADERS, GET_BLOCK_BODIES, GET_BLOCK_HEADERS, GET_NODE_DATA,
     GET_POOLED, GET_RECEIPTS, NEW_BLOCK, NEW_BLOCK_HASHES, NEW_POOLED_HASHES, NODE_DATA, POOLED, RECEIPTS,
-    STATUS, TRANSACTIONS, WITHOUT_EFFECT, bytes_max, is_request_or_answer, message_name,
+    SNAP, STATUS, TRANSACTIONS, WITHOUT_EFFECT, bytes_max, is_request_or_answer, message_name, of_snap,
 };
 use super::error::PeerMessageError;
 use super::packed_block::PackedBlock;
 use super::protocol::WireProtocol;
+use super::snap::SnapMessage;
 use super::types::{
     AnnouncedBlock, AnnouncedTransaction, ApplicationChainMessage, HeadersRequest, HeadersStart, PeerBody,
     PeerMessage, PeerStatus, RequestId,
@@ -54,13 +55,13 @@ mod entry_bytes {
     pub(super) const ANY: usize = 1;
 }
 
-fn list<T: Encodable>(items: &[T]) -> Vec<u8> {
+pub(super) fn list<T: Encodable>(items: &[T]) -> Vec<u8> {
     let mut out = Vec::new();
     alloy_rlp::encode_list(items, &mut out);
     out
 }
 
-fn raw_list(items: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn raw_list(items: &[Vec<u8>]) -> Vec<u8> {
     let items: Vec<_> = items.iter().map(|item| RawRlp(item)).collect();
     list(&items)
 }
@@ -129,6 +130,9 @@ impl PeerMessage {
     /// The code and the RLP of the message. What the version has no field for is left out.
     pub fn encode(&self, protocol: WireProtocol) -> (u64, Vec<u8>) {
         let (code, body) = self.encode_body(protocol);
+        if matches!(self, Self::Snap(_)) {
+            return (code, body);
+        }
         match self.request_id() {
             Some(id) if protocol.has_request_ids() => (code, encode_fields_to_vec(&[&id, &RawRlp(&body)])),
             _ => (code, body),
@@ -171,6 +175,7 @@ impl PeerMessage {
             }
             Self::ApplicationChain(message) => (APPLICATION_CHAIN, encode_application_chain(message)),
             Self::WithoutEffect(code, body) => (*code, body.to_vec()),
+            Self::Snap(message) => (SNAP + message.code(), message.encode()),
         }
     }
 
@@ -179,6 +184,9 @@ impl PeerMessage {
     /// # Errors
     /// [`PeerMessageError`] if the version has no such message, or it has another form.
     pub fn decode(protocol: WireProtocol, code: u64, payload: &[u8]) -> Result<Self, PeerMessageError> {
+        if let Some(code) = of_snap(code) {
+            return SnapMessage::decode(protocol, code, payload).map(Self::Snap);
+        }
         let Some(message) = message_name(protocol, code) else {
             return Err(PeerMessageError::UnknownCode { got: code, protocol });
         };
@@ -186,7 +194,7 @@ impl PeerMessage {
         if got > bound {
             return Err(PeerMessageError::Size { message, got, bound });
         }
-        let decoder = MessageDecoder { message, protocol };
+        let decoder = MessageDecoder::new(message, protocol);
         if WITHOUT_EFFECT.contains(&code) {
             return Ok(Self::WithoutEffect(code, Bytes::copy_from_slice(payload)));
         }
@@ -208,7 +216,25 @@ pub(super) struct MessageDecoder {
 }
 
 impl MessageDecoder {
-    fn field<T>(self, result: Result<T, DecodeError>) -> Result<T, PeerMessageError> {
+    pub(super) const fn new(message: &'static str, protocol: WireProtocol) -> Self {
+        Self { message, protocol }
+    }
+
+    pub(super) const fn value_error(
+        self,
+        field: &'static str,
+        got: u64,
+        expected: &'static str,
+    ) -> PeerMessageError {
+        PeerMessageError::Value {
+            message: self.message,
+            field,
+            got,
+            expected,
+        }
+    }
+
+    pub(super) fn field<T>(self, result: Result<T, DecodeError>) -> Result<T, PeerMessageError> {
         result.map_err(|cause| PeerMessageError::Field {
             message: self.message,
             cause,
@@ -262,7 +288,7 @@ impl MessageDecoder {
     }
 
     /// The number of entries in `reader`, at most `bound`.
-    fn count(
+    pub(super) fn count(
         self,
         reader: &RlpReader<'_>,
         list: &'static str,
@@ -287,7 +313,7 @@ impl MessageDecoder {
     }
 
     /// Reads all entries of a list, each of at least `entry_bytes`.
-    fn entries<'a, T>(
+    pub(super) fn entries<'a, T>(
         self,
         mut reader: RlpReader<'a>,
         list: &'static str,
@@ -308,7 +334,7 @@ impl MessageDecoder {
         Ok(entries)
     }
 
-    fn hashes(self, reader: RlpReader<'_>) -> Result<Vec<B256>, PeerMessageError> {
+    pub(super) fn hashes(self, reader: RlpReader<'_>) -> Result<Vec<B256>, PeerMessageError> {
         self.entries(
             reader,
             "hashes",
@@ -406,12 +432,7 @@ impl MessageDecoder {
         match self.field(reader.u64(field))? {
             0 => Ok(false),
             1 => Ok(true),
-            got => Err(PeerMessageError::Value {
-                message: self.message,
-                field,
-                got,
-                expected: "0 or 1",
-            }),
+            got => Err(self.value_error(field, got, "0 or 1")),
         }
     }
 

@@ -4,6 +4,7 @@
 //! docs/p2p.md, 2, 3 and 6.
 
 use super::protocol::WireProtocol;
+use super::snap::SNAP_OFFER;
 
 pub(crate) const STATUS: u64 = 0x00;
 pub(crate) const NEW_BLOCK_HASHES: u64 = 0x01;
@@ -23,6 +24,18 @@ pub(crate) const RECEIPTS: u64 = 0x10;
 pub(crate) const APPLICATION_CHAIN: u64 = 0x31;
 /// Messages of `mc` that are read without effect.
 pub(crate) const WITHOUT_EFFECT: [u64; 4] = [0x21, 0x22, 0x32, 0x33];
+
+/// The first code of `snap/1` inside of this package. On a connection its codes follow those of the
+/// capabilities before it.
+pub(crate) const SNAP: u64 = 0x100;
+
+/// The code of `snap/1` that stands behind a code of this package. `None` if it is not one.
+pub(crate) const fn of_snap(code: u64) -> Option<u64> {
+    match code.checked_sub(SNAP) {
+        Some(own) if own < SNAP_OFFER.length => Some(own),
+        _ => None,
+    }
+}
 
 /// Most bytes of a Status, and of a request for headers. Both have a few numbers and hashes.
 pub(crate) const SHORT_MESSAGE_BYTES_MAX: usize = 1 << 10;

@@ -1,4 +1,5 @@
-//! The messages of the capabilities `eth` and `mc`: their types and one codec for all versions.
+//! The messages of the capabilities `eth`, `mc` and `snap`: their types, and one codec for all
+//! versions.
 //!
 //! Knows bytes, not what a node does with a message. Source: docs/p2p.md, 2, 3 and 6.
 
@@ -7,6 +8,7 @@ pub(crate) mod codes;
 mod error;
 mod packed_block;
 mod protocol;
+pub(crate) mod snap;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -9,6 +9,7 @@ use primitives::rlp::encode_fields_to_vec;
 use primitives::{B256, Bytes, Header, Receipt, Transaction, U256, keccak256};
 
 use super::packed_block::PackedBlock;
+use super::snap::SnapMessage;
 
 /// The number that ties an answer to its request. 0 where the version has none.
 pub(crate) type RequestId = u64;
@@ -133,7 +134,7 @@ impl ApplicationChainMessage {
     }
 }
 
-/// A message of `eth` or `mc`.
+/// A message of `eth`, `mc` or `snap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// The first message of each side.
@@ -170,6 +171,8 @@ pub enum PeerMessage {
     ApplicationChain(Box<ApplicationChainMessage>),
     /// A message that has no effect: codes 21, 22, 32 and 33 (hex) of `mc`. The RLP of its body.
     WithoutEffect(u64, Bytes),
+    /// A message of `snap/1`, on a connection that has it beside `eth`.
+    Snap(SnapMessage),
 }
 
 impl PeerMessage {
@@ -186,6 +189,7 @@ impl PeerMessage {
             | Self::NodeData(id, _)
             | Self::GetReceipts(id, _)
             | Self::Receipts(id, _) => Some(*id),
+            Self::Snap(message) => Some(message.request_id()),
             _ => None,
         }
     }
@@ -203,6 +207,7 @@ impl PeerMessage {
             | Self::NodeData(id, _)
             | Self::GetReceipts(id, _)
             | Self::Receipts(id, _) => *id = new,
+            Self::Snap(message) => message.set_request_id(new),
             _ => {}
         }
     }

@@ -4,6 +4,8 @@
 //! All functions but [`ChainAccess::head`] and [`ChainAccess::total_difficulty`] may read much, so
 //! they belong on threads for blocking work.
 
+use std::sync::Arc;
+
 use chain::Chain;
 use chain::chain::{SubmitError, WriteError};
 use chain::import::{BlockId, ImportError, Imported};
@@ -17,6 +19,7 @@ use primitives::{
 use store::{StateReads, StoreError};
 
 use super::offered::{HashedTransaction, TransactionVerdict};
+use super::snap_serve::SnapSource;
 use crate::messages::{PackedBlock, PeerBody, PeerMessageError};
 
 /// The head of a chain.
@@ -113,6 +116,11 @@ pub trait ChainAccess: Send + Sync {
 
     /// Offers a transaction of a peer to the pool.
     fn submit(&self, offered: HashedTransaction) -> TransactionVerdict;
+
+    /// The states that are given to peers by `snap/1`. `None` if that is not offered.
+    fn snap(&self) -> Option<Arc<dyn SnapSource>> {
+        None
+    }
 }
 
 /// One moment of a chain, for the answers to peers. Methods give [`ChainAccessError`] if the chain

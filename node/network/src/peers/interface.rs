@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use primitives::{B256, B512, U256};
 
+use crate::messages::snap::SnapMessage;
 use crate::messages::{AnnouncedBlock, HeadersRequest, PeerMessage, WireProtocol};
 use crate::rlpx::RlpxDisconnect;
 
@@ -35,6 +36,8 @@ pub struct PeerFacts {
     pub node: B512,
     /// The version of the connection. Before 63 there are no receipts.
     pub protocol: WireProtocol,
+    /// The connection has `snap/1`, too.
+    pub has_snap: bool,
     /// The hash of its head.
     pub head: B256,
     /// The total difficulty with its head, as the peer says.
@@ -54,6 +57,8 @@ pub enum PeerRequest {
     Bodies(Vec<B256>),
     /// The receipts of these blocks; the answer is [`PeerMessage::Receipts`].
     Receipts(Vec<B256>),
+    /// Parts of a state; the answer is of `snap/1`, too. The id of the message is chosen here.
+    Snap(SnapMessage),
 }
 
 /// The reason why a peer loses its place.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | who is a peer, and what is each told? | `hub`, a state machine |
 //! | what does it ask its caller to do? | `action` |
-//! | how are requests of peers answered? | `serve` |
+//! | how are requests of peers answered? | `serve`; for parts of states `snap_serve` |
 //! | what is asked of the chain? | `chain_access` |
 //! | what happens to transactions that peers offer? | `offered` |
 //! | how much work does each address get? | `share` |
@@ -18,6 +18,9 @@ mod known;
 mod offered;
 pub mod serve;
 mod share;
+#[cfg(test)]
+pub(crate) mod snap_memory;
+pub(crate) mod snap_serve;
 #[cfg(test)]
 pub(crate) mod stub_chain;
 
@@ -33,3 +36,4 @@ pub use offered::{HashedTransaction, TransactionVerdict};
 pub(crate) use offered::{JudgedTransactions, TransactionPack};
 pub(crate) use offered::{LOOK_COST, PACK_PART, TRANSACTION_SHARE};
 pub(crate) use share::{HeldShares, ShareHolder};
+pub use snap_serve::{SnapSource, SnapState};

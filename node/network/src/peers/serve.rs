@@ -60,6 +60,7 @@ impl ServeLimits {
             PeerMessage::GetReceipts(_, hashes) => (hashes, self.receipts),
             PeerMessage::GetNodeData(_, hashes) => (hashes, self.state),
             PeerMessage::GetPooledTransactions(_, hashes) => (hashes, POOLED_MAX),
+            PeerMessage::Snap(request) => return super::snap_serve::cut(request),
             _ => return,
         };
         hashes.truncate(looked_at(most));
@@ -73,7 +74,7 @@ const fn looked_at(most: usize) -> usize {
     most.saturating_mul(2)
 }
 
-/// The answer to `request`. `None` if the message is no request.
+/// The answer to `request`, but for those of `snap/1`. `None` if the message is no request.
 ///
 /// # Errors
 /// [`ChainAccessError`] if the chain cannot be read.

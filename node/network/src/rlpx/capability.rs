@@ -49,6 +49,7 @@ pub(crate) fn shared_capabilities(own: &[OfferedCapability], remote: &[Capabilit
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::snap::SNAP_OFFER;
 
     fn own(name: &'static str, version: u64, length: u64) -> OfferedCapability {
         OfferedCapability {
@@ -85,9 +86,12 @@ mod tests {
 
     #[test]
     fn offsets_follow_the_alphabet() {
-        let own = [own("mc", 63, 52), own("eth", 63, 17), own("abc", 1, 5)];
+        let three = [own("mc", 63, 52), own("eth", 63, 17), own("abc", 1, 5)];
         let all = [("eth", 63), ("mc", 63), ("abc", 1), ("bzz", 3)];
-        check(&own, &all, &[("abc", 1, 16), ("eth", 63, 21), ("mc", 63, 38)]);
-        check(&own, &all[..2], &[("eth", 63, 16), ("mc", 63, 33)]);
+        check(&three, &all, &[("abc", 1, 16), ("eth", 63, 21), ("mc", 63, 38)]);
+        check(&three, &all[..2], &[("eth", 63, 16), ("mc", 63, 33)]);
+        let eth = own("eth", 68, 17);
+        let remote = [("snap", 1), ("eth", 68), ("eth", 67)];
+        check(&[eth, SNAP_OFFER], &remote, &[("eth", 68, 16), ("snap", 1, 33)]);
     }
 }

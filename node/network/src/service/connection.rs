@@ -23,9 +23,13 @@ use super::threads::start_task;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::address::canonical_socket;
 use crate::contact::NodeContact;
+use crate::messages::snap::{SNAP_OFFER, SnapMessage};
 use crate::messages::{PeerMessage, WireFamily, WireProtocol, codes};
 use crate::peers::serve::{self, ServeLimits};
-use crate::peers::{FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId, ShareHolder};
+use crate::peers::snap_serve;
+use crate::peers::{
+    ChainAccess, ChainAccessError, FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId, ShareHolder,
+};
 use crate::rlpx::{InboundMessage, PeerConnection, RlpxDisconnect};
 
 /// Requests of one peer that wait. More end the connection.
@@ -35,8 +39,8 @@ pub(crate) const PEER_JOBS_MAX: usize = 64;
 const BACKLOG_MAX: usize = 512 << 10;
 /// The interval at which a connection that is not read is tested for its end.
 const END_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// The index of the only capability. A node offers versions of one capability.
-const CAPABILITY: usize = 0;
+/// Trie nodes are looked up for a request for so long.
+const SNAP_ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Takes a connection after its handshake. It ends at once if there is no place for it.
 /// `dialled` is where this node has dialled; `None` if the other side has.
@@ -49,7 +53,16 @@ pub(super) fn take(
     let is_dialled = dialled.is_some();
     let remote = connection.peer();
     let node = remote.id;
-    let version = remote.shared.get(CAPABILITY).map(|shared| shared.offered.version);
+    let index_of = |name| {
+        remote
+            .shared
+            .iter()
+            .position(|shared| shared.offered.name == name)
+    };
+    let capability = index_of(family.name());
+    // Useless without the capability of the network.
+    let snap = index_of(SNAP_OFFER.name);
+    let version = capability.map(|index| remote.shared[index].offered.version);
     let protocol = version.and_then(|version| family.protocol(version));
     let addresses = (connection.stream().local_addr(), connection.stream().peer_addr());
     let (Some(protocol), (Ok(local_address), Ok(remote_address))) = (protocol, addresses) else {
@@ -64,6 +77,7 @@ pub(super) fn take(
         node,
         address: remote_address.ip(),
         protocol,
+        has_snap: snap.is_some(),
         is_inbound: !is_dialled,
         is_exempt,
         is_preferred: is_dialled == (state.dialer.own_id() < node),
@@ -128,6 +142,8 @@ pub(super) fn take(
         core: Arc::clone(core),
         peer,
         protocol,
+        capability: capability.unwrap_or_default(),
+        snap,
         limits: ServeLimits::of(family),
         connection,
         traffic,
@@ -146,6 +162,10 @@ struct PeerTask {
     core: Arc<Core>,
     peer: PeerId,
     protocol: WireProtocol,
+    /// The index of the network's capability on the connection.
+    capability: usize,
+    /// The index of `snap/1`.
+    snap: Option<usize>,
     limits: ServeLimits,
     connection: PeerConnection<TcpStream>,
     traffic: Arc<TrafficCells>,
@@ -256,7 +276,11 @@ impl PeerTask {
     }
 
     fn send(&mut self, code: u64, rlp: &[u8]) {
-        match self.connection.send(CAPABILITY, code, rlp) {
+        let (capability, own_code) = match (codes::of_snap(code), self.snap) {
+            (Some(own), Some(snap)) => (snap, own),
+            _ => (self.capability, code),
+        };
+        match self.connection.send(capability, own_code, rlp) {
             Ok(()) => {
                 self.core.traffic.went(rlp.len());
                 self.traffic.went(rlp.len());
@@ -266,14 +290,23 @@ impl PeerTask {
     }
 
     fn received(&mut self, message: &InboundMessage) {
-        let InboundMessage { code, payload, .. } = message;
+        let InboundMessage {
+            capability,
+            code,
+            payload,
+        } = message;
+        let code = if Some(*capability) == self.snap {
+            codes::SNAP + code
+        } else {
+            *code
+        };
         self.core.traffic.came(payload.len());
         self.traffic.came(payload.len());
-        if !self.core.admits(self.peer, *code, payload.len()) || self.is_more_than_its_share(*code) {
+        if !self.core.admits(self.peer, code, payload.len()) || self.is_more_than_its_share(code) {
             self.core.traffic.was_left_out();
             return;
         }
-        let jobs = match PeerMessage::decode(self.protocol, *code, payload) {
+        let jobs = match PeerMessage::decode(self.protocol, code, payload) {
             Ok(message) => {
                 self.count_transactions(&message);
                 self.core
@@ -349,7 +382,10 @@ impl PeerTask {
             // The semaphore is never closed.
             let thread = answers.acquire_owned().await.ok()?;
             let answered = tokio::task::spawn_blocking(move || {
-                let answered = serve::answer(&*chain, limits, &request);
+                let answered = match &request {
+                    PeerMessage::Snap(request) => answer_snap(&*chain, request),
+                    request => serve::answer(&*chain, limits, request),
+                };
                 drop(thread);
                 answered.unwrap_or_else(|error| {
                     tracing::warn!(%error, "a request of a peer is not answered");
@@ -360,6 +396,19 @@ impl PeerTask {
             answered.await.ok().flatten()
         }));
     }
+}
+
+/// Answers a request for a part of a state. `None` if this node gives none.
+fn answer_snap(
+    chain: &dyn ChainAccess,
+    request: &SnapMessage,
+) -> Result<Option<PeerMessage>, ChainAccessError> {
+    let Some(source) = chain.snap() else {
+        return Ok(None);
+    };
+    let end = Instant::now() + SNAP_ANSWER_TIME;
+    let answer = snap_serve::answer(&*source, request, &|| Instant::now() < end)?;
+    Ok(answer.map(PeerMessage::Snap))
 }
 
 /// Waits for the running job. For ever, if none is running.

@@ -27,7 +27,7 @@ use crate::contact::NodeContact;
 use crate::dial::Dialer;
 use crate::enr::NodeRecord;
 use crate::entropy::Entropy;
-use crate::messages::{ApplicationChainMessage, PackedBlock, PeerMessage, WireProtocol};
+use crate::messages::{ApplicationChainMessage, PackedBlock, PeerMessage, WireFamily, WireProtocol};
 use crate::moment::{Moment, SystemClock};
 use crate::peers::{
     BLOCKS_WAITING_MAX, BlockFault, CHECKS_MAX, ChainAccess, HashedTransaction, ImportResult, PeerAction,
@@ -276,6 +276,11 @@ impl Core {
         let mut state = self.state.lock();
         state.records.put(record);
         !state.is_foreign(&record.id())
+    }
+
+    /// Whether parts of states are given to peers, and asked of them.
+    pub(super) fn offers_snap(&self, family: WireFamily) -> bool {
+        family == WireFamily::Eth && !self.is_subnet && self.chain.snap().is_some()
     }
 
     /// Notes that something for an application chain is passed on.

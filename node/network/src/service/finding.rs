@@ -161,6 +161,7 @@ mod tests {
                 tcp: 30303,
                 udp: 30303,
                 fork_id: None,
+                has_snap: false,
             };
             let record = NodeRecord::sign(&key, 1, &claims);
             let dialled = contact_at(&record, from);

@@ -96,6 +96,7 @@ impl NetworkHandle {
                 tcp: nat.outside_port(TransportProtocol::Tcp, self.address.port()),
                 udp: 0,
                 fork_id: self.core.state.lock().hub.fork_id(),
+                has_snap: self.core.offers_snap(self.family),
             }
         })
     }

@@ -131,6 +131,7 @@ mod tests {
                 hash: ForkHash([1, 2, 3, 4]),
                 next,
             }),
+            has_snap: false,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::discovery::{
 };
 use crate::entropy::Entropy;
 use crate::messages::WireFamily;
+use crate::messages::snap::SNAP_OFFER;
 use crate::nat::{NatOption, NatStatus, PortRequest, TransportProtocol, find_gateway, keep_mapped};
 use crate::node_files::SeenNodes;
 use crate::rlpx::{RlpxDisconnect, RlpxSettings};
@@ -143,7 +144,7 @@ impl NetworkTasks {
         entropy: &mut Entropy,
     ) -> io::Result<Self> {
         let (address, discovery_port) = (sockets.address()?, sockets.discovery_port()?);
-        let rlpx = rlpx_settings(settings);
+        let rlpx = rlpx_settings(settings, core.offers_snap(settings.family));
         let guard = InboundGuard::new(settings.ranges.clone(), settings.pending_max);
         let (listener, inbound) = PeerListener::start(
             sockets.connections,
@@ -262,11 +263,13 @@ impl NetworkTasks {
     }
 }
 
-fn rlpx_settings(settings: &NetworkSettings) -> RlpxSettings {
+fn rlpx_settings(settings: &NetworkSettings, offers_snap: bool) -> RlpxSettings {
+    let mut capabilities = settings.family.offers();
+    capabilities.extend(offers_snap.then_some(SNAP_OFFER));
     RlpxSettings {
         version: BASE_VERSION,
         client: settings.client.clone(),
-        capabilities: settings.family.offers(),
+        capabilities,
         port: 0,
         message_bytes_max: settings.family.message_bytes_max(),
     }
@@ -344,6 +347,7 @@ fn start_discovery(
         ranges: settings.ranges.clone(),
         is_strict: core.is_subnet,
         fork_id,
+        has_snap: core.offers_snap(settings.family),
         record_sequence: first_record_sequence(core),
     };
     let discovery = Discovery::new(settings.key.clone(), discovery, now, entropy.fork());

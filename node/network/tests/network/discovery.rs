@@ -32,6 +32,7 @@ pub(crate) async fn start(byte: u8, dialect: DiscoveryDialect, seeds: Vec<NodeCo
         ranges: None,
         is_strict: false,
         fork_id: None,
+        has_snap: false,
         record_sequence: 1,
     };
     let clock = SystemClock::start();
@@ -119,6 +120,7 @@ impl Misleading {
                 tcp: self.named.port(),
                 udp: self.named.port(),
                 fork_id: None,
+                has_snap: false,
             };
             let (ping_hash, request_hash) = (read.hash, read.hash);
             match read.packet {

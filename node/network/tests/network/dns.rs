@@ -32,6 +32,7 @@ fn record(byte: u8, port: u16) -> NodeRecord {
         tcp: port,
         udp: port,
         fork_id: None,
+        has_snap: false,
     };
     NodeRecord::sign(&key(byte), 1, &claims)
 }

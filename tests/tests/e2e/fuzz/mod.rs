@@ -197,6 +197,7 @@ fn node_records() -> Vec<Vec<u8>> {
         tcp: 30303,
         udp: 30303,
         fork_id: None,
+        has_snap: false,
     };
     let record = NodeRecord::sign(&node_key(), 7, &claims);
     vec![record.encode(), record.to_string().into_bytes()]

@@ -82,6 +82,8 @@ pub struct DiscoverySettings {
     pub is_strict: bool,
     /// The fork id in this node's record.
     pub fork_id: Option<ForkId>,
+    /// Whether the node's record says that it gives parts of states.
+    pub has_snap: bool,
     /// The number of this node's first record. It must rise from start to start.
     pub record_sequence: u64,
 }
@@ -529,6 +531,7 @@ fn own_record(key: &SecretKey, settings: &DiscoverySettings, sequence: u64) -> N
         tcp,
         udp,
         fork_id: settings.fork_id,
+        has_snap: settings.has_snap,
     };
     NodeRecord::sign(key, sequence, &claims)
 }

@@ -45,6 +45,7 @@ fn settings(number: u16, dialect: DiscoveryDialect, seeds: &[NodeContact]) -> Di
         ranges: None,
         is_strict: false,
         fork_id: None,
+        has_snap: false,
         record_sequence: 1,
     }
 }

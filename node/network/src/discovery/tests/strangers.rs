@@ -181,6 +181,7 @@ fn a_record_cannot_name_the_address_of_another() {
             tcp: named.tcp,
             udp: named.udp,
             fork_id: None,
+            has_snap: false,
         };
         let record = NodeRecord::sign(&key(1), 1, &claims);
         let response = DiscoveryPacket::EnrResponse {

@@ -103,6 +103,8 @@ pub struct NewPeer {
     pub address: IpAddr,
     /// The capability.
     pub protocol: WireProtocol,
+    /// The connection has `snap/1`, too.
+    pub has_snap: bool,
     /// The other side has dialled.
     pub is_inbound: bool,
     /// A static or trusted node: it counts for no limit.
@@ -323,23 +325,32 @@ impl PeerHub {
             | PeerMessage::GetBlockBodies(..)
             | PeerMessage::GetPooledTransactions(..)
             | PeerMessage::GetNodeData(..)
-            | PeerMessage::GetReceipts(..) => {
-                self.counters.requests += 1;
-                self.actions.push(PeerAction::Serve {
-                    peer,
-                    request: message,
-                });
+            | PeerMessage::GetReceipts(..) => self.serve(peer, message),
+            PeerMessage::Snap(ref snap) if !self.has_snap(peer) => {
+                let text = format!("got code {} of snap, which it does not share", snap.code());
+                self.breach(peer, &text, now);
             }
+            PeerMessage::Snap(ref snap) if snap.is_request() => self.serve(peer, message),
             PeerMessage::BlockHeaders(..)
             | PeerMessage::BlockBodies(..)
             | PeerMessage::PooledTransactions(..)
             | PeerMessage::NodeData(..)
-            | PeerMessage::Receipts(..) => self.answered(peer, message, now),
+            | PeerMessage::Receipts(..)
+            | PeerMessage::Snap(_) => self.answered(peer, message, now),
             PeerMessage::ApplicationChain(message) => {
                 self.actions.push(PeerAction::Recognize { peer, message });
             }
             PeerMessage::WithoutEffect(..) => {}
         }
+    }
+
+    fn has_snap(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|state| state.has_snap)
+    }
+
+    fn serve(&mut self, peer: PeerId, request: PeerMessage) {
+        self.counters.requests += 1;
+        self.actions.push(PeerAction::Serve { peer, request });
     }
 
     fn answered(&mut self, peer: PeerId, message: PeerMessage, now: Moment) {
@@ -389,6 +400,7 @@ impl PeerHub {
                     PeerRequest::Headers(headers) => PeerMessage::GetBlockHeaders(id, headers),
                     PeerRequest::Bodies(hashes) => PeerMessage::GetBlockBodies(id, hashes),
                     PeerRequest::Receipts(hashes) => PeerMessage::GetReceipts(id, hashes),
+                    PeerRequest::Snap(request) => PeerMessage::Snap(request),
                 };
                 if !self.ask(peer, RequestNote::Sync(ticket), message, now) {
                     self.news(PeerNews::NotAsked { peer, ticket });
@@ -415,7 +427,9 @@ impl PeerHub {
         let Some(kind) = AnswerKind::of_request(&message) else {
             return false;
         };
-        if kind == AnswerKind::Receipts && !state.protocol.has_receipts() {
+        if kind == AnswerKind::Receipts && !state.protocol.has_receipts()
+            || matches!(kind, AnswerKind::Snap(_)) && !state.has_snap
+        {
             return false;
         }
         let Ok(id) = state.requests.ask(kind, now.elapsed, note) else {

@@ -10,6 +10,7 @@ const fn seconds(count: u64) -> Duration {
 /// A peer with this head, alone in its network.
 fn facts(peer: u8, total_difficulty: u64) -> PeerFacts {
     PeerFacts {
+        has_snap: false,
         peer: PeerId(peer.into()),
         node: B512::repeat_byte(peer),
         protocol: WireFamily::Mc.protocol(63).expect("known"),

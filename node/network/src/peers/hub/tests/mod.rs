@@ -99,6 +99,7 @@ impl Scene {
 
     fn new_peer(&self, mark: u8, version: u64) -> NewPeer {
         NewPeer {
+            has_snap: false,
             node: B512::repeat_byte(mark),
             address: IpAddr::from([198, 51, 100, mark]),
             protocol: self.family.protocol(version).expect("known"),

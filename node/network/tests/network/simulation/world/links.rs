@@ -152,6 +152,7 @@ impl World {
 
     fn new_peer(&self, index: usize, is_inbound: bool) -> NewPeer {
         NewPeer {
+            has_snap: false,
             node: self.nodes[index].id,
             address: self.nodes[index].address,
             protocol: WireFamily::Mc.protocol(VERSION).expect("known"),

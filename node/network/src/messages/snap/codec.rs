@@ -1,0 +1,333 @@
+//! Writes and reads the messages of `snap/1`.
+//!
+//! As in the codec of `eth`, the entries of each list are counted and compared with a bound before
+//! memory is taken for them. Source: ethereum/devp2p, `caps/snap.md`.
+
+use primitives::rlp::{RlpError, RlpReader, encode_fields_to_vec};
+use primitives::{B256, Bytes, DecodeError, EMPTY_CODE_HASH, EMPTY_ROOT, Encodable, U256};
+use store::AccountRecord;
+
+use super::{
+    AccountRange, AccountRangeRequest, ByteCodesRequest, PathSet, SNAP_MESSAGE_BYTES_MAX, SnapMessage,
+    StorageRanges, StorageRangesRequest, TrieNodesRequest,
+};
+use crate::messages::codec::{MessageDecoder, REQUESTED_HASHES_MAX, list, raw_list};
+use crate::messages::codes::HASHES_BYTES_MAX;
+use crate::messages::error::PeerMessageError;
+use crate::messages::protocol::WireProtocol;
+use crate::raw_rlp::RawRlp;
+
+pub(super) const GET_ACCOUNT_RANGE: u64 = 0;
+pub(super) const ACCOUNT_RANGE: u64 = 1;
+pub(super) const GET_STORAGE_RANGES: u64 = 2;
+pub(super) const STORAGE_RANGES: u64 = 3;
+pub(super) const GET_BYTE_CODES: u64 = 4;
+pub(super) const BYTE_CODES: u64 = 5;
+pub(super) const GET_TRIE_NODES: u64 = 6;
+pub(super) const TRIE_NODES: u64 = 7;
+
+/// Most accounts or slots in one answer. The shortest have some 40 bytes, and a server ends at
+/// 2 MiB.
+pub(super) const RANGE_ENTRIES_MAX: usize = 65_536;
+/// Most nodes in one proof: two paths, and as many again for servers that send nodes twice.
+pub(super) const PROOF_NODES_MAX: usize = 2 * chain::trie::RANGE_PROOF_NODES_MAX;
+/// Most codes or nodes in one answer.
+pub(super) const ANSWERED_ITEMS_MAX: usize = 2048;
+
+/// The fewest bytes of the RLP of an account: a hash, and four items of a byte.
+const ACCOUNT_BYTES: usize = 39;
+/// The fewest bytes of the RLP of a slot.
+const SLOT_BYTES: usize = 35;
+
+/// The name of the message with this code.
+pub(in crate::messages) const fn snap_message_name(code: u64) -> Option<&'static str> {
+    Some(match code {
+        GET_ACCOUNT_RANGE => "GetAccountRange",
+        ACCOUNT_RANGE => "AccountRange",
+        GET_STORAGE_RANGES => "GetStorageRanges",
+        STORAGE_RANGES => "StorageRanges",
+        GET_BYTE_CODES => "GetByteCodes",
+        BYTE_CODES => "ByteCodes",
+        GET_TRIE_NODES => "GetTrieNodes",
+        TRIE_NODES => "TrieNodes",
+        _ => return None,
+    })
+}
+
+/// The most bytes of the RLP of a message with this code.
+pub(in crate::messages) const fn snap_bytes_max(code: u64) -> usize {
+    if code.is_multiple_of(2) {
+        HASHES_BYTES_MAX
+    } else {
+        SNAP_MESSAGE_BYTES_MAX
+    }
+}
+
+/// The account as the messages have it: no root and no code are no bytes.
+fn slim(account: &AccountRecord) -> Vec<u8> {
+    let bytes = |hash: &B256, empty: B256| {
+        if *hash == empty {
+            Bytes::new()
+        } else {
+            Bytes::copy_from_slice(hash.as_slice())
+        }
+    };
+    encode_fields_to_vec(&[
+        &account.tx_nonce,
+        &account.balance,
+        &bytes(&account.storage_root, EMPTY_ROOT),
+        &bytes(&account.code_hash, EMPTY_CODE_HASH),
+    ])
+}
+
+/// The bytes that an account counts in an answer.
+pub(crate) fn account_bytes(account: &AccountRecord) -> usize {
+    32 + slim(account).len()
+}
+
+/// The bytes that a slot counts in an answer.
+pub(crate) fn slot_bytes(value: &U256) -> usize {
+    32 + value.length()
+}
+
+fn encode_slots(slots: &[(B256, U256)]) -> Vec<u8> {
+    let slot =
+        |(hash, value): &(B256, U256)| encode_fields_to_vec(&[hash, &alloy_rlp::encode(value).as_slice()]);
+    raw_list(&slots.iter().map(slot).collect::<Vec<_>>())
+}
+
+impl SnapMessage {
+    /// The RLP of the message.
+    pub(in crate::messages) fn encode(&self) -> Vec<u8> {
+        let id = self.request_id();
+        match self {
+            Self::GetAccountRange(_, request) => {
+                let AccountRangeRequest {
+                    root,
+                    origin,
+                    limit,
+                    bytes,
+                } = request;
+                encode_fields_to_vec(&[&id, root, origin, limit, bytes])
+            }
+            Self::AccountRange(_, AccountRange { accounts, proof }) => {
+                let account = |(hash, account): &(B256, AccountRecord)| {
+                    encode_fields_to_vec(&[hash, &RawRlp(&slim(account))])
+                };
+                let accounts = raw_list(&accounts.iter().map(account).collect::<Vec<_>>());
+                encode_fields_to_vec(&[&id, &RawRlp(&accounts), proof])
+            }
+            Self::GetStorageRanges(_, request) => {
+                let StorageRangesRequest {
+                    root,
+                    accounts,
+                    origin,
+                    limit,
+                    bytes,
+                } = request;
+                encode_fields_to_vec(&[&id, root, accounts, origin, limit, bytes])
+            }
+            Self::StorageRanges(_, StorageRanges { slots, proof }) => {
+                let slots: Vec<_> = slots.iter().map(|slots| encode_slots(slots)).collect();
+                encode_fields_to_vec(&[&id, &RawRlp(&raw_list(&slots)), proof])
+            }
+            Self::GetByteCodes(_, ByteCodesRequest { hashes, bytes }) => {
+                encode_fields_to_vec(&[&id, hashes, bytes])
+            }
+            Self::ByteCodes(_, items) | Self::TrieNodes(_, items) => encode_fields_to_vec(&[&id, items]),
+            Self::GetTrieNodes(_, TrieNodesRequest { root, paths, bytes }) => {
+                let sets: Vec<_> = paths.iter().map(|set| list(set)).collect();
+                encode_fields_to_vec(&[&id, root, &RawRlp(&raw_list(&sets)), bytes])
+            }
+        }
+    }
+
+    /// Reads the message with `code`, counted from the capability's first one. `protocol` is the
+    /// connection's, for errors.
+    pub(in crate::messages) fn decode(
+        protocol: WireProtocol,
+        code: u64,
+        payload: &[u8],
+    ) -> Result<Self, PeerMessageError> {
+        let Some(message) = snap_message_name(code) else {
+            return Err(PeerMessageError::UnknownCode { got: code, protocol });
+        };
+        let (got, bound) = (payload.len(), snap_bytes_max(code));
+        if got > bound {
+            return Err(PeerMessageError::Size { message, got, bound });
+        }
+        let decoder = SnapDecoder(MessageDecoder::new(message, protocol));
+        let mut fields = decoder.0.field(RlpReader::open(payload, "body"))?;
+        let (count, text) = match code {
+            GET_ACCOUNT_RANGE => (5, "5"),
+            GET_STORAGE_RANGES => (6, "6"),
+            GET_TRIE_NODES => (4, "4"),
+            BYTE_CODES | TRIE_NODES => (2, "2"),
+            _ => (3, "3"),
+        };
+        decoder.0.field(fields.expect_count(message, count, text))?;
+        let id = decoder.0.field(fields.u64("requestId"))?;
+        decoder.body(code, id, fields)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SnapDecoder(MessageDecoder);
+
+impl SnapDecoder {
+    fn body(self, code: u64, id: u64, mut fields: RlpReader<'_>) -> Result<SnapMessage, PeerMessageError> {
+        let Self(decoder) = self;
+        Ok(match code {
+            GET_ACCOUNT_RANGE => {
+                let request = read_account_request(&mut fields);
+                SnapMessage::GetAccountRange(id, decoder.field(request)?)
+            }
+            ACCOUNT_RANGE => {
+                let accounts = decoder.field(fields.list("accounts"))?;
+                let accounts = decoder.entries(
+                    accounts,
+                    "accounts",
+                    (RANGE_ENTRIES_MAX, ACCOUNT_BYTES),
+                    read_account,
+                )?;
+                let proof = self.proof(&mut fields)?;
+                SnapMessage::AccountRange(id, AccountRange { accounts, proof })
+            }
+            GET_STORAGE_RANGES => {
+                let root = decoder.field(fields.fixed("root"))?;
+                let accounts = decoder.hashes(decoder.field(fields.list("accounts"))?)?;
+                let origin = decoder.field(read_bound(&mut fields, "origin", B256::ZERO))?;
+                let limit = decoder.field(read_bound(&mut fields, "limit", B256::repeat_byte(0xff)))?;
+                let bytes = decoder.field(fields.u64("bytes"))?;
+                let request = StorageRangesRequest {
+                    root,
+                    accounts,
+                    origin,
+                    limit,
+                    bytes,
+                };
+                SnapMessage::GetStorageRanges(id, request)
+            }
+            STORAGE_RANGES => {
+                let slots = self.storages(decoder.field(fields.list("slots"))?)?;
+                let proof = self.proof(&mut fields)?;
+                SnapMessage::StorageRanges(id, StorageRanges { slots, proof })
+            }
+            GET_BYTE_CODES => {
+                let hashes = decoder.hashes(decoder.field(fields.list("hashes"))?)?;
+                let bytes = decoder.field(fields.u64("bytes"))?;
+                SnapMessage::GetByteCodes(id, ByteCodesRequest { hashes, bytes })
+            }
+            BYTE_CODES => SnapMessage::ByteCodes(id, self.items(&mut fields, "codes", ANSWERED_ITEMS_MAX)?),
+            GET_TRIE_NODES => {
+                let root = decoder.field(fields.fixed("root"))?;
+                let paths = self.path_sets(decoder.field(fields.list("paths"))?)?;
+                let bytes = decoder.field(fields.u64("bytes"))?;
+                SnapMessage::GetTrieNodes(id, TrieNodesRequest { root, paths, bytes })
+            }
+            _ => SnapMessage::TrieNodes(id, self.items(&mut fields, "nodes", ANSWERED_ITEMS_MAX)?),
+        })
+    }
+
+    fn items(
+        self,
+        fields: &mut RlpReader<'_>,
+        name: &'static str,
+        bound: usize,
+    ) -> Result<Vec<Bytes>, PeerMessageError> {
+        let items = self.0.field(fields.list(name))?;
+        self.0
+            .entries(items, name, (bound, 1), |reader| reader.bytes("item"))
+    }
+
+    fn proof(self, fields: &mut RlpReader<'_>) -> Result<Vec<Bytes>, PeerMessageError> {
+        self.items(fields, "proof", PROOF_NODES_MAX)
+    }
+
+    /// Reads a list for each account. The bound holds for the slots of all of them.
+    fn storages(self, mut reader: RlpReader<'_>) -> Result<Vec<Vec<(B256, U256)>>, PeerMessageError> {
+        let count = self.0.count(&reader, "slots", REQUESTED_HASHES_MAX)?;
+        let mut storages = MessageDecoder::room(&reader, count, 1);
+        let mut left = RANGE_ENTRIES_MAX;
+        while !reader.is_empty() {
+            let slots = self.0.field(reader.list("storage"))?;
+            let slots = self.0.entries(slots, "storage", (left, SLOT_BYTES), read_slot)?;
+            left -= slots.len();
+            storages.push(slots);
+        }
+        Ok(storages)
+    }
+
+    /// Reads the sets of paths. The bound holds for the paths of all of them.
+    fn path_sets(self, mut reader: RlpReader<'_>) -> Result<Vec<PathSet>, PeerMessageError> {
+        let count = self.0.count(&reader, "paths", REQUESTED_HASHES_MAX)?;
+        let mut sets = MessageDecoder::room(&reader, count, 1);
+        let mut left = REQUESTED_HASHES_MAX;
+        while !reader.is_empty() {
+            let set = self.0.field(reader.list("set"))?;
+            if set.is_empty() {
+                return Err(self.0.value_error("set", 0, "one path or more"));
+            }
+            let set = self
+                .0
+                .entries(set, "set", (left, 1), |reader| reader.bytes("path"))?;
+            left -= set.len();
+            sets.push(set);
+        }
+        Ok(sets)
+    }
+}
+
+fn read_account_request(fields: &mut RlpReader<'_>) -> Result<AccountRangeRequest, DecodeError> {
+    Ok(AccountRangeRequest {
+        root: fields.fixed("root")?,
+        origin: fields.fixed("origin")?,
+        limit: fields.fixed("limit")?,
+        bytes: fields.u64("bytes")?,
+    })
+}
+
+/// Reads a hash, or no bytes for `default`. A shorter one is a number, as other nodes read it.
+fn read_bound(fields: &mut RlpReader<'_>, name: &'static str, default: B256) -> Result<B256, DecodeError> {
+    let bytes = fields.slice(name)?;
+    match bytes.len() {
+        0 => Ok(default),
+        1..=32 => Ok(B256::left_padding_from(bytes)),
+        got => Err(DecodeError::Field {
+            field: name,
+            cause: RlpError::Trailing { got: got - 32 },
+        }),
+    }
+}
+
+fn read_account(reader: &mut RlpReader<'_>) -> Result<(B256, AccountRecord), DecodeError> {
+    let mut entry = reader.list("account")?;
+    entry.expect_count("account", 2, "2")?;
+    let hash = entry.fixed("account.hash")?;
+    let mut body = entry.list("account.body")?;
+    body.expect_count("account.body", 4, "4")?;
+    let (tx_nonce, balance) = (body.u64("nonce")?, body.u256("balance")?);
+    let hash_or = |body: &mut RlpReader<'_>, name, empty: B256| {
+        let mut probe = *body;
+        if probe.slice(name)?.is_empty() {
+            *body = probe;
+            return Ok(empty);
+        }
+        body.fixed(name)
+    };
+    let account = AccountRecord {
+        tx_nonce,
+        balance,
+        storage_root: hash_or(&mut body, "storageRoot", EMPTY_ROOT)?,
+        code_hash: hash_or(&mut body, "codeHash", EMPTY_CODE_HASH)?,
+    };
+    Ok((hash, account))
+}
+
+fn read_slot(reader: &mut RlpReader<'_>) -> Result<(B256, U256), DecodeError> {
+    let mut entry = reader.list("slot")?;
+    entry.expect_count("slot", 2, "2")?;
+    let hash = entry.fixed("slot.hash")?;
+    let value = chain::trie::read_slot_value(entry.slice("slot.value")?)?;
+    Ok((hash, value))
+}
