@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::ChainSpec;
+use chain::era1::{Era1Archive, Era1FileError};
 use chain::genesis::record::{RecordError, SpecRecord};
 use chain::genesis::{
     GenesisError, checked_genesis_header, classic_with_accounts, genesis_header, initialise, read_record,
 };
 use primitives::B256;
-use store::{BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId, meta_key};
+use store::{
+    AncientReads, ArchiveSlot, BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId,
+    meta_key,
+};
 
 use crate::options::{Network, OptionsError, VnodeOptions};
 
@@ -111,6 +115,18 @@ pub enum DataDirectoryError {
     /// Block 0 does not fit the network, or the record of the network cannot be used.
     #[error(transparent)]
     Genesis(#[from] GenesisError),
+    /// The folder with the old blocks cannot be used.
+    #[error("--ancient {}: {error}", error.path.display())]
+    Ancient {
+        /// The fault, with the file.
+        error: Box<Era1FileError>,
+    },
+    /// The directory has no copy of its old blocks.
+    #[error("{} has no copy of its old blocks: give the folder of its Era1 files with --ancient FOLDER", path.display())]
+    NoAncient {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -166,7 +182,8 @@ impl DataDirectory {
             // If no chain can be started, this fails before any file is created.
             check_network_to_start(requested.as_ref(), purpose, &path)?;
         }
-        let (path, store) = open_store(options, &path)?;
+        let archive = ArchiveSlot::default();
+        let (path, store) = open_store_beside(options, &path, &archive)?;
         let view = store.snapshot()?;
         if requested.is_none() && !is_recorded_file(&view, options)? {
             requested = requested_network(options)?;
@@ -187,13 +204,39 @@ impl DataDirectory {
         if let Some(id) = options.networkid {
             network.spec.network_id = id;
         }
+        let spec = Arc::new(network.spec);
+        open_archive(options, &spec, &store, &path, &archive)?;
         Ok(Self {
             path,
             store,
             dev: is_dev(&network.record),
-            spec: Arc::new(network.spec),
+            spec,
         })
     }
+}
+
+/// Opens the folder of `--ancient`, if it is given, and puts it beside the files of the store.
+fn open_archive(
+    options: &VnodeOptions,
+    spec: &Arc<ChainSpec>,
+    store: &Store,
+    path: &Path,
+    slot: &ArchiveSlot,
+) -> Result<(), DataDirectoryError> {
+    let Some(folder) = &options.ancient else {
+        if store.snapshot()?.needs_archive()? {
+            return Err(DataDirectoryError::NoAncient {
+                path: path.to_owned(),
+            });
+        }
+        return Ok(());
+    };
+    let archive = Era1Archive::open(folder, spec.clone()).map_err(|error| DataDirectoryError::Ancient {
+        error: Box::new(error),
+    })?;
+    tracing::info!(blocks = archive.blocks(), folder = %folder.display(), "old blocks are served from Era1 files");
+    slot.set(Arc::new(archive));
+    Ok(())
 }
 
 /// Whether this is the record of the development network.
@@ -240,6 +283,15 @@ pub(crate) fn open_store(
     options: &VnodeOptions,
     path: &Path,
 ) -> Result<(PathBuf, Store), DataDirectoryError> {
+    open_store_beside(options, path, &ArchiveSlot::default())
+}
+
+/// As [`open_store`], with the place of an archive of old blocks.
+fn open_store_beside(
+    options: &VnodeOptions,
+    path: &Path,
+    archive: &ArchiveSlot,
+) -> Result<(PathBuf, Store), DataDirectoryError> {
     let failed = |source| DataDirectoryError::Create {
         path: path.to_owned(),
         source,
@@ -249,6 +301,7 @@ pub(crate) fn open_store(
     let cache_bytes = options.cache << 20;
     let store_options = StoreOptions {
         cache_bytes,
+        archive: archive.clone(),
         ..StoreOptions::default()
     };
     let store = Store::open(&path, &store_options)?;

@@ -22,6 +22,8 @@ use crate::objects::shown_hash;
 const BLOCKS_LEN_MAX: usize = 64 << 20;
 /// Most bytes of cached receipts.
 const RECEIPTS_LEN_MAX: usize = 64 << 20;
+/// Most bytes of the cached fees of blocks.
+const FEES_LEN_MAX: usize = 16 << 20;
 /// Bytes of a transaction in memory without its input, but with its sender and two hashes.
 const TRANSACTION_LEN: usize = 480;
 /// Bytes of a header in memory.
@@ -108,9 +110,20 @@ fn receipts_len(receipts: &[Receipt]) -> usize {
     RECEIPT_LEN * receipts.len() + logs.map(|log| LOG_LEN + log.data.len()).sum::<usize>()
 }
 
-/// The cached blocks and receipts.
+/// The gas of a block, and what was paid for it.
+#[derive(Debug)]
+pub(crate) struct BlockFees {
+    /// The used part of the gas limit.
+    pub(crate) used_ratio: f64,
+    pub(crate) gas_used: u64,
+    /// The prices of the transactions in ascending order, each with the gas of all up to it.
+    pub(crate) prices: Vec<(U256, u64)>,
+}
+
+/// The cached blocks, receipts and fees.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
+    fees: BoundedCache<BlockFees>,
     blocks: BoundedCache<CachedBlock>,
     receipts: BoundedCache<Vec<Receipt>>,
 }
@@ -118,6 +131,7 @@ pub(crate) struct BlockCache {
 impl Default for BlockCache {
     fn default() -> Self {
         Self {
+            fees: BoundedCache::new(FEES_LEN_MAX),
             blocks: BoundedCache::new(BLOCKS_LEN_MAX),
             receipts: BoundedCache::new(RECEIPTS_LEN_MAX),
         }
@@ -181,8 +195,28 @@ impl BlockCache {
         Ok(Some(receipts))
     }
 
+    /// The fees of the block `hash`, from the cache or from `read`.
+    pub(crate) fn fees(
+        &self,
+        chain: &Chain,
+        hash: &B256,
+        read: impl FnOnce() -> RpcResult<BlockFees>,
+    ) -> RpcResult<Arc<BlockFees>> {
+        if let Some(cached) = self.fees.get(hash) {
+            return Ok(cached);
+        }
+        let generation = self.fees.generation();
+        let fees = Arc::new(read()?);
+        if is_stored(chain, hash)? {
+            let len = size_of::<BlockFees>() + size_of_val(&fees.prices[..]);
+            self.fees.put(*hash, &fees, len, generation);
+        }
+        Ok(fees)
+    }
+
     /// Removes everything. To be called after blocks were deleted.
     pub(crate) fn clear(&self) {
+        self.fees.clear();
         self.blocks.clear();
         self.receipts.clear();
     }

@@ -1,7 +1,7 @@
 //! A full dataset in memory, and the hash of one nonce over it.
 
 use crate::arith::Modulus;
-use crate::hashimoto::{DatasetItem, LookupFn, PowHash, hash_nonces};
+use crate::hashimoto::{DatasetItem, LookupFn, PowHash, hash_seeds, seed512};
 use crate::simd::Scalar;
 use crate::{B256, ITEM_WORDS};
 
@@ -41,7 +41,8 @@ impl<'a> FullDataset<'a> {
     /// Hashes one nonce.
     pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
         let lookup = LookupFn(|index: u32| self.items[index as usize]);
-        let [hash] = hash_nonces(Scalar, self.item_count, header_hash, &[pow_nonce], lookup);
+        let seeds = [seed512(header_hash, pow_nonce)];
+        let [hash] = hash_seeds(Scalar, self.item_count, &seeds, lookup);
         hash
     }
 }

@@ -48,7 +48,8 @@ pub fn hashimoto(
     pow_nonce: u64,
 ) -> Option<PowHash> {
     let item_count = (items > 0).then(|| Modulus::new(items))?;
-    let [hash] = hash_nonces(Scalar, item_count, header_hash, &[pow_nonce], LookupFn(lookup));
+    let seeds = [seed512(header_hash, pow_nonce)];
+    let [hash] = hash_seeds(Scalar, item_count, &seeds, LookupFn(lookup));
     Some(hash)
 }
 
@@ -71,25 +72,22 @@ impl<F: FnMut(u32) -> DatasetItem> ItemLookup<1> for LookupFn<F> {
     }
 }
 
-/// Hashes `N` nonces over a dataset of `item_count` items, all at the same access.
+/// Hashes `N` seeds over a dataset of `item_count` items, all at the same access.
 #[inline(always)]
-pub(crate) fn hash_nonces<S: SimdOps, const N: usize>(
+pub(crate) fn hash_seeds<S: SimdOps, const N: usize>(
     simd: S,
     item_count: Modulus,
-    header_hash: &B256,
-    pow_nonces: &[u64; N],
+    seeds: &[[u64; 8]; N],
     mut lookup: impl ItemLookup<N>,
 ) -> [PowHash; N] {
-    let mut seeds = [[0; 8]; N];
     let mut mixes = [[CacheRow::ZERO; 2]; N];
-    for ((seed, mix), nonce) in seeds.iter_mut().zip(&mut mixes).zip(pow_nonces) {
-        *seed = seed512(header_hash, *nonce);
+    for (seed, mix) in seeds.iter().zip(&mut mixes) {
         *mix = [CacheRow::from_lanes(seed); 2];
     }
     for access in 0..ACCESSES {
         let word = access as usize % ITEM_WORDS;
         let mut indices = [0; N];
-        for ((index, seed), mix) in indices.iter_mut().zip(&seeds).zip(&mixes) {
+        for ((index, seed), mix) in indices.iter_mut().zip(seeds).zip(&mixes) {
             *index = item_count.reduce(fnv(
                 access ^ seed[0] as u32,
                 mix[word / ROW_WORDS].0[word % ROW_WORDS],
@@ -104,7 +102,7 @@ pub(crate) fn hash_nonces<S: SimdOps, const N: usize>(
         }
     }
     let mut hashes = [PowHash::ZERO; N];
-    for ((hash, seed), mix) in hashes.iter_mut().zip(&seeds).zip(&mixes) {
+    for ((hash, seed), mix) in hashes.iter_mut().zip(seeds).zip(&mixes) {
         *hash = finish(seed, mix);
     }
     hashes

@@ -86,21 +86,100 @@ pub fn verify_seal(
     mix_hash: &B256,
     boundary: &B256,
 ) -> Result<(), SealError> {
-    let got = final_hash(header_hash, pow_nonce, mix_hash);
-    if !meets_boundary(&got, boundary) {
-        return Err(SealError::AboveBoundary {
+    let seal = Seal {
+        header_hash: *header_hash,
+        pow_nonce,
+        mix_hash: *mix_hash,
+        boundary: *boundary,
+    };
+    let seed = seal.seed_below_boundary()?;
+    let [hash] = cache.hash_seeds([seed]);
+    seal.compare_mix(&hash.mix_hash)
+}
+
+/// A seal, with what it is a seal of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Hash of the header without its seal.
+    pub header_hash: B256,
+    /// The nonce.
+    pub pow_nonce: u64,
+    /// The claimed mix hash.
+    pub mix_hash: B256,
+    /// The highest valid final hash.
+    pub boundary: B256,
+}
+
+/// Seals that [`verify_seals`] has in flight. With more, the rate rises no further.
+pub const SEALS_IN_FLIGHT: usize = 64;
+
+/// Checks seals of one epoch as [`verify_seal`] does, with results in the same order.
+///
+/// Up to [`SEALS_IN_FLIGHT`] seals are checked at the same time, so that the reads of many of them
+/// are under way: a single check waits for one read after the other.
+pub fn verify_seals(cache: &LightCache, seals: &[Seal]) -> Vec<Result<(), SealError>> {
+    let mut results = vec![Ok(()); seals.len()];
+    let mut open = Vec::with_capacity(seals.len());
+    for (index, (seal, result)) in seals.iter().zip(&mut results).enumerate() {
+        match seal.seed_below_boundary() {
+            Ok(seed) => open.push((index, seed)),
+            Err(error) => *result = Err(error),
+        }
+    }
+    let mut rest = &open[..];
+    while !rest.is_empty() {
+        rest = match rest.len() {
+            SEALS_IN_FLIGHT.. => check_group::<SEALS_IN_FLIGHT>(cache, seals, rest, &mut results),
+            8.. => check_group::<8>(cache, seals, rest, &mut results),
+            _ => check_group::<1>(cache, seals, rest, &mut results),
+        };
+    }
+    results
+}
+
+/// A seal by its index, with its seed.
+type OpenSeal = (usize, [u64; 8]);
+
+/// Compares the mix hashes of the first `N` seals of `open`. Returns the others.
+fn check_group<'a, const N: usize>(
+    cache: &LightCache,
+    seals: &[Seal],
+    open: &'a [OpenSeal],
+    results: &mut [Result<(), SealError>],
+) -> &'a [OpenSeal] {
+    let Some((group, rest)) = open.split_first_chunk::<N>() else {
+        return &[];
+    };
+    let hashes = cache.hash_seeds(group.map(|(_, seed)| seed));
+    for ((index, _), hash) in group.iter().zip(hashes) {
+        results[*index] = seals[*index].compare_mix(&hash.mix_hash);
+    }
+    rest
+}
+
+impl Seal {
+    /// The seed, if the final hash of the claimed mix hash meets the boundary.
+    fn seed_below_boundary(&self) -> Result<[u64; 8], SealError> {
+        let seed = seed512(&self.header_hash, self.pow_nonce);
+        let got = B256::from(final_hash_bytes(&seed, &lanes::<4>(&self.mix_hash.0)));
+        if meets_boundary(&got, &self.boundary) {
+            return Ok(seed);
+        }
+        Err(SealError::AboveBoundary {
             got,
-            boundary: *boundary,
-        });
+            boundary: self.boundary,
+        })
     }
-    let expected = cache.hash(header_hash, pow_nonce).mix_hash;
-    if *mix_hash != expected {
-        return Err(SealError::MixHash(GotExpected {
-            got: *mix_hash,
-            expected,
-        }));
+
+    fn compare_mix(&self, expected: &B256) -> Result<(), SealError> {
+        if self.mix_hash == *expected {
+            return Ok(());
+        }
+        Err(SealError::MixHash(GotExpected {
+            got: self.mix_hash,
+            expected: *expected,
+        }))
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -141,6 +220,40 @@ mod tests {
             boundary: lower,
         };
         assert_eq!(check(99, &hash.mix_hash, &lower), Err(above));
+
+        // Many seals get the results that each gets alone, in groups of every size.
+        for count in [0, 1, 7, 8, 9, 63, 64, 65, 150] {
+            let seals: Vec<_> = (0..count)
+                .map(|index| {
+                    let header_hash = B256::with_last_byte(index);
+                    let mut seal = Seal {
+                        header_hash,
+                        pow_nonce: index.into(),
+                        mix_hash: cache.hash(&header_hash, index.into()).mix_hash,
+                        boundary: B256::repeat_byte(0xff),
+                    };
+                    match index % 5 {
+                        1 => seal.mix_hash.0[3] ^= 1,
+                        2 => seal.boundary = B256::ZERO,
+                        _ => {}
+                    }
+                    seal
+                })
+                .collect();
+            let alone = |seal: &Seal| {
+                verify_seal(
+                    &cache,
+                    &seal.header_hash,
+                    seal.pow_nonce,
+                    &seal.mix_hash,
+                    &seal.boundary,
+                )
+            };
+            let expected: Vec<_> = seals.iter().map(alone).collect();
+            assert_eq!(verify_seals(&cache, &seals), expected, "{count} seals");
+            let faults = expected.iter().filter(|result| result.is_err()).count();
+            assert_eq!(faults, seals.len() / 5 * 2 + [0, 0, 1, 2, 2][seals.len() % 5]);
+        }
 
         let mut wrong = hash.mix_hash;
         wrong.0[31] ^= 1;

@@ -9,7 +9,7 @@
 //! | what does a transaction do? | [`evm`], on [`state`] |
 //! | how is the state root computed? | [`trie`] |
 //! | how is a block imported? | [`import`], called by the writer thread of [`chain`] |
-//! | how are blocks read from a file? | [`stream`] |
+//! | how are blocks read from a file? | [`stream`], [`era1`], [`block_files`] |
 //! | which transactions wait to be mined? | [`pool`] |
 //! | what do miners work on? | [`mining`] |
 //! | what is stored of a height? | [`view`] |
@@ -29,11 +29,13 @@
 
 mod account_history;
 pub mod application;
+pub mod block_files;
 pub mod call;
 pub mod chain;
 pub mod check;
 mod clock;
 pub mod developer;
+pub mod era1;
 pub mod evm;
 pub mod genesis;
 pub mod header_view;

@@ -15,6 +15,11 @@ pub(crate) fn has_processors() -> bool {
     *PROCESSORS > 1
 }
 
+/// The number of processors.
+pub(crate) fn processors() -> usize {
+    *PROCESSORS
+}
+
 /// Runs `other` on a thread of its own while `own` runs here, and returns both results. With one
 /// processor, or if the system gives no thread, both run here.
 ///

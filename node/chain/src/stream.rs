@@ -7,7 +7,7 @@
 use std::io::Read;
 
 use primitives::rlp::{INPUT_BYTES_MAX, RlpReader};
-use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
+use primitives::{B256, Block, Bytes, DecodeError, Header, TxRules, U256, keccak256};
 
 /// The largest block that is read, in bytes.
 pub const BLOCK_BYTES_MAX: usize = INPUT_BYTES_MAX;
@@ -38,6 +38,38 @@ pub enum BlockStreamError {
     /// The list does not begin with a header.
     #[error("byte {offset}: {error}")]
     NoBlock { offset: u64, error: DecodeError },
+    /// A source of another form has a fault.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Gives blocks one after the other.
+pub trait BlockSource: Send {
+    /// The next block; `None` after the last one. After an error no more can be read.
+    ///
+    /// # Errors
+    /// [`BlockStreamError`] if there is no block at this place.
+    fn next_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError>;
+
+    /// The number of bytes that were read so far.
+    fn offset(&self) -> u64;
+
+    /// Whether the next block, or a part of it, is here. Otherwise it may take long to come.
+    fn has_more(&mut self) -> bool;
+}
+
+impl<R: Read + Send> BlockSource for BlockStream<std::io::BufReader<R>> {
+    fn next_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError> {
+        self.read_block()
+    }
+
+    fn offset(&self) -> u64 {
+        self.lists.offset
+    }
+
+    fn has_more(&mut self) -> bool {
+        !self.lists.input.buffer().is_empty()
+    }
 }
 
 /// A block in its encoded form, with its decoded header.
@@ -51,6 +83,8 @@ pub struct RawBlock {
     pub header: Header,
     /// The RLP of the whole block.
     pub rlp: Vec<u8>,
+    /// The compressed receipts and the total difficulty that an Era1 file has for the block.
+    pub published: Option<(Bytes, U256)>,
 }
 
 impl RawBlock {
@@ -78,22 +112,12 @@ impl<R: Read> BlockStream<R> {
         }
     }
 
-    /// The input that the blocks are read from.
-    pub const fn input(&self) -> &R {
-        &self.lists.input
-    }
-
-    /// The number of bytes that were read so far.
-    pub const fn offset(&self) -> u64 {
-        self.lists.offset
-    }
-
     /// Reads the next block. Returns `None` at the end of the stream. After an error the stream
     /// cannot be read any further.
     ///
     /// # Errors
     /// [`BlockStreamError`] if there is no block at this place.
-    pub fn next_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError> {
+    pub fn read_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError> {
         let offset = self.lists.offset;
         let Some(rlp) = self.lists.next_list(BLOCK_BYTES_MAX)? else {
             return Ok(None);
@@ -108,6 +132,7 @@ impl<R: Read> BlockStream<R> {
             hash,
             header,
             rlp,
+            published: None,
         }))
     }
 }
@@ -226,7 +251,7 @@ mod tests {
         let mut stream = BlockStream::new(bytes);
         let mut all = Vec::new();
         loop {
-            match stream.next_block() {
+            match stream.read_block() {
                 Ok(Some(block)) => all.push(block),
                 Ok(None) => return (all, None),
                 Err(error) => return (all, Some(error)),

@@ -51,6 +51,12 @@ pub enum CommandError {
         /// The fault.
         error: Box<StreamImportError>,
     },
+    /// A folder that is imported has no file.
+    #[error("{}: got no file with a name that ends in .era1, expected at least one", path.display())]
+    NoFiles {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The first block of an export is above the last.
     #[error("first block: got {first}, expected at most the last block {last}")]
     Range {

@@ -77,7 +77,7 @@ pub fn export_range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<
 }
 
 /// The canonical block at `number`. Its header is compared with the stored hash.
-fn block(view: &View, number: u64) -> Result<Block, StoreError> {
+pub(super) fn block(view: &View, number: u64) -> Result<Block, StoreError> {
     let missing = |reason: String| StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), reason);
     let stored = view
         .block(number)?

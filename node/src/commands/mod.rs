@@ -7,6 +7,7 @@ mod db;
 mod dump;
 mod error;
 mod export;
+mod export_era1;
 mod import;
 mod init;
 mod output_file;
@@ -31,7 +32,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
     start(options)?;
     let result = match command {
         VnodeCommand::Init { file } => init::run(options, file),
-        VnodeCommand::Import { file } => import::run(options, file),
+        VnodeCommand::Import { files } => import::run(options, files),
         VnodeCommand::Export {
             format: ExportFormat::Rlp,
             file,
@@ -39,6 +40,13 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
             last,
             ..
         } => export::run(options, file, (*first, *last)),
+        VnodeCommand::Export {
+            format: ExportFormat::Era1,
+            file,
+            first,
+            last,
+            ..
+        } => export_era1::run(options, file, (*first, *last)),
         VnodeCommand::Db(DbCommand::Check { full }) => db::check(options, *full),
         VnodeCommand::Db(DbCommand::Stats) => db::stats(options),
         VnodeCommand::Db(DbCommand::Prune) => db::prune(options),

@@ -23,6 +23,9 @@ pub enum ExportFormat {
     /// Blocks in RLP, one after another, as `vnode import` reads them
     #[default]
     Rlp,
+    /// Era1 files of 8192 blocks with their receipts and total difficulties, as chains are
+    /// published; `vnode import` reads them
+    Era1,
     /// Tables of blocks, transactions, receipts, logs and traces
     Parquet,
 }
@@ -35,12 +38,15 @@ pub enum VnodeCommand {
         /// Genesis file in geth's format
         file: PathBuf,
     },
-    /// Import blocks from a file; blocks that are already stored are skipped
+    /// Import blocks from files; blocks that are already stored are skipped
     Import {
-        /// File of RLP blocks, one after another; - for standard input
-        file: PathBuf,
+        /// Files of RLP blocks, one after another, or Era1 files; a folder of Era1 files; - for
+        /// standard input. The format is seen from the first byte
+        #[arg(required = true, value_name = "FILE_OR_FOLDER")]
+        files: Vec<PathBuf>,
     },
-    /// Export blocks to a file, or as tables to a folder of Parquet files
+    /// Export blocks to a file, to a folder of Era1 files, or as tables to a folder of Parquet
+    /// files
     Export {
         /// The format of the export
         #[arg(long, value_enum, default_value_t)]
@@ -53,7 +59,7 @@ pub enum VnodeCommand {
         #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         partition: u64,
         /// The file, which is written completely or not at all; - for standard output. With
-        /// --format parquet a folder; files that are already in it are not written again
+        /// --format era1 or parquet a folder; files that are already in it are not written again
         #[arg(value_name = "FILE_OR_FOLDER")]
         file: PathBuf,
         /// First block [default: 0]

@@ -99,6 +99,10 @@ pub struct VnodeOptions {
     /// socket [default: ~/.moac, or its folder testnet, devnet, classic or mordor]
     #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
+    /// Folder of Era1 files whose blocks the node serves: it stores no copy of the old blocks that
+    /// are in it. Every later start of the data directory needs the folder, too
+    #[arg(long, value_name = "FOLDER", global = true)]
+    pub ancient: Option<PathBuf>,
     /// Past states that are kept: archive for all; recent or recent:BLOCKS for those after the
     /// newest BLOCKS blocks (100000), which are pruned by and by [default: archive]
     #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::StoreError;
+use crate::archive::ArchiveSlot;
 use crate::medium::{Medium, MemoryMedium};
 
 /// Bytes of a page.
@@ -42,6 +43,7 @@ pub struct AncientFile {
     /// Whether the store was closed or opened again. Then others may write to the file.
     is_closed: AtomicBool,
     space: Mutex<FileSpace>,
+    archive: ArchiveSlot,
 }
 
 /// Which bytes of the file are in use.
@@ -84,7 +86,19 @@ impl AncientFile {
                 readers: AncientReaders::default(),
                 earlier: Vec::new(),
             }),
+            archive: ArchiveSlot::default(),
         }
+    }
+
+    /// The same file, beside which an archive may have old blocks.
+    pub(crate) fn beside(self, archive: &ArchiveSlot) -> Self {
+        let archive = archive.clone();
+        Self { archive, ..self }
+    }
+
+    /// The place of the archive beside the file.
+    pub(crate) const fn archive(&self) -> &ArchiveSlot {
+        &self.archive
     }
 
     /// Opens the file of the database with the id `database`, whose records end at `end`. Starts a

@@ -112,6 +112,14 @@ pub enum StoreError {
         /// The damaged part.
         what: String,
     },
+    /// An old block is in an archive that cannot be read, or that nobody has given.
+    #[error("block {number} is in the archive of old blocks, which cannot be read: {reason}")]
+    Archive {
+        /// The block's number.
+        number: u64,
+        /// The fault.
+        reason: String,
+    },
     /// The file is damaged and cannot be opened.
     #[error("{} is damaged and cannot be opened: {what}: {RESTORE}", path.display())]
     DamagedAtOpening {

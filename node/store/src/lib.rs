@@ -33,7 +33,7 @@
 //!
 //! [`Tables::move_to_file`] moves bodies and receipts of old canonical blocks into a file of their
 //! own, where they are compressed (module `ancient`). Reads find them there, and a reorganization
-//! takes them back.
+//! takes them back. A block that an archive has, too, gets no copy there (module `archive`).
 //!
 //! # Past states
 //!
@@ -81,6 +81,7 @@
 //! decides whether a block is valid.
 
 mod ancient;
+mod archive;
 mod batch;
 mod block_list;
 mod blocks;
@@ -101,6 +102,7 @@ mod notices;
 mod open;
 mod open_database;
 mod pages;
+mod part_rows;
 mod row_error;
 mod snapshot;
 mod source;
@@ -113,6 +115,7 @@ mod wal;
 mod write_tables;
 
 pub use ancient::{AncientReads, AncientRow};
+pub use archive::{ArchiveError, ArchiveSlot, ArchivedBody, BlockArchive};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use blocks_file::AncientFile;

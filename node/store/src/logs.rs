@@ -9,8 +9,8 @@ use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
 use crate::ancient::{BlockPart, with_part};
-use crate::blocks::split_body;
 use crate::codec::block_key;
+use crate::part_rows::split_body;
 use crate::row_error::RowError;
 use crate::source::Source;
 use crate::{StoreError, TableId};

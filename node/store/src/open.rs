@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::StoreError;
+use crate::archive::ArchiveSlot;
 use crate::blocks_file::{AncientFile, RECORDS_START};
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, StoreMedia, sync_name};
@@ -33,6 +34,8 @@ pub struct StoreOptions {
     /// Opens also a file whose rows were rewritten and whose tries are to be built:
     /// [`Store::upgrade`](crate::Store::upgrade).
     pub without_tries: bool,
+    /// The place of an archive that keeps old blocks in place of the store.
+    pub archive: ArchiveSlot,
 }
 
 impl Default for StoreOptions {
@@ -41,6 +44,7 @@ impl Default for StoreOptions {
             cache_bytes: CACHE_BYTES_DEFAULT,
             log_bytes: LOG_BYTES_DEFAULT,
             without_tries: false,
+            archive: ArchiveSlot::default(),
         }
     }
 }

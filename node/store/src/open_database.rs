@@ -114,7 +114,9 @@ impl OpenDatabase {
         check_schema(&database, options, monitor)?;
         let position = read_position(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
-            return Ok(Self::without_log(database));
+            let mut open = Self::without_log(database);
+            open.ancient = Arc::new(AncientFile::in_memory().beside(&options.archive));
+            return Ok(open);
         };
         let mut open = Self::without_log(database);
         open.log = Some(Mutex::new(log));
@@ -127,7 +129,8 @@ impl OpenDatabase {
                 .map_err(StoreError::while_opening)?;
         }
         let end = open.ancient_end(monitor).map_err(StoreError::while_opening)?;
-        open.ancient = Arc::new(location.open_ancient(position.database, end)?);
+        let ancient = location.open_ancient(position.database, end)?;
+        open.ancient = Arc::new(ancient.beside(&options.archive));
         Ok(open)
     }
 

@@ -3,7 +3,7 @@
 use super::cache::LightCache;
 use super::items::compute_items;
 use crate::B256;
-use crate::hashimoto::{DatasetItem, ItemLookup, PowHash, hash_nonces};
+use crate::hashimoto::{DatasetItem, ItemLookup, PowHash, hash_seeds, seed512};
 use crate::simd::{SimdKernel, SimdOps, dispatch};
 
 impl LightCache {
@@ -17,19 +17,19 @@ impl LightCache {
     ///
     /// The time per nonce falls with `N` up to about 64, where the latency of the memory is hidden.
     pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
-        dispatch(LightHash {
-            cache: self,
-            header_hash,
-            pow_nonces,
-        })
+        self.hash_seeds(pow_nonces.map(|nonce| seed512(header_hash, nonce)))
+    }
+
+    /// Hashes `N` seeds at once. They may be of different headers.
+    pub(crate) fn hash_seeds<const N: usize>(&self, seeds: [[u64; 8]; N]) -> [PowHash; N] {
+        dispatch(LightHash { cache: self, seeds })
     }
 }
 
-/// Hashes `N` nonces at once.
+/// Hashes `N` seeds at once.
 struct LightHash<'a, const N: usize> {
     cache: &'a LightCache,
-    header_hash: &'a B256,
-    pow_nonces: [u64; N],
+    seeds: [[u64; 8]; N],
 }
 
 impl<const N: usize> SimdKernel for LightHash<'_, N> {
@@ -37,13 +37,8 @@ impl<const N: usize> SimdKernel for LightHash<'_, N> {
 
     #[inline(always)]
     fn run<S: SimdOps>(self, simd: S) -> [PowHash; N] {
-        hash_nonces(
-            simd,
-            self.cache.item_count,
-            self.header_hash,
-            &self.pow_nonces,
-            ItemsFromCache(simd, self.cache),
-        )
+        let items = ItemsFromCache(simd, self.cache);
+        hash_seeds(simd, self.cache.item_count, &self.seeds, items)
     }
 }
 
@@ -97,8 +92,7 @@ mod tests {
         });
         let kernel = || LightHash {
             cache: &cache,
-            header_hash: &header_hash,
-            pow_nonces,
+            seeds: pow_nonces.map(|nonce| seed512(&header_hash, nonce)),
         };
         for_each_instruction_set(kernel, |hashes, set| assert_eq!(hashes, expected, "{set}"));
     }

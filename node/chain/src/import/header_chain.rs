@@ -19,7 +19,6 @@ use super::block::CurrentHead;
 use super::fork_tree::ForkTree;
 use super::limits::HEADERS_PER_COMMIT;
 use super::{BlockId, ImportError, Importer};
-use crate::parallel::for_each_in_order;
 use crate::rules::check_clock;
 
 /// Headers that build on each other and on a known one, with right seals.
@@ -88,13 +87,9 @@ impl Importer {
             parent_hash = hash;
             checked.push((hash, header));
         }
-        let seal = |index: usize| {
-            let header = &checked[index].1;
-            self.seals.prepare_ahead(&self.spec, header.number);
-            (index, self.seals.check_seal(&self.spec, header))
-        };
-        for_each_in_order(unsealed, seal, |(index, result)| {
-            let (hash, header) = &checked[index];
+        let headers: Vec<_> = unsealed.iter().map(|index| &checked[*index].1).collect();
+        self.seals.check_seals(&self.spec, &headers, |at, result| {
+            let (hash, header) = &checked[unsealed[at]];
             let id = BlockId {
                 number: header.number,
                 hash: *hash,

@@ -264,22 +264,61 @@ impl Importer {
     /// store. A part that was not checked, or fails here, is not marked as checked; the import
     /// checks it and reports the error.
     pub fn prepare(&self, view: &impl BlockReads, block: Block, parent: Option<u64>) -> PreparedBlock {
-        let hash = block.hash();
         let parent = parent.or_else(|| view.block_number(&block.header.parent_hash).ok().flatten());
-        let is_known = || view.bare_header(&hash).is_ok_and(|header| header.is_some());
         let seal_is_right = follows(&block.header, parent) && {
             self.seals.prepare_ahead(&self.spec, block.header.number);
-            is_known() || self.seals.check_seal(&self.spec, &block.header).is_ok()
+            let is_known = view.bare_header(&block.hash());
+            is_known.is_ok_and(|header| header.is_some())
+                || self.seals.check_seal(&self.spec, &block.header).is_ok()
         };
+        self.prepare_sealed(view, block, seal_is_right)
+    }
+
+    /// As [`Self::prepare`], for a block of whose seal it is known whether it was found right.
+    pub(crate) fn prepare_sealed(
+        &self,
+        view: &impl BlockReads,
+        block: Block,
+        seal_is_right: bool,
+    ) -> PreparedBlock {
         let senders = (seal_is_right && block.uncles.is_empty())
             .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
             .flatten();
         PreparedBlock {
+            hash: block.hash(),
             block,
-            hash,
             seal_is_right,
             senders,
         }
+    }
+
+    /// Whether the seals of headers are right. Each has its block hash and, if it is known, the
+    /// number of its parent. As [`Self::prepare`] does, this looks only at headers whose number
+    /// follows.
+    pub(crate) fn seals_are_right(
+        &self,
+        view: &impl BlockReads,
+        headers: &[(&Header, B256, Option<u64>)],
+    ) -> Vec<bool> {
+        let mut right = vec![false; headers.len()];
+        let (mut open, mut places) = (Vec::new(), Vec::new());
+        for (place, (header, hash, parent)) in headers.iter().enumerate() {
+            if !follows(header, *parent) {
+                continue;
+            }
+            if view.bare_header(hash).is_ok_and(|header| header.is_some()) {
+                right[place] = true;
+            } else {
+                open.push(*header);
+                places.push(place);
+            }
+        }
+        let checked = self.seals.check_seals(&self.spec, &open, |at, result| {
+            right[places[at]] = result.is_ok();
+            Ok::<_, std::convert::Infallible>(())
+        });
+        let Ok(()) = checked;
+        right
     }
 
     /// Refuses a block that was executed before and found invalid.

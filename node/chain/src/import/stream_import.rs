@@ -14,19 +14,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use primitives::{B256, Block, DecodeError};
+use ethash::SEALS_IN_FLIGHT;
+use primitives::{B256, Block, DecodeError, U256};
 use store::{BlockReads, StoreError};
 
 use crate::clock::unix_now;
+use crate::era1::{Era1Error, check_receipts};
 use crate::import::linked_blocks::LinkedBlocks;
 use crate::import::{ImportError, Imported, Importer, PreparedBlock};
 use crate::parallel::for_each_in_order;
-use crate::stream::{BlockStream, BlockStreamError, RawBlock};
+use crate::stream::{BlockSource, BlockStream, BlockStreamError, RawBlock};
 
 /// Length of the read buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 /// The most blocks of a chunk. A chunk is checked on all processors and then handed on.
-const CHUNK_BLOCKS_MAX: usize = 64;
+const CHUNK_BLOCKS_MAX: usize = 2 * SEALS_IN_FLIGHT;
 /// A chunk ends with the first block that makes it longer than this.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// The most chunks that wait to be executed.
@@ -55,6 +57,16 @@ pub enum StreamImportError {
         offset: u64,
         /// The fault of the body.
         error: DecodeError,
+    },
+    /// The file has other receipts or another total difficulty for a block.
+    #[error("block {number} ({hash}): {error}")]
+    Published {
+        /// The block's number.
+        number: u64,
+        /// The block's hash.
+        hash: B256,
+        /// The difference.
+        error: Box<Era1Error>,
     },
     /// The stream is of another chain.
     #[error("block 0 of the stream: got {got}, expected the data directory's {expected}")]
@@ -88,6 +100,19 @@ pub enum StreamImportError {
     Reader,
 }
 
+impl StreamImportError {
+    /// The number of the block at which the import ended, if a block is the reason.
+    pub const fn block(&self) -> Option<u64> {
+        match self {
+            Self::Body { number, .. } | Self::Published { number, .. } | Self::Refused { number, .. } => {
+                Some(*number)
+            }
+            Self::OtherGenesis { .. } => Some(0),
+            Self::Stream(_) | Self::Store(_) | Self::Empty | Self::Interrupted | Self::Reader => None,
+        }
+    }
+}
+
 /// The progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamImportProgress {
@@ -117,11 +142,26 @@ pub fn import_stream(
     stop: &AtomicBool,
     report: impl FnMut(&StreamImportProgress),
 ) -> Result<(), StreamImportError> {
+    let stream = BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input));
+    import_blocks(importer, Box::new(stream), stop, report)
+}
+
+/// Imports all blocks of a source, as [`import_stream`] does.
+///
+/// # Errors
+/// As [`import_stream`].
+pub fn import_blocks(
+    importer: &Importer,
+    stream: Box<dyn BlockSource>,
+    stop: &AtomicBool,
+    report: impl FnMut(&StreamImportProgress),
+) -> Result<(), StreamImportError> {
     let (sender, chunks) = bounded(CHUNKS_MAX);
     let reader = ChunkReader {
         importer: importer.clone(),
-        stream: BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input)),
+        stream,
         linked: LinkedBlocks::default(),
+        before: None,
     };
     // The thread is not scoped: a pipe that gives nothing would delay the end of the import.
     std::thread::Builder::new()
@@ -310,9 +350,11 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
 /// The reading side of an import: reads chunks and checks their blocks ahead.
 struct ChunkReader {
     importer: Importer,
-    stream: BlockStream<BufReader<Box<dyn Read + Send>>>,
+    stream: Box<dyn BlockSource>,
     /// The blocks that were read and whose numbers follow those of their parents.
     linked: LinkedBlocks,
+    /// Hash and total difficulty of the block that was read last, if its file has one for it.
+    before: Option<(B256, U256)>,
 }
 
 impl ChunkReader {
@@ -358,6 +400,33 @@ impl ChunkReader {
         chunk
     }
 
+    /// Compares the total difficulty that a file has for a block with that of the block's parent:
+    /// the block that was read before, or a stored one. Of other blocks the parent is not known.
+    fn check_total_difficulty(
+        &mut self,
+        view: &impl BlockReads,
+        block: &RawBlock,
+    ) -> Result<(), StreamImportError> {
+        let before = std::mem::take(&mut self.before);
+        let Some((_, got)) = block.published else {
+            return Ok(());
+        };
+        self.before = Some((block.hash, got));
+        let parent_hash = &block.header.parent_hash;
+        let parent = match before {
+            Some((hash, total_difficulty)) if hash == *parent_hash => Some(total_difficulty),
+            _ => view
+                .header_by_hash(parent_hash)?
+                .map(|parent| parent.total_difficulty),
+        };
+        match parent.map(|parent| parent.saturating_add(block.header.difficulty)) {
+            Some(expected) if expected != got => {
+                Err(published(block, Era1Error::TotalDifficulty { got, expected }))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the blocks of a chunk. After an error, `chunk` has the blocks before it.
     fn read_blocks_into(&mut self, chunk: &mut RawChunk) -> Result<AfterChunk, StreamImportError> {
         let view = self.importer.store().snapshot()?;
@@ -377,6 +446,7 @@ impl ChunkReader {
                 }
                 _ => {}
             }
+            self.check_total_difficulty(&*view, &block)?;
             if view.block_number(&block.hash)?.is_some() {
                 chunk.known += 1;
                 // A chunk of known blocks ends too, so that progress is reported and the stop flag
@@ -394,12 +464,20 @@ impl ChunkReader {
             };
             self.linked.extend(block.hash, &block.header, parent);
             chunk.blocks.push((block, parent));
-            if self.stream.input().buffer().is_empty() {
+            if !self.stream.has_more() {
                 // The next block may take long to come. Those that are here need not wait for it.
                 break;
             }
         }
         Ok(AfterChunk::NextChunk)
+    }
+}
+
+fn published(block: &RawBlock, error: Era1Error) -> StreamImportError {
+    StreamImportError::Published {
+        number: block.header.number,
+        hash: block.hash,
+        error: Box::new(error),
     }
 }
 
@@ -420,9 +498,17 @@ fn prepare_blocks(
     raw: &[(RawBlock, Option<u64>)],
 ) -> (Vec<PreparedBlock>, Option<StreamImportError>) {
     let mut blocks = Vec::with_capacity(raw.len());
+    let headers: Vec<_> = raw
+        .iter()
+        .map(|(raw, parent)| (&raw.header, raw.hash, *parent))
+        .collect();
+    let seals = match importer.store().snapshot() {
+        Ok(view) => importer.seals_are_right(&view, &headers),
+        Err(error) => return (blocks, Some(error.into())),
+    };
     let result = for_each_in_order(
-        raw,
-        |(raw, parent)| prepare_block(importer, raw, *parent),
+        raw.iter().zip(seals),
+        |((raw, _), seal_is_right)| prepare_block(importer, raw, seal_is_right),
         |prepared| {
             blocks.push(prepared?);
             Ok(())
@@ -434,11 +520,14 @@ fn prepare_blocks(
 fn prepare_block(
     importer: &Importer,
     raw: &RawBlock,
-    parent: Option<u64>,
+    seal_is_right: bool,
 ) -> Result<PreparedBlock, StreamImportError> {
     let view = importer.store().snapshot()?;
+    if let Some((receipts, _)) = &raw.published {
+        check_receipts(receipts, &raw.header).map_err(|error| published(raw, error))?;
+    }
     match raw.decode(importer.spec().tx_rules()) {
-        Ok(block) => Ok(importer.prepare(&view, block, parent)),
+        Ok(block) => Ok(importer.prepare_sealed(&view, block, seal_is_right)),
         Err(error) => Err(StreamImportError::Body {
             number: raw.header.number,
             hash: raw.hash,

@@ -2,9 +2,10 @@
 //!
 //! This module knows headers and epochs. The check itself is in [`ethash::verify_seal`].
 
-use ethash::{CacheError, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, SealError};
+use ethash::{CacheError, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, SEALS_IN_FLIGHT, Seal, SealError};
 use primitives::{B256, Header};
 
+use crate::parallel::{for_each_in_order, processors};
 use crate::spec::ChainSpec;
 
 /// The mode in which seals are checked. All other rules are always checked.
@@ -66,14 +67,79 @@ impl SealCheck {
             }
         };
         let cache = caches.get(spec.schedule.epoch(header.number))?;
-        let boundary = ethash::boundary(&header.difficulty);
-        ethash::verify_seal(
-            &cache,
-            &header.header_hash(),
-            header.pow_nonce,
-            &header.mix_hash,
-            &boundary,
-        )?;
+        let Seal {
+            header_hash,
+            pow_nonce,
+            mix_hash,
+            boundary,
+        } = seal_of(header);
+        ethash::verify_seal(&cache, &header_hash, pow_nonce, &mix_hash, &boundary)?;
         Ok(())
+    }
+
+    /// Checks the seals of headers, on all processors and many at a time on each. Gives `consume`
+    /// the index of each header with its result, in order, until `consume` returns an error.
+    ///
+    /// # Errors
+    /// The first error of `consume`.
+    pub(crate) fn check_seals<E>(
+        &self,
+        spec: &ChainSpec,
+        headers: &[&Header],
+        mut consume: impl FnMut(usize, Result<(), SealCheckError>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Each processor gets a part, also of few headers.
+        let part = headers.len().div_ceil(processors()).clamp(1, SEALS_IN_FLIGHT);
+        let mut index = 0;
+        for_each_in_order(
+            headers.chunks(part),
+            |part| {
+                if let Some(header) = part.last() {
+                    self.prepare_ahead(spec, header.number);
+                }
+                let same_epoch = |one: &&Header, other: &&Header| {
+                    spec.schedule.epoch(one.number) == spec.schedule.epoch(other.number)
+                };
+                let epochs = part.chunk_by(same_epoch);
+                epochs
+                    .flat_map(|headers| self.check_epoch(spec, headers))
+                    .collect()
+            },
+            |results: Vec<_>| {
+                results.into_iter().try_for_each(|result| {
+                    index += 1;
+                    consume(index - 1, result)
+                })
+            },
+        )
+    }
+
+    /// Checks the seals of headers of one epoch.
+    fn check_epoch(&self, spec: &ChainSpec, headers: &[&Header]) -> Vec<Result<(), SealCheckError>> {
+        let (Self::Ethash(caches), [first, ..]) = (self, headers) else {
+            return headers
+                .iter()
+                .map(|header| self.check_seal(spec, header))
+                .collect();
+        };
+        let Ok(cache) = caches.get(spec.schedule.epoch(first.number)) else {
+            // Each check reports the error of the cache.
+            return headers
+                .iter()
+                .map(|header| self.check_seal(spec, header))
+                .collect();
+        };
+        let seals: Vec<_> = headers.iter().map(|header| seal_of(header)).collect();
+        let results = ethash::verify_seals(&cache, &seals).into_iter();
+        results.map(|result| result.map_err(Into::into)).collect()
+    }
+}
+
+fn seal_of(header: &Header) -> Seal {
+    Seal {
+        header_hash: header.header_hash(),
+        pow_nonce: header.pow_nonce,
+        mix_hash: header.mix_hash,
+        boundary: ethash::boundary(&header.difficulty),
     }
 }

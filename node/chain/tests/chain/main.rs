@@ -13,6 +13,7 @@ mod deep_reorg;
 #[path = "../../../store/tests/store/disk.rs"]
 mod disk;
 mod disk_faults;
+mod era1;
 mod fork_limits;
 mod gas;
 mod handle;

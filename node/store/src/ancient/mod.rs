@@ -12,9 +12,11 @@
 //! reorganization reaches a moved block, its parts become rows again in the same batch.
 //!
 //! Each part of a block has a checksum of its own ([`record`]), so a read of the receipts reads and
-//! decompresses nothing else. Whoever reads a block reads it with [`with_part`], which looks at the
-//! rows first.
+//! decompresses nothing else. A block of which an archive has the same parts has a row without a
+//! length, and nothing in the file ([`crate::archive`]). Whoever reads a block reads it with
+//! [`with_part`], which looks at the rows first.
 
+mod in_archive;
 mod moves;
 mod record;
 #[cfg(test)]
@@ -94,6 +96,11 @@ impl AncientPlace {
         }
     }
 
+    /// Whether the archive has the block. Each part in the file has a checksum, so none is empty.
+    const fn is_in_archive(&self) -> bool {
+        matches!(self.lens, [0, 0])
+    }
+
     /// The offset behind the record.
     const fn end(&self) -> u64 {
         self.offset + self.lens[0] + self.lens[1]
@@ -171,6 +178,9 @@ fn read_part(
         return Ok(None);
     }
     let file = source.ancient_file();
+    if place.is_in_archive() {
+        return in_archive::read_part(file, part, number, hash).map(Some);
+    }
     let (offset, len) = place.part(part);
     let bytes = file.read(number, part.name(), offset, len)?;
     decode_part(number, part, hash, &bytes)
@@ -195,6 +205,19 @@ pub trait AncientReads: Source {
     /// [`StoreError`] when the read fails or the last row of the index is corrupt.
     fn ancient_count(&self) -> Result<u64, StoreError> {
         Ok(last_place(self)?.map_or(0, |(number, _)| number.saturating_add(1)))
+    }
+
+    /// Whether the first or the last old block is in the archive, so that the store needs it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row of the index is corrupt.
+    fn needs_archive(&self) -> Result<bool, StoreError> {
+        let first = place_of(self, 0)?;
+        let last = last_place(self)?.map(|(_, place)| place);
+        Ok([first, last]
+            .into_iter()
+            .flatten()
+            .any(|place| place.is_in_archive()))
     }
 
     /// The rows that the block `number` with `hash` had before it was moved, with their tables.

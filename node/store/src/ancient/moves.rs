@@ -3,7 +3,7 @@
 use primitives::B256;
 
 use super::record::PartEncoder;
-use super::{AncientPlace, BlockPart, INDEX, last_place, place_of, read_part};
+use super::{AncientPlace, BlockPart, INDEX, in_archive, last_place, place_of, read_part};
 use crate::blocks_file::RECORDS_START;
 use crate::canonical::canonical_hash;
 use crate::codec::block_key;
@@ -44,10 +44,12 @@ impl Tables<'_> {
         let Some((AncientBlock { number: last, .. }, place)) = moved.last().copied() else {
             return Ok(());
         };
-        match self.ancient().append(offset, &records) {
-            // The blocks stay rows.
-            Err(error) if error.wants_space() => return Ok(()),
-            appended => self.note_failure(appended)?,
+        if !records.is_empty() {
+            match self.ancient().append(offset, &records) {
+                // The blocks stay rows.
+                Err(error) if error.wants_space() => return Ok(()),
+                appended => self.note_failure(appended)?,
+            }
         }
         for (block, place) in &moved {
             self.put(INDEX, &block.number.to_be_bytes(), &place.encode())?;
@@ -77,6 +79,9 @@ impl Tables<'_> {
             offset: offset + begin as u64,
             lens: [0; 2],
         };
+        if in_archive::has_block(self, number, &hash)? {
+            return Ok(Some((AncientBlock { number, hash }, place)));
+        }
         for (part, len) in BlockPart::ALL.into_iter().zip(&mut place.lens) {
             let encoded = self.with(part.table(), &key, |row| {
                 let fits = row.len() <= CONTENT_BYTES_MAX;

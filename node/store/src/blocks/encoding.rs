@@ -5,12 +5,13 @@
 use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
 use primitives::{
-    ACCESS_LIST_TX_TYPE, Address, DecodeError, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome,
-    Transaction, TxRules, U256,
+    ACCESS_LIST_TX_TYPE, Address, DecodeError, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules,
+    U256,
 };
 
 use super::{BlockBody, HeaderRecord, TransactionPosition};
 use crate::codec::{RowReader, push_number};
+use crate::part_rows::{encode_senders, split_body};
 use crate::row_error::RowError;
 
 impl HeaderRecord {
@@ -68,21 +69,10 @@ pub(super) fn decode_positions(row: &[u8]) -> Result<Vec<TransactionPosition>, R
 }
 
 pub(super) fn encode_body(body: &BlockBody) -> Vec<u8> {
-    let mut row = (body.senders.len() as u32).to_be_bytes().to_vec();
-    for sender in &body.senders {
-        row.extend_from_slice(sender.as_slice());
-    }
+    let mut row = encode_senders(&body.senders);
     let parts: [&dyn Encodable; 2] = [&body.transactions, &body.uncles];
     alloy_rlp::encode_list::<_, dyn Encodable>(&parts, &mut row);
     row
-}
-
-/// Splits the row of a body: the bytes of the senders, and the lists of transactions and uncles.
-pub(crate) fn split_body(row: &[u8]) -> Result<(&[u8], RlpReader<'_>), RowError> {
-    let mut reader = RowReader::new(row);
-    let count = reader.u32()? as usize;
-    let senders = reader.take(count.saturating_mul(20))?;
-    Ok((senders, RlpReader::open(reader.remaining(), "body")?))
 }
 
 pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, RowError> {
@@ -105,38 +95,6 @@ pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, RowEr
         senders,
         uncles,
     })
-}
-
-pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
-    /// A receipt in its stored form, without the bloom. That of a typed transaction has the type as
-    /// a fourth field. One with an output has the type and the output.
-    struct StoredReceipt<'a>(&'a Receipt);
-    impl Encodable for StoredReceipt<'_> {
-        fn encode(&self, out: &mut dyn alloy_rlp::BufMut) {
-            let outcome: &[u8] = match &self.0.outcome {
-                ReceiptOutcome::Status(false) => &[],
-                ReceiptOutcome::Status(true) => &[1],
-                ReceiptOutcome::Root(root) => root.as_slice(),
-            };
-            let fields: [&dyn Encodable; 5] = [
-                &outcome,
-                &self.0.cumulative_gas_used,
-                &self.0.logs,
-                &self.0.tx_type,
-                &self.0.output,
-            ];
-            let count = match (self.0.output.is_empty(), self.0.tx_type) {
-                (true, LEGACY_TX_TYPE) => 3,
-                (true, _) => 4,
-                (false, _) => 5,
-            };
-            alloy_rlp::encode_list::<_, dyn Encodable>(&fields[..count], out);
-        }
-    }
-    let mut row = Vec::new();
-    let stored: Vec<_> = receipts.iter().map(StoredReceipt).collect();
-    alloy_rlp::encode_list::<_, StoredReceipt<'_>>(&stored, &mut row);
-    row
 }
 
 pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, RowError> {

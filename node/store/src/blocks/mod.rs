@@ -15,15 +15,13 @@ use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxR
 use crate::ancient::{BlockPart, with_part};
 use crate::canonical::canonical_hash;
 use crate::codec::{block_key, decode_block_key, fixed_number};
+use crate::part_rows::encode_receipts;
 use crate::row_error::RowError;
 use crate::source::{Source, read_row};
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
-pub(crate) use encoding::split_body;
-use encoding::{
-    decode_body, decode_positions, decode_receipts, encode_body, encode_positions, encode_receipts,
-};
+use encoding::{decode_body, decode_positions, decode_receipts, encode_body, encode_positions};
 
 /// A stored header, with what else is known of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -47,6 +47,7 @@ impl Setting {
             Self::ShortLog => StoreOptions {
                 cache_bytes: 8 << 20,
                 log_bytes: 50 << 10,
+                ..StoreOptions::default()
             },
         };
         disk.open_store(&options)

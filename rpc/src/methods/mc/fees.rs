@@ -8,11 +8,11 @@ use std::sync::Arc;
 use chain::View;
 use chain::call::TIMEOUT_DEFAULT;
 use chain::rules::order::ExecutionOrder;
-use primitives::U256;
+use primitives::{Header, U256};
 use serde::Serialize;
 
 use super::lookup::stored_number;
-use crate::block_cache::CachedBlock;
+use crate::block_cache::{BlockFees, CachedBlock};
 use crate::budget::{reserve_values, work_limit};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::node::Node;
@@ -95,18 +95,25 @@ fn fee_history(
     for number in oldest..oldest + count {
         limit.check().map_err(RpcError::refused_by)?;
         let missing = || failure(format_args!("block {number} is below the head and not stored"));
-        let (hash, record) = view.header(number).map_err(failure)?.ok_or_else(missing)?;
-        let header = &record.header;
-        history
-            .gas_used_ratio
-            .push(Fraction(header.gas_used as f64 / header.gas_limit.max(1) as f64));
-        if let (Some(percentiles), Some(reward)) = (&percentiles, &mut history.reward) {
+        let Some(percentiles) = &percentiles else {
+            let (_, record) = view.header(number).map_err(failure)?.ok_or_else(missing)?;
+            history.gas_used_ratio.push(Fraction(used_ratio(&record.header)));
+            continue;
+        };
+        let hash = view
+            .canonical_hash(number)
+            .map_err(failure)?
+            .ok_or_else(missing)?;
+        let fees = node.blocks.fees(&node.chain, &hash, || {
             let block = node
                 .blocks
                 .by_hash(&node.chain, &view, &hash)?
                 .ok_or_else(missing)?;
-            let mut fees = fees_of(node, &view, &block)?;
-            reward.push(at_percentiles(&mut fees, header.gas_used, percentiles));
+            fees_of(node, &view, &block)
+        })?;
+        history.gas_used_ratio.push(Fraction(fees.used_ratio));
+        if let Some(reward) = &mut history.reward {
+            reward.push(at_percentiles(&fees, percentiles));
         }
     }
     Ok(history)
@@ -136,8 +143,12 @@ fn check_percentiles(percentiles: Vec<Percentile>) -> RpcResult<Vec<f64>> {
     }
 }
 
-/// The gas price of each transaction that has a receipt, with the gas that it used.
-fn fees_of(node: &Node, view: &View, block: &Arc<CachedBlock>) -> RpcResult<Vec<(U256, u64)>> {
+fn used_ratio(header: &Header) -> f64 {
+    header.gas_used as f64 / header.gas_limit.max(1) as f64
+}
+
+/// The gas price of each transaction that has a receipt, with the gas that was used.
+fn fees_of(node: &Node, view: &View, block: &Arc<CachedBlock>) -> RpcResult<BlockFees> {
     let id = block.id();
     let receipts = node.blocks.receipts(&node.chain, view, &id)?.unwrap_or_default();
     let transactions = &block.block.transactions;
@@ -155,26 +166,34 @@ fn fees_of(node: &Node, view: &View, block: &Arc<CachedBlock>) -> RpcResult<Vec<
             fees.push((price, gas_used));
         }
     }
-    Ok(fees)
+    let header = &block.block.header;
+    Ok(BlockFees {
+        used_ratio: used_ratio(header),
+        gas_used: header.gas_used,
+        prices: ascending(fees),
+    })
+}
+
+/// Sorts prices with the gas of each. The result has the gas of all up to each price.
+fn ascending(mut fees: Vec<(U256, u64)>) -> Vec<(U256, u64)> {
+    fees.sort_unstable();
+    let mut sum = 0u64;
+    for (_, gas) in &mut fees {
+        sum = sum.saturating_add(*gas);
+        *gas = sum;
+    }
+    fees
 }
 
 /// The price at each percentile of the used gas, when the transactions are sorted by price. Zeros
 /// for a block without transactions.
-fn at_percentiles(fees: &mut [(U256, u64)], gas_used: u64, percentiles: &[f64]) -> Vec<Quantity<U256>> {
-    fees.sort_unstable();
-    let mut rest = fees.iter();
-    let mut current = rest.next().copied();
-    let mut sum = current.map_or(0, |(_, gas)| gas);
+fn at_percentiles(fees: &BlockFees, percentiles: &[f64]) -> Vec<Quantity<U256>> {
     let price = |percentile: &f64| {
         // Gas is far below 2^53, so this is exact enough.
-        let threshold = (gas_used as f64 * percentile / 100.0) as u64;
-        while sum < threshold
-            && let Some(next) = rest.next()
-        {
-            sum += next.1;
-            current = Some(*next);
-        }
-        Quantity(current.map_or(U256::ZERO, |(price, _)| price))
+        let threshold = (fees.gas_used as f64 * percentile / 100.0) as u64;
+        let index = fees.prices.partition_point(|(_, gas)| *gas < threshold);
+        let found = fees.prices.get(index).or_else(|| fees.prices.last());
+        Quantity(found.map_or(U256::ZERO, |(price, _)| *price))
     };
     percentiles.iter().map(price).collect()
 }
@@ -186,20 +205,20 @@ mod tests {
     #[test]
     fn prices_at_percentiles() {
         let check = |fees: &[(u64, u64)], percentiles: &[f64], expected: &[u64]| {
-            let mut fees: Vec<_> = fees
+            let fees: Vec<_> = fees
                 .iter()
                 .map(|(price, gas)| (U256::from(*price), *gas))
                 .collect();
-            let gas_used = fees.iter().map(|(_, gas)| gas).sum();
+            let fees = BlockFees {
+                used_ratio: 0.0,
+                gas_used: fees.iter().map(|(_, gas)| gas).sum(),
+                prices: ascending(fees),
+            };
             let expected: Vec<_> = expected
                 .iter()
                 .map(|price| Quantity(U256::from(*price)))
                 .collect();
-            assert_eq!(
-                at_percentiles(&mut fees, gas_used, percentiles),
-                expected,
-                "{percentiles:?}"
-            );
+            assert_eq!(at_percentiles(&fees, percentiles), expected, "{percentiles:?}");
         };
         check(&[], &[0.0, 50.0, 100.0], &[0, 0, 0]);
         check(&[], &[], &[]);

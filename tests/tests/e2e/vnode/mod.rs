@@ -9,6 +9,8 @@ mod dashboard_page;
 mod debug;
 mod developer;
 mod durability;
+mod era1;
+mod era1;
 mod export_tables;
 mod false_shares;
 mod faults;

@@ -72,26 +72,26 @@ fn value(output: &str, key: &str) -> String {
 }
 
 /// A chain with transfers and a contract. It is mined once for all tests; its node has stopped.
-struct MinedChain {
+pub(crate) struct MinedChain {
     folder: TempDir,
     /// Balances by block and address, as the node returned them.
     balances: BTreeMap<u128, BTreeMap<String, u128>>,
-    head: u128,
-    head_hash: String,
+    pub(crate) head: u128,
+    pub(crate) head_hash: String,
 }
 
 impl MinedChain {
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// File with all blocks.
-    fn stream(&self) -> PathBuf {
+    pub(crate) fn stream(&self) -> PathBuf {
         self.folder.path().join("all.rlp")
     }
 }
 
-fn mined_chain() -> &'static MinedChain {
+pub(crate) fn mined_chain() -> &'static MinedChain {
     static CHAIN: OnceLock<MinedChain> = OnceLock::new();
     CHAIN.get_or_init(|| {
         let folder = tempfile::Builder::new()
