@@ -27,7 +27,7 @@ const KEY_DIRECTORY_NAME: &str = "keystore";
 #[non_exhaustive]
 pub enum AccountsError {
     /// The options contradict each other.
-    #[error(transparent)]
+    #[error("{0}")]
     Options(#[from] OptionsError),
     /// A password cannot be read.
     #[error(transparent)]

@@ -32,7 +32,7 @@ const GENESIS_BYTES_MAX: u64 = 256 << 20;
 #[non_exhaustive]
 pub enum DataDirectoryError {
     /// The options contradict each other.
-    #[error(transparent)]
+    #[error("{0}")]
     Options(#[from] OptionsError),
     /// The directory has no chain, and no option names a network that could be started.
     #[error(

@@ -43,7 +43,7 @@ pub use options::{
     ExportFormat, HeightRef, LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint,
     NodeEndpointError, NodeProgram, OptionValueError, OptionsError, OptionsFileError, PARTITION_BLOCKS,
     PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, TABLES, TestVectorKind, TxPoolOptions,
-    VnodeCommand, VnodeOptions, parse_options, states_of, write_options,
+    VnodeCommand, VnodeOptions, parse_options, states_of, vnode_command, with_headings, write_options,
 };
 pub use output::print_line;
 pub use passwords::PasswordError;

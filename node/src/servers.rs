@@ -3,6 +3,8 @@
 //! All are opened in this order at the start and closed when the node stops. The HTTP and the
 //! WebSocket listener can also be opened and closed in between; see the module `listener`.
 
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,22 +24,59 @@ use crate::version::client_version;
 /// An error while a server starts.
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
-    /// An HTTP, WebSocket or local socket server cannot listen.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
+    /// A server cannot listen. The text names the option.
+    #[error("{}", listen_text(address, reason, option))]
+    Listen {
+        /// The address, or the path of the local socket.
+        address: String,
+        /// The option that gives the address, with its value.
+        option: String,
+        /// The error of the system.
+        reason: io::Error,
+    },
     /// The HTTP listener is already open, or cannot open.
     #[error(transparent)]
     Listener(#[from] rpc::ListenerError),
     /// The Stratum server cannot start.
     #[error(transparent)]
-    Stratum(#[from] StratumError),
+    Stratum(StratumError),
 }
 
-impl From<ListenerOpenError> for ServersError {
-    fn from(error: ListenerOpenError) -> Self {
-        match error {
+/// The text for an address that cannot be listened on, with the option that gives it.
+pub(crate) fn listen_text(address: &impl fmt::Display, reason: &io::Error, option: &str) -> String {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => format!("cannot listen on {address}: address already in use: {option}"),
+        _ => format!("cannot listen on {address}: {reason}: {option}"),
+    }
+}
+
+impl ServersError {
+    fn of(option: String) -> impl FnOnce(ListenerOpenError) -> Self {
+        |error| match error {
             ListenerOpenError::Listener(error) => error.into(),
-            ListenerOpenError::Serve(error) => error.into(),
+            ListenerOpenError::Serve(ServeError::Bind { address, reason }) => Self::Listen {
+                address,
+                option,
+                reason,
+            },
+        }
+    }
+
+    fn of_stratum(options: &VnodeOptions, error: StratumError) -> Self {
+        match error {
+            StratumError::Bind { address, reason } => {
+                let status = options.stratum_status.map(|status| status.to_string());
+                let option = match status {
+                    Some(status) if status == address => format!("--stratum.status {status}"),
+                    _ => format!("--stratumport {}", options.stratumport),
+                };
+                Self::Listen {
+                    address,
+                    option,
+                    reason,
+                }
+            }
+            error @ StratumError::Thread(_) => Self::Stratum(error),
         }
     }
 }
@@ -83,7 +122,11 @@ impl Servers {
                 origins: options.wsorigins.clone(),
                 modules: options.wsapi.clone(),
             });
-            listeners.http.open(http, ws).await?
+            listeners
+                .http
+                .open(http, ws)
+                .await
+                .map_err(ServersError::of(format!("--rpcport {}", options.rpcport)))?
         } else {
             Vec::new()
         };
@@ -96,7 +139,11 @@ impl Servers {
                 cors: options.wsorigins.clone(),
                 modules: options.wsapi.clone(),
             };
-            listeners.ws.open(ws, None).await?
+            listeners
+                .ws
+                .open(ws, None)
+                .await
+                .map_err(ServersError::of(format!("--wsport {}", options.wsport)))?
         } else {
             Vec::new()
         };
@@ -106,7 +153,9 @@ impl Servers {
             let default = || directory.join(rpc::server::ipc::SOCKET_NAME);
             let path = options.ipcpath.clone().unwrap_or_else(default);
             let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-            Some(rpc::node_servers::start_ipc(dispatcher, &path)?)
+            let started = rpc::node_servers::start_ipc(dispatcher, &path);
+            let failed = ServersError::of(format!("--ipcpath {}", path.display()));
+            Some(started.map_err(|error| failed(error.into()))?)
         };
         let stratum = if options.stratum {
             let config = StratumConfig {
@@ -122,7 +171,8 @@ impl Servers {
                 status_hosts: options.rpcvhosts.clone(),
                 agent: client_version(),
             };
-            Some(stratum_server::start(&rpc.context().chain, caches, config).await?)
+            let started = stratum_server::start(&rpc.context().chain, caches, config).await;
+            Some(started.map_err(|error| ServersError::of_stratum(options, error))?)
         } else {
             None
         };

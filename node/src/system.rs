@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use daemon::SERVING_STACK_LEN;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::console::{NodeCallError, error_text};
+use crate::options::{OptionsError, OptionsFileError};
+
 /// Prepares a process that may search on cards: drivers stay quiet, and a write beyond the largest
 /// allowed file size fails with an error.
 ///
@@ -19,18 +22,42 @@ pub unsafe fn prepare_process() {
     ignore_file_size_signal();
 }
 
+/// Exit code of a command that failed.
+const EXIT_FAILED: u8 = 1;
+/// Exit code if the command line or its file is wrong, or if the node cannot be reached.
+const EXIT_USAGE: u8 = 2;
+
 /// Says on standard error why a command failed, if it did, and returns the exit code. Ends the
 /// process if a driver hangs.
 pub fn end(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     let code = match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("vnode: {error}");
-            1
+            match sources(&*error).find_map(|cause| cause.downcast_ref()) {
+                Some(refused @ NodeCallError::Refused { .. }) => eprintln!("{}", error_text(refused)),
+                _ => eprintln!("vnode: {error}"),
+            }
+            exit_code(&*error)
         }
     };
     engine::end_if_hung(code);
     code.into()
+}
+
+/// The exit code for an error: the same for the same cause, whatever the command.
+fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
+    let is_usage = sources(error).any(|cause| {
+        let unreachable = matches!(cause.downcast_ref(), Some(NodeCallError::Transport { .. }));
+        unreachable || cause.is::<OptionsError>() || cause.is::<OptionsFileError>()
+    });
+    if is_usage { EXIT_USAGE } else { EXIT_FAILED }
+}
+
+/// An error and its causes.
+fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 /// Ignores the signal SIGXFSZ. By default the system ends the process without a message.
@@ -69,4 +96,39 @@ pub(crate) fn on_small_stack(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(SERVING_STACK_LEN / 8);
     let ended = thread.spawn(work).expect("a thread").join();
     assert!(ended.is_ok(), "the work panicked");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::CommandError;
+    use crate::console::{ConsoleError, TransportError};
+    use crate::data_directory::DataDirectoryError;
+    use crate::vnode::StartError;
+
+    #[test]
+    fn the_same_cause_has_the_same_exit_code() {
+        let check = |error: &(dyn std::error::Error + 'static), expected| {
+            assert_eq!(exit_code(error), expected, "{error}");
+        };
+        let usage = || OptionsError::DatasetFolder;
+        check(&StartError::from(usage()), EXIT_USAGE);
+        check(&StartError::from(DataDirectoryError::from(usage())), EXIT_USAGE);
+        check(&CommandError::from(usage()), EXIT_USAGE);
+        check(&CommandError::from(DataDirectoryError::from(usage())), EXIT_USAGE);
+        check(&ConsoleError::from(usage()), EXIT_USAGE);
+        let transport = || NodeCallError::Transport {
+            endpoint: "x".to_owned(),
+            reason: TransportError::Closed,
+        };
+        check(&ConsoleError::from(transport()), EXIT_USAGE);
+        check(&CommandError::from(transport()), EXIT_USAGE);
+        let refused = NodeCallError::Refused {
+            code: -32000,
+            message: "no".to_owned(),
+            data: None,
+        };
+        check(&ConsoleError::from(refused), EXIT_FAILED);
+        check(&CommandError::Faults(1), EXIT_FAILED);
+    }
 }

@@ -40,11 +40,13 @@ impl Health {
         let reason = if self.syncing {
             Some("the node downloads the chain".to_owned())
         } else {
-            (self.age > age_max).then(|| {
-                format!(
-                    "the head is old: got {} seconds, expected at most {age_max}",
-                    self.age
-                )
+            let old = |before| {
+                let age = self.age;
+                format!("{before}the head is old: got {age} seconds, expected at most {age_max}")
+            };
+            (self.age > age_max).then(|| match self.peers {
+                0 => old("there are no peers, so no blocks come; "),
+                _ => old(""),
             })
         };
         Readiness {
@@ -89,6 +91,17 @@ mod tests {
         let ready = |age, syncing| health(age, syncing).readiness(Duration::from_secs(60));
         assert_eq!(ready(60, false).reason, None);
         assert!(ready(60, false).ready && !ready(61, false).ready && !ready(0, true).ready);
+        let alone = Health {
+            peers: 0,
+            ..health(61, false)
+        };
+        let reason = alone.readiness(Duration::from_secs(60)).reason;
+        assert_eq!(
+            reason.as_deref(),
+            Some(
+                "there are no peers, so no blocks come; the head is old: got 61 seconds, expected at most 60"
+            )
+        );
         let json = serde_json::to_value(ready(61, false)).expect("JSON");
         let reason = "the head is old: got 61 seconds, expected at most 60";
         let expected = serde_json::json!({"ready": false, "reason": reason, "head": 7, "age": 61, "peers": 1, "syncing": false});

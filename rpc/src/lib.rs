@@ -13,10 +13,12 @@
 
 pub mod access;
 mod application;
+mod backups;
 mod block_cache;
 mod budget;
 mod caller;
 mod control;
+mod database_stats;
 mod decode;
 pub mod developer;
 mod dispatch;
@@ -59,6 +61,7 @@ pub use control::{
     ControlError, ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl,
     NetworkControl, Peer, PeerMeasures, ScsServiceControl, Subnet,
 };
+pub use database_stats::{DatabaseStats, HeadName, TableSize};
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};

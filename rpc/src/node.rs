@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
 use crate::application::{ApplicationPool, NoSearch, WalletFacts};
+use crate::backups::Backups;
 use crate::block_cache::BlockCache;
 use crate::budget::reserve_values;
 use crate::control::{ListenerControl, MinerControl, NetworkControl, ScsServiceControl};
@@ -130,6 +131,8 @@ pub struct Node {
     /// This lock is held from the choice of a nonce until its transaction is in the pool, so that
     /// no two transactions get the same nonce.
     pub(crate) sending: Mutex<()>,
+    /// The backup that is being made, or the last one.
+    pub(crate) backups: Arc<Backups>,
 }
 
 /// The reason why the context cannot be created.
@@ -176,6 +179,7 @@ impl Node {
             blocks,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
+            backups: Arc::default(),
         })
     }
 

@@ -55,6 +55,7 @@ pub mod stream;
 pub mod trace;
 pub mod trie;
 pub mod upgrade;
+pub mod upkeep;
 pub mod view;
 
 pub use chain::{Chain, ChainConfig};

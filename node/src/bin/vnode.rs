@@ -11,17 +11,10 @@ fn main() -> ExitCode {
     let (options, matches) = match node::parse_options(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
         Err(error) => {
-            eprintln!("vnode: {error}");
-            return ExitCode::from(2);
+            return node::system::end(Err(error.into()));
         }
     };
     match &options.command {
-        Some(VnodeCommand::Rpc {
-            endpoint,
-            access,
-            method,
-            params,
-        }) => node::console::call(&options, endpoint.as_ref(), access, method, params),
         Some(command) if command.is_of_tools() => match node::tools::run() {
             Ok(code) => code,
             Err(error) => node::system::end(Err(error.into())),
@@ -36,8 +29,33 @@ fn run(options: &VnodeOptions, matches: &clap::ArgMatches) -> Result<(), Box<dyn
         Some(VnodeCommand::Dumpconfig) => {
             Ok(std::io::stdout().write_all(node::write_options(matches).as_bytes())?)
         }
-        Some(VnodeCommand::Attach { endpoint, access }) => {
-            Ok(node::console::attach(options, endpoint.as_ref(), access)?)
+        Some(VnodeCommand::Attach {
+            endpoint,
+            exec,
+            access,
+        }) => {
+            options.warn();
+            let endpoint = endpoint.as_ref();
+            match exec {
+                Some(line) => node::console::execute(options, endpoint, access, line)?,
+                None => node::console::attach(options, endpoint, access)?,
+            }
+            Ok(())
+        }
+        Some(VnodeCommand::Rpc {
+            endpoint,
+            access,
+            method,
+            params,
+        }) => {
+            options.warn();
+            Ok(node::console::call(
+                options,
+                endpoint.as_ref(),
+                access,
+                method,
+                params,
+            )?)
         }
         Some(VnodeCommand::Version { json }) => Ok(node::print_version(*json)?),
         Some(VnodeCommand::Testvec { kind }) => Ok(node::testvec::serve(
@@ -45,7 +63,10 @@ fn run(options: &VnodeOptions, matches: &clap::ArgMatches) -> Result<(), Box<dyn
             std::io::stdin().lock(),
             std::io::stdout().lock(),
         )?),
-        Some(VnodeCommand::Account(command)) => Ok(node::accounts::run(options, command)?),
+        Some(VnodeCommand::Account(command)) => {
+            options.warn();
+            Ok(node::accounts::run(options, command)?)
+        }
         Some(command) => Ok(node::commands::run(options, command)?),
     }
 }

@@ -6,15 +6,16 @@ use std::time::Instant;
 use chain::check::{CheckEvent, CheckSummary, check_store};
 use chain::import::{Importer, RECENT_STATES_DEFAULT, StateRetention};
 use chain::rules::seal::SealCheck;
-use store::{
-    AncientReads, BLOCKS_FILE_NAME, BlockReads, FILE_NAME, HorizonReads, LOG_FILE_NAME, Store, StoreOptions,
-};
+use chain::upkeep::DatabaseSize;
+use rpc::{DatabaseStats, HeadName, TableSize};
+use store::{BLOCKS_FILE_NAME, FILE_NAME, HorizonReads, LOG_FILE_NAME, Store, StoreOptions};
 
 use super::error::CommandError;
 use super::progress::{CommandProgress, ProgressUnits};
+use super::running::OpenedChain;
 use super::stop_flag::stop_flag;
 
-use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose, open_store};
+use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
 
@@ -64,44 +65,47 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     }
 }
 
-/// Lists the tables with their rows and bytes.
+/// Lists the tables with their rows and bytes, those of the running node if there is one.
 pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
-    let path = options.data_directory()?;
-    if !path.join(FILE_NAME).exists() {
-        return Err(DataDirectoryError::NoChain { path }.into());
-    }
-    let (_, store) = open_store(options, &path)?;
-    let view = store.snapshot()?;
-    let tables = view.stats()?;
+    let (path, stats) = match OpenedChain::open(options)? {
+        OpenedChain::Here { path, store } => {
+            (path, DatabaseStats::from(DatabaseSize::of(&*store.snapshot()?)?))
+        }
+        OpenedChain::Running(mut node) => {
+            let stats = node.ask("admin_databaseStats", &[])?;
+            (node.path, stats)
+        }
+    };
     print_line(&format!(
         "{:<24} {:>14} {:>18} {:>18}",
         "table", "rows", "bytes", "on pages"
     ));
-    for table in &tables {
+    let all = |figure: fn(&TableSize) -> u64| stats.tables.iter().map(figure).sum();
+    let all = TableSize {
+        name: "all".to_owned(),
+        rows: all(|table| table.rows),
+        bytes: all(|table| table.bytes),
+        page_bytes: all(|table| table.page_bytes),
+    };
+    for table in stats.tables.iter().chain([&all]) {
         print_line(&format!(
             "{:<24} {:>14} {:>18} {:>18}",
-            table.name, table.rows, table.stored_bytes, table.page_bytes
+            table.name, table.rows, table.bytes, table.page_bytes
         ));
     }
-    let rows: u64 = tables.iter().map(|table| table.rows).sum();
-    let bytes: u64 = tables.iter().map(|table| table.stored_bytes).sum();
-    let pages: u64 = tables.iter().map(|table| table.page_bytes).sum();
-    print_line(&format!("{:<24} {rows:>14} {bytes:>18} {pages:>18}", "all"));
-    let beside = [LOG_FILE_NAME, BLOCKS_FILE_NAME].map(|name| path.join(name));
-    for file in std::iter::once(store.path().to_owned()).chain(beside) {
+    for file in [FILE_NAME, LOG_FILE_NAME, BLOCKS_FILE_NAME].map(|name| path.join(name)) {
         match std::fs::metadata(&file) {
             Ok(metadata) => print_line(&format!("file {} of {} bytes", file.display(), metadata.len())),
             Err(source) => return Err(CommandError::Read { path: file, source }),
         }
     }
-    print_line(&format!("{} blocks in {BLOCKS_FILE_NAME}", view.ancient_count()?));
-    let horizon = view.state_horizon()?;
-    print_line(&match horizon.first_changes {
-        0 => "states of all blocks (archive)".to_owned(),
-        _ => format!("states from block {} on (recent)", horizon.block),
+    print_line(&format!("{} blocks in {BLOCKS_FILE_NAME}", stats.old_blocks));
+    print_line(&match stats.first_state {
+        None => "states of all blocks (archive)".to_owned(),
+        Some(block) => format!("states from block {block} on (recent)"),
     });
-    match view.head()? {
-        Some((number, hash)) => print_line(&format!("head block {number} {hash}")),
+    match stats.head {
+        Some(HeadName { number, hash }) => print_line(&format!("head block {number} {hash}")),
         None => print_line("no chain"),
     }
     Ok(())

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
 use chain::state::StateNotKept;
-use store::StoreError;
+use store::{BackupError, StoreError};
 
+use crate::console::NodeCallError;
 use crate::data_directory::DataDirectoryError;
 use crate::logging::LogStartError;
 use crate::options::OptionsError;
@@ -16,13 +17,13 @@ use crate::options::OptionsError;
 #[non_exhaustive]
 pub enum CommandError {
     /// The options contradict each other.
-    #[error(transparent)]
+    #[error("{0}")]
     Options(#[from] OptionsError),
     /// The log cannot be started.
     #[error(transparent)]
     Log(#[from] LogStartError),
     /// The data directory cannot be used.
-    #[error(transparent)]
+    #[error("{0}")]
     Directory(#[from] DataDirectoryError),
     /// The store failed.
     #[error(transparent)]
@@ -91,6 +92,44 @@ pub enum CommandError {
     /// A signal ended the command.
     #[error("interrupted; nothing was written")]
     Interrupted,
+    /// The node that runs on the data directory cannot be asked.
+    #[error("{0}")]
+    Call(#[from] NodeCallError),
+    /// The running node answers something else than this program expects.
+    #[error("{method}: the running node is of another version: {reason}")]
+    Answer {
+        /// The method.
+        method: String,
+        /// The fault.
+        reason: String,
+    },
+    /// The chain of the running node changed while it was read.
+    #[error(
+        "block {0}: the chain of the running node was reorganized meanwhile; give the same command again"
+    )]
+    Reorganized(u64),
+    /// A block of the running node cannot be read.
+    #[error("block {number}: {reason}")]
+    Block {
+        /// Its number.
+        number: u64,
+        /// The fault.
+        reason: String,
+    },
+    /// A backup failed here.
+    #[error("backup: {0}")]
+    BackUp(#[from] BackupError),
+    /// The running node could not make the backup.
+    #[error("backup of the running node into {}: {reason}", folder.display())]
+    Backup {
+        /// The folder.
+        folder: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A path is no text, so no node can be told of it.
+    #[error("{}: got a path that is not valid Unicode, expected one that is", .0.display())]
+    NotText(PathBuf),
     /// The system failed to provide a thread or signals.
     #[error("{what}: {source}")]
     System {

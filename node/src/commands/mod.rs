@@ -1,8 +1,10 @@
-//! The commands that work on a data directory while no node is running on it.
+//! The commands that work on a data directory while no node is running on it. `export`, `db stats`
+//! and `db backup` ask the node if one runs.
 //!
 //! Each command opens the directory, calls one function of the packages below, and prints one line
 //! about its result. Results go to standard output; progress and log go to standard error.
 
+mod backup;
 mod db;
 mod dump;
 mod error;
@@ -12,6 +14,7 @@ mod import;
 mod init;
 mod output_file;
 mod progress;
+mod running;
 mod stop_flag;
 
 pub use error::CommandError;
@@ -49,6 +52,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         } => export_era1::run(options, file, (*first, *last)),
         VnodeCommand::Db(DbCommand::Check { full }) => db::check(options, *full),
         VnodeCommand::Db(DbCommand::Stats) => db::stats(options),
+        VnodeCommand::Db(DbCommand::Backup { folder }) => backup::run(options, folder),
         VnodeCommand::Db(DbCommand::Prune) => db::prune(options),
         VnodeCommand::Db(DbCommand::Compact) => db::compact(options),
         VnodeCommand::Dump { block, file } => dump::run(options, *block, file),
@@ -77,5 +81,6 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
 pub fn start(options: &VnodeOptions) -> Result<(), CommandError> {
     options.check()?;
     logging::start(options.verbosity, &options.log)?;
+    options.warn();
     Ok(())
 }

@@ -6,15 +6,16 @@
 mod client;
 mod editor;
 mod format;
+mod help;
 mod parse;
 mod transport;
 
 pub use client::NodeCallError;
+pub use parse::ConsoleCallError;
 pub use transport::TransportError;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::process::ExitCode;
 
 use rustyline::ExternalPrinter;
 use rustyline::error::ReadlineError;
@@ -26,22 +27,21 @@ use tokio::sync::mpsc;
 use crate::options::{ClientAccess, NodeEndpoint, OptionsError, VnodeOptions};
 use crate::output::print_line;
 use client::NodeClient;
-use editor::{COMMANDS, Prompt, history_file};
-
-/// Exit code of `vnode rpc` if the node answers with an error.
-const EXIT_REFUSED: u8 = 1;
-/// Exit code of `vnode rpc` if the node cannot be reached; a wrong command line has the same code.
-const EXIT_UNREACHABLE: u8 = 2;
+use editor::{Prompt, history_file};
+use parse::ConsoleCall;
 
 /// An error that ends the console.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
     /// The options do not name a node.
-    #[error(transparent)]
+    #[error("{0}")]
     Options(#[from] OptionsError),
     /// A call failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Call(#[from] NodeCallError),
+    /// The text of `--exec` is no call.
+    #[error("--exec: {0}")]
+    Exec(#[from] ConsoleCallError),
     /// Reading from the terminal failed.
     #[error("cannot read from the terminal: {0}")]
     Terminal(#[from] ReadlineError),
@@ -50,41 +50,94 @@ pub enum ConsoleError {
     Runtime(#[from] std::io::Error),
 }
 
-/// Runs `vnode rpc`: calls a method once and prints its result.
+/// Runs `vnode rpc`: calls a method once and prints its result, as JSON on one line unless standard
+/// output is a terminal.
+///
+/// # Errors
+/// [`ConsoleError`] if the node refuses the call or cannot be reached.
 pub fn call(
     options: &VnodeOptions,
     endpoint: Option<&NodeEndpoint>,
     access: &ClientAccess,
     method: &str,
     params: &[String],
-) -> ExitCode {
-    let params: Vec<_> = params.iter().map(|param| parse::parse_param(param)).collect();
+) -> Result<(), ConsoleError> {
     let names = method_names(None);
-    let method = parse::method_name(method, |name| names.iter().any(|known| known == name));
-    let result = (|| {
-        let endpoint = node_endpoint(options, endpoint)?;
-        let runtime = runtime()?;
-        let mut client = runtime.block_on(NodeClient::connect(&endpoint, access))?;
-        Ok::<_, ConsoleError>(runtime.block_on(client.call(&method, &params))?)
-    })();
-    match result {
-        Ok(result) => {
-            print_line(&if std::io::stdout().is_terminal() {
-                format::pretty(result.get())
-            } else {
-                result.get().to_owned()
-            });
-            ExitCode::SUCCESS
-        }
-        Err(ConsoleError::Call(refused @ NodeCallError::Refused { .. })) => {
-            eprintln!("{}", error_text(&refused));
-            EXIT_REFUSED.into()
-        }
-        Err(error) => {
-            eprintln!("vnode: {error}");
-            EXIT_UNREACHABLE.into()
-        }
+    let call = ConsoleCall {
+        method: parse::method_name(method, |name| names.iter().any(|known| known == name)),
+        params: params.iter().map(|param| parse::parse_param(param)).collect(),
+    };
+    let result = call_once(options, endpoint, access, &call)?;
+    print_line(&if std::io::stdout().is_terminal() {
+        format::pretty(result.get())
+    } else {
+        result.get().to_owned()
+    });
+    Ok(())
+}
+
+/// Runs `vnode attach --exec`: calls as a line of the prompt does, and prints the result as the
+/// prompt prints it.
+///
+/// # Errors
+/// [`ConsoleError`] if the line is no call, if the node refuses it or cannot be reached.
+pub fn execute(
+    options: &VnodeOptions,
+    endpoint: Option<&NodeEndpoint>,
+    access: &ClientAccess,
+    line: &str,
+) -> Result<(), ConsoleError> {
+    let names = method_names(None);
+    let mut words = line.split_whitespace();
+    if words.next() == Some("help") {
+        print_line(&help::help(&names, words.next().unwrap_or_default()));
+        return Ok(());
     }
+    let call = parse::parse_call(line, |name| names.iter().any(|known| known == name))?;
+    if let Some(call) = call {
+        print_line(&result_text(&call_once(options, endpoint, access, &call)?));
+    }
+    Ok(())
+}
+
+/// A connection to the node whose local socket the options name.
+pub(crate) struct NodeCaller {
+    runtime: Runtime,
+    client: NodeClient,
+}
+
+impl NodeCaller {
+    /// Connects to the node.
+    ///
+    /// # Errors
+    /// [`ConsoleError`] if the node cannot be reached.
+    pub(crate) fn connect(options: &VnodeOptions) -> Result<Self, ConsoleError> {
+        let endpoint = node_endpoint(options, None)?;
+        let runtime = runtime()?;
+        let client = runtime.block_on(NodeClient::connect(&endpoint, &ClientAccess::default()))?;
+        Ok(Self { runtime, client })
+    }
+
+    /// Calls `method`. Returns the JSON text of the result.
+    ///
+    /// # Errors
+    /// [`NodeCallError`] if the node refuses the call or cannot be reached.
+    pub(crate) fn call(&mut self, method: &str, params: &[Value]) -> Result<Box<RawValue>, NodeCallError> {
+        self.runtime.block_on(self.client.call(method, params))
+    }
+}
+
+/// Calls a method of the node over a connection of its own.
+fn call_once(
+    options: &VnodeOptions,
+    endpoint: Option<&NodeEndpoint>,
+    access: &ClientAccess,
+    call: &ConsoleCall,
+) -> Result<Box<RawValue>, ConsoleError> {
+    let endpoint = node_endpoint(options, endpoint)?;
+    let runtime = runtime()?;
+    let mut client = runtime.block_on(NodeClient::connect(&endpoint, access))?;
+    Ok(runtime.block_on(client.call(&call.method, &call.params))?)
 }
 
 /// Runs `vnode attach`: reads calls line by line and prints their results, until the end of the
@@ -125,7 +178,7 @@ pub fn attach(
         let mut words = typed.split_whitespace();
         match (words.next(), words.next()) {
             (Some("exit" | "quit"), None) => break,
-            (Some("help"), prefix) => help(&names, prefix.unwrap_or_default()),
+            (Some("help"), name) => print_line(&help::help(&names, name.unwrap_or_default())),
             _ => match parse::parse_call(&typed, |name| names.iter().any(|known| known == name)) {
                 Ok(None) => {}
                 Ok(Some(call)) => match runtime.block_on(client.call(&call.method, &call.params)) {
@@ -200,24 +253,6 @@ fn greet(
     print_line("help lists the methods, exit or Ctrl-D ends the console");
 }
 
-/// Prints the names of the methods that begin with `prefix`.
-fn help(names: &[String], prefix: &str) {
-    let prefix = prefix.replacen('.', "_", 1);
-    let mut found = names.iter().filter(|name| name.starts_with(&prefix)).peekable();
-    if found.peek().is_none() {
-        print_line(&format!("no method begins with {prefix:?}"));
-    }
-    for name in found {
-        print_line(&name.replacen('_', ".", 1));
-    }
-    if prefix.is_empty() {
-        print_line(&format!("commands of the console: {}", COMMANDS.join(", ")));
-        print_line(
-            "parameters follow the name, separated by spaces: mc.getBalance 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 latest",
-        );
-    }
-}
-
 /// Prints the notifications of the node, above the prompt if the terminal allows it.
 fn print_notifications(
     mut notifications: mpsc::Receiver<Box<RawValue>>,
@@ -241,7 +276,8 @@ fn result_text(result: &RawValue) -> String {
     }
 }
 
-fn error_text(error: &NodeCallError) -> String {
+/// The text for an error of a call, with the data of a refusal.
+pub fn error_text(error: &NodeCallError) -> String {
     match error {
         NodeCallError::Refused { data: Some(data), .. } => format!("error: {error}\n{data}"),
         _ => format!("error: {error}"),

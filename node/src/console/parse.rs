@@ -16,7 +16,7 @@ pub(super) struct ConsoleCall {
 
 /// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ConsoleCallError {
+pub enum ConsoleCallError {
     /// The line does not begin with a name.
     #[error("got {0:?}, expected the name of a method")]
     Name(String),

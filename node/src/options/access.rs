@@ -8,7 +8,6 @@ use daemon::tls::TlsFiles;
 
 /// The clients that may use the JSON-RPC servers.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Access to JSON-RPC")]
 pub struct AccessOptions {
     /// File with the certificates of the HTTP and the WebSocket server (PEM), which then speak TLS
     #[arg(long = "rpc.tls.cert", value_name = "FILE", requires = "rpc_tls_key")]

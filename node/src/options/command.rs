@@ -90,6 +90,9 @@ pub enum VnodeCommand {
         /// The node: path of its local socket, or an http://, https://, ws:// or wss:// URL
         /// [default: the local socket in the data directory]
         endpoint: Option<NodeEndpoint>,
+        /// Do one line of the console, print its result and end; exit codes as for `rpc`
+        #[arg(long, value_name = "CALL")]
+        exec: Option<String>,
         /// Token and trusted certificates of the client.
         #[command(flatten)]
         access: ClientAccess,
@@ -210,6 +213,12 @@ pub enum DbCommand {
     },
     /// List the tables with their rows and bytes, the files, and which states are kept
     Stats,
+    /// Copy the chain into a folder, also while a node runs on it. The folder is a data directory
+    /// without keys
+    Backup {
+        /// The folder, which is made; it must be empty if it exists
+        folder: PathBuf,
+    },
     /// Remove past states, all but those of --state [default: recent]. A node that runs with
     /// --state recent does the same by and by
     Prune,

@@ -9,10 +9,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgAction, ArgMatches, FromArgMatches};
 use toml::{Table, Value};
 
 use super::VnodeOptions;
+use super::effect::without_effect;
+use super::help::{vnode_command, vnode_command_for};
 
 /// The longest file, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -69,9 +71,11 @@ pub enum OptionsFileError {
 /// [`OptionsFileError`] if the file cannot be used. Faults of options end the process with a
 /// message, as clap does.
 pub fn parse_options(arguments: Vec<OsString>) -> Result<(VnodeOptions, ArgMatches), OptionsFileError> {
-    let matches = VnodeOptions::command().get_matches_from(&arguments);
-    let Some(path) = matches.get_one::<PathBuf>("config").cloned() else {
-        return Ok((options_of(&matches), matches));
+    let typed = vnode_command_for(&arguments).get_matches_from(&arguments);
+    let Some(path) = typed.get_one::<PathBuf>("config").cloned() else {
+        let mut options = options_of(&typed);
+        options.without_effect = without_effect(&options, &typed, &typed);
+        return Ok((options, typed));
     };
     let from_file = read_file(&path)?
         .into_iter()
@@ -82,8 +86,10 @@ pub fn parse_options(arguments: Vec<OsString>) -> Result<(VnodeOptions, ArgMatch
         .cloned()
         .chain(from_file.map(|(_, argument)| argument))
         .chain(rest.iter().cloned());
-    let matches = VnodeOptions::command().get_matches_from(all);
-    Ok((options_of(&matches), matches))
+    let matches = vnode_command().get_matches_from(all);
+    let mut options = options_of(&matches);
+    options.without_effect = without_effect(&options, &typed, &matches);
+    Ok((options, matches))
 }
 
 fn options_of(matches: &ArgMatches) -> VnodeOptions {
@@ -92,7 +98,7 @@ fn options_of(matches: &ArgMatches) -> VnodeOptions {
 
 /// Whether an environment variable gives the option with this long name.
 fn is_in_environment(name: &str) -> bool {
-    let command = VnodeOptions::command();
+    let command = vnode_command();
     let mut options = command.get_arguments();
     let option = options.find(|option| option.get_long() == Some(name));
     let variable = option.and_then(|option| option.get_env());
@@ -179,7 +185,7 @@ fn scalar(value: &Value) -> Option<String> {
 /// are comments.
 pub fn write_options(matches: &ArgMatches) -> String {
     let mut text = String::from("# Options of vnode. Each key is the long name of an option.\n");
-    for option in VnodeOptions::command().get_arguments() {
+    for option in vnode_command().get_arguments() {
         let is_setting = |name: &&str| !option.is_hide_set() && !NO_SETTINGS.contains(name);
         let Some(name) = option.get_long().filter(is_setting) else {
             continue;
@@ -303,11 +309,11 @@ mod tests {
             "--extradata",
             "a \"text\"",
         ];
-        let matches = VnodeOptions::command().get_matches_from(arguments);
+        let matches = vnode_command().get_matches_from(arguments);
         let text = write_options(&matches);
         let again = read(&text).expect("options");
         let again = std::iter::once("vnode".to_owned()).chain(again);
-        let again = VnodeOptions::command().get_matches_from(again);
+        let again = vnode_command().get_matches_from(again);
         assert_eq!(write_options(&again), text);
         assert_eq!(
             format!("{:?}", options_of(&again)),
@@ -323,7 +329,7 @@ mod tests {
     #[test]
     fn secrets_are_not_written() {
         let secret = "ab".repeat(32);
-        let matches = VnodeOptions::command().get_matches_from(["vnode", "--nodekeyhex", &secret]);
+        let matches = vnode_command().get_matches_from(["vnode", "--nodekeyhex", &secret]);
         let text = write_options(&matches);
         assert!(
             !text.contains(&secret) && text.contains("# nodekeyhex = (not shown)"),

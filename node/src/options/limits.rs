@@ -21,7 +21,6 @@ use super::values::OptionValueError;
 
 /// Limits of the JSON-RPC servers.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Limits of JSON-RPC")]
 pub struct LimitOptions {
     /// Longest request, in bytes
     #[arg(long = "rpc.maxbody", value_name = "BYTES", default_value_t = BODY_LEN_MAX, value_parser = positive)]

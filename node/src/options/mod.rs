@@ -15,11 +15,15 @@
 //! | the service for SCS servers | `scs` |
 //! | the peer-to-peer network | `peers` |
 //! | the log | `log` |
+//! | headings, short help, the options that a command shows | `help` |
+//! | options that have no effect | `effect` |
 
 mod access;
 mod command;
+mod effect;
 mod endpoint;
 mod file;
+mod help;
 mod limits;
 mod log;
 mod peers;
@@ -34,6 +38,7 @@ pub use command::{
 };
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
+pub use help::{vnode_command, with_headings};
 pub use limits::{LimitOptions, Seconds};
 pub use log::LogOptions;
 pub(crate) use peers::NodeIdentity;
@@ -358,6 +363,10 @@ pub struct VnodeOptions {
     /// The log.
     #[command(flatten)]
     pub log: LogOptions,
+
+    /// Warnings about options that were given and have no effect.
+    #[arg(skip)]
+    pub without_effect: Vec<String>,
 }
 
 /// Options that contradict each other, or lack another option.
@@ -403,6 +412,17 @@ pub enum OptionsError {
 }
 
 impl VnodeOptions {
+    /// Warns of options that have no effect: in the log if it has started, else on standard error.
+    pub fn warn(&self) {
+        for warning in &self.without_effect {
+            match tracing::dispatcher::has_been_set() {
+                true => tracing::warn!("{warning}"),
+                false if self.verbosity > 1 => eprintln!("warning: {warning}"),
+                false => {}
+            }
+        }
+    }
+
     /// Limits of what is kept beside the canonical chain.
     pub fn fork_limits(&self) -> ForkLimits {
         ForkLimits {

@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::{Arg, ArgAction, CommandFactory};
+use clap::{Arg, ArgAction};
 
-use super::VnodeOptions;
+use super::help::{HEADINGS, vnode_command};
 
 /// The lines of the page before and after the tables.
 const MARKS: [&str; 2] = [
@@ -15,59 +15,39 @@ const MARKS: [&str; 2] = [
     "<!-- The end of the tables. -->\n",
 ];
 
-/// Each section of the page: its first option, its heading, and what no single option says.
-const SECTIONS: [(&str, &str, &str); 12] = [
+/// Notes that no single option has, below the heading of a section.
+const NOTES: [(&str, &str); 10] = [
     (
-        "config",
         "Network and data",
         "`classic` and `mordor` are experimental: see [Ethereum Classic](guides/ethereum-classic.md). A request for a state \
          that is no longer kept is an error. A peer whose heavier branch is refused by `--maxreorg` is left alone for a \
          while; to follow such a branch, start once with a higher number. See also [Networks, import, \
          export](networks.md).",
     ),
-    ("keystore", "Accounts", ""),
     (
-        "mine",
         "Mining",
         "The programs that mine elsewhere are in [The standalone miner](miner.md).",
     ),
+    ("Transaction pool", "See [Local accounts](#local-accounts) below."),
+    ("Access to JSON-RPC", "See [Guarded servers](guarded-servers.md)."),
     (
-        "txpool.locals",
-        "Transaction pool",
-        "See [Local accounts](#local-accounts) below.",
-    ),
-    ("rpc", "JSON-RPC over HTTP", ""),
-    ("ws", "JSON-RPC over WebSockets, local socket", ""),
-    (
-        "rpc.tls.cert",
-        "Access to JSON-RPC",
-        "See [Guarded servers](guarded-servers.md).",
-    ),
-    (
-        "rpc.maxbody",
         "Limits of JSON-RPC",
         "See [What clients share](#what-clients-share) below, and for `--rpc.sendwait` [Several \
          nodes](guides/several-nodes.md). If that time is over, the transaction stays in the pool.",
     ),
     (
-        "stratum",
-        "Stratum, metrics, dashboard",
+        "Stratum",
         "An address is one address of IPv4, or a network of 64 bits of IPv6. It is also banned after 20 wrong passwords. \
-         Statistics, metrics and dashboard are served under the host names of `--rpcvhosts`. See also [The node as a \
-         pool](stratum.md) and [The dashboard](dashboard.md).",
+         See also [The node as a pool](stratum.md).",
     ),
     (
-        "vnodeconfig",
-        "Service for SCS servers",
-        "See [Application chains](scs.md).",
+        "Metrics, dashboard",
+        "Both, and the statistics of Stratum, are served under the host names of `--rpcvhosts`. See also [The \
+         dashboard](dashboard.md).",
     ),
+    ("Service for SCS servers", "See [Application chains](scs.md)."),
+    ("Peers", "See [Joining a network](guides/join-network.md)."),
     (
-        "nodekey",
-        "Peers",
-        "See [Joining a network](guides/join-network.md).",
-    ),
-    (
-        "verbosity",
         "Log",
         "If the collector of `--otlp` is away, spans are lost, and the node goes on. `OTEL_TRACES_SAMPLER=traceidratio` \
          and `OTEL_TRACES_SAMPLER_ARG=0.01` in the environment choose one request of a hundred.",
@@ -145,14 +125,14 @@ fn marked(text: &str) -> String {
 /// The tables of all options, in the order of their definitions.
 fn tables() -> String {
     let mut text = String::new();
-    let mut sections = SECTIONS.iter().peekable();
-    for option in VnodeOptions::command().get_arguments() {
-        let Some(name) = option.get_long().filter(|_| !option.is_hide_set()) else {
-            continue;
-        };
-        if let Some((_, heading, note)) = sections.next_if(|(first, ..)| *first == name) {
+    let mut section = "";
+    let command = vnode_command();
+    for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+        let heading = option.get_help_heading().expect("each option has a heading");
+        if heading != section {
+            section = heading;
             let _ = write!(text, "\n## {heading}\n\n");
-            if !note.is_empty() {
+            if let Some((_, note)) = NOTES.iter().find(|(name, _)| *name == heading) {
                 let _ = write!(text, "{note}\n\n");
             }
             text += "| option | default | meaning |\n|---|---|---|\n";
@@ -160,8 +140,10 @@ fn tables() -> String {
         let (meaning, default) = meaning_and_default(option);
         let _ = writeln!(text, "| `{}` | {default} | {meaning} |", spelling(option));
     }
-    let left: Vec<_> = sections.map(|(first, ..)| first).collect();
-    assert!(left.is_empty(), "options that begin no section: {left:?}");
+    let noted = NOTES.iter().map(|(name, _)| name);
+    for name in noted.chain(HEADINGS.iter().map(|(_, name)| name)) {
+        assert!(text.contains(&format!("\n## {name}\n")), "no section {name}");
+    }
     text + "\n"
 }
 

@@ -22,7 +22,6 @@ const IDENTITY_LEN_MAX: usize = 64;
 
 /// The peer-to-peer network.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Peers")]
 pub struct PeerOptions {
     /// Port for peers, TCP and UDP; 0 chooses a free one
     /// [default: 30333, or another one if it is taken; with --dev a free one on 127.0.0.1]

@@ -9,7 +9,6 @@ use scs_service::vnode::{ADDRESS_CONNECTIONS_MAX, AllowEntry, CONNECTIONS_MAX};
 
 /// The service for SCS servers.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Service for SCS servers")]
 pub struct ScsOptions {
     /// SCS servers that may connect, separated by commas: ids, IP addresses, or ID@ADDRESS
     /// [default: all]

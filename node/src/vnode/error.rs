@@ -16,7 +16,7 @@ use crate::nodekey::NodeKeyError;
 use crate::options::OptionsError;
 use crate::peers::NetworkError;
 use crate::scs::ScsStartError;
-use crate::servers::ServersError;
+use crate::servers::{ServersError, listen_text};
 
 /// The error of what runs beside a node.
 pub type CompanionError = Box<dyn std::error::Error + Send + Sync>;
@@ -25,7 +25,7 @@ pub type CompanionError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The options contradict each other.
-    #[error(transparent)]
+    #[error("{0}")]
     Options(#[from] OptionsError),
     /// The log cannot be started.
     #[error(transparent)]
@@ -34,13 +34,13 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data directory cannot be used.
-    #[error(transparent)]
+    #[error("{0}")]
     Directory(#[from] DataDirectoryError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Accounts cannot be read or unlocked.
-    #[error(transparent)]
+    #[error("{0}")]
     Accounts(#[from] AccountsError),
     /// The chain cannot be opened.
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub enum StartError {
     #[error(transparent)]
     Companion(CompanionError),
     /// The peer-to-peer network cannot start.
-    #[error(transparent)]
+    #[error("{}", peers_text(.0))]
     Peers(#[from] NetworkStartError),
     /// The metrics cannot be served.
     #[error(transparent)]
@@ -92,6 +92,17 @@ pub enum StartError {
         /// The error of the system.
         source: std::io::Error,
     },
+}
+
+/// The text for a network that cannot start. It names the option of the port.
+fn peers_text(error: &NetworkStartError) -> String {
+    match error {
+        NetworkStartError::Listen { address, source } => {
+            let option = format!("--port {} (peers)", address.port());
+            listen_text(address, source, &option)
+        }
+        other => other.to_string(),
+    }
 }
 
 pub(super) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {

@@ -61,6 +61,8 @@ pub use error::{CompanionError, StartError};
 
 /// Time between two logs of the hashrate while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two lines of a node that looks for peers and has none.
+const NO_PEERS_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two checks that the chain still accepts blocks.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
 /// Time between two checks for accounts whose unlock time is over.
@@ -117,6 +119,7 @@ fn run_node(
 ) -> Result<(), StartError> {
     options.check()?;
     let screen = logging::start(options.verbosity, &options.log)?;
+    options.warn();
     system::raise_open_files();
     let runtime = system::network_threads().map_err(system("cannot start the network threads"))?;
     let options = options.clone().for_anvil();
@@ -292,9 +295,29 @@ impl ServedNode {
             error = self.accompany(companion) => Some(StartError::Companion(error)),
             () = log_hashrate(&self.miner) => None,
             () = sync_row::show(screen, self.around.network.handle()) => None,
+            () = self.log_missing_peers() => None,
             () = expire_accounts(&self.base.accounts) => None,
             never = service_manager::tell_alive(chain) => match never {},
             never = reload.follow() => match never {},
+        }
+    }
+
+    /// Logs a line now and then while the node looks for peers and has none, for ever.
+    async fn log_missing_peers(&self) {
+        let NodeBase { options, chain, .. } = &self.base;
+        let is_dev = chain.spec().developer;
+        if !options.peers.has_discovery(is_dev) || options.peers.maxpeers == 0 {
+            return std::future::pending().await;
+        }
+        let mut interval = tokio::time::interval(NO_PEERS_INTERVAL);
+        interval.tick().await;
+        loop {
+            interval.tick().await;
+            let network = self.around.network.handle();
+            if network.peer_count() == 0 {
+                let head = network.sync_progress().head;
+                tracing::info!(head, "no peers: looking for nodes of this network");
+            }
         }
     }
 

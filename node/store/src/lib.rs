@@ -69,7 +69,7 @@
 //!   behind it do not count.
 //!
 //! The files belong together. A copy of a data directory needs all of them, and is made while the
-//! node is stopped.
+//! node is stopped. [`back_up`] makes one of a snapshot while it runs.
 //!
 //! # Code
 //!
@@ -82,6 +82,7 @@
 
 mod ancient;
 mod archive;
+mod backup;
 mod batch;
 mod block_list;
 mod blocks;
@@ -116,6 +117,7 @@ mod write_tables;
 
 pub use ancient::{AncientReads, AncientRow};
 pub use archive::{ArchiveError, ArchiveSlot, ArchivedBody, BlockArchive};
+pub use backup::{BackupError, BackupProgress, back_up};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use blocks_file::AncientFile;

@@ -135,6 +135,17 @@ impl Snapshot {
         Ok(*self.oldest_state.get_or_init(|| oldest))
     }
 
+    /// The number of rows of a table.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    pub(crate) fn rows(&self, table: TableId) -> Result<u64, StoreError> {
+        match self.table(table)? {
+            Some(open) => self.monitor.run(|| open.len()),
+            None => Ok(0),
+        }
+    }
+
     /// Sizes of all tables, in the order of [`TableId::ALL`].
     ///
     /// # Errors

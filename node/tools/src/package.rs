@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
-use node::{NodeProgram, VnodeOptions};
+use node::{NodeProgram, vnode_command};
 
 use crate::scs_program::ScsProgramOptions;
 
 fn command_line(program: NodeProgram) -> Command {
     match program {
-        NodeProgram::Vnode => VnodeOptions::command(),
+        NodeProgram::Vnode => vnode_command(),
         NodeProgram::Scs => ScsProgramOptions::command_line(),
     }
 }

@@ -3,15 +3,20 @@
 //!
 //! The methods pass requests on to other parts of the process through `control`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chain::genesis::chain_config;
 use chain::spec::ChainFamily;
+use chain::upkeep::DatabaseSize;
 use primitives::{Address, B256, B512, Enode, hex, keccak256};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::backups::BackupStatus;
 use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, PORT_WS, Peer, PeerMeasures, Subnet};
+use crate::database_stats::DatabaseStats;
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::NodeFacts;
@@ -24,6 +29,9 @@ use crate::wire_type::{Described, WireType};
 
 /// The first block of a subnet must be at least this many blocks above the head.
 const SUBNET_LEAD: u64 = 10;
+
+/// The longest time that `admin_backup` waits for the end of the backup.
+const BACKUP_WAIT: Duration = Duration::from_secs(20);
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
@@ -38,6 +46,16 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Removes a trusted node. Returns false if the node is not a trusted node."),
         Method::inline("admin_datadir", [], data_directory)
             .summary("Returns the data directory of this node."),
+        Method::waiting("admin_backup", ["folder"], back_up).summary(
+            "Copies the chain of this node as it is now into a folder of its machine, by its absolute path, while the \
+             node runs. The folder becomes a data directory, without keys. Returns after the backup, or after 20 seconds.",
+        ),
+        Method::inline("admin_backupStatus", [], backup_status)
+            .summary("Returns how far the backup is that runs, or how the last one ended; null if there was none."),
+        Method::inline("admin_stopBackup", [], stop_backup)
+            .summary("Ends the backup that runs; nothing is left of it. Returns false if none runs."),
+        Method::blocking("admin_databaseStats", [], database_stats)
+            .summary("Returns the size of the database: rows and bytes of each table."),
         Method::blocking("admin_nodeInfo", [], node_info)
             .summary("Returns the identity of this node, and how other nodes reach it."),
         Method::blocking("admin_peers", [], peers).summary("Returns the connected peers."),
@@ -111,6 +129,35 @@ fn remove_trusted_peer(node: &Node, (peer,): (NodeText,)) -> RpcResult<bool> {
     let peer = peer.read(node)?;
     let removed = node.network()?.remove_trusted_peer(&peer);
     removed.map_err(RpcError::refused_by)
+}
+
+/// `admin_backup`.
+async fn back_up(node: Arc<Node>, (folder,): (String,)) -> RpcResult<Option<BackupStatus>> {
+    let folder = PathBuf::from(folder);
+    if !folder.is_absolute() {
+        let reason = format!("got {:?}, expected an absolute path", folder.display());
+        return Err(RpcError::invalid_argument(0, reason));
+    }
+    let started = node.backups.start(node.view()?, folder);
+    started.map_err(RpcError::refused_by)?;
+    node.backups.wait(BACKUP_WAIT).await;
+    Ok(node.backups.status())
+}
+
+/// `admin_backupStatus`.
+fn backup_status(node: &Node, (): ()) -> RpcResult<Option<BackupStatus>> {
+    Ok(node.backups.status())
+}
+
+/// `admin_stopBackup`.
+fn stop_backup(node: &Node, (): ()) -> RpcResult<bool> {
+    Ok(node.backups.stop())
+}
+
+/// `admin_databaseStats`.
+fn database_stats(node: &Node, (): ()) -> RpcResult<JsonOf<DatabaseStats>> {
+    let size = DatabaseSize::of(node.view()?.snapshot()).map_err(failure)?;
+    JsonOf::write(&DatabaseStats::from(size))
 }
 
 /// The answer of `admin_nodeInfo` (docs/interface.md, 2.13). Its members are also those of geth.

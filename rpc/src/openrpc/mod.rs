@@ -31,6 +31,11 @@ static EXAMPLES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 /// The module that only application-chain nodes serve.
 const SCS_MODULE: &str = "scs";
 
+/// The example of a method: an object with its `params` and its `result`.
+pub fn example(method: &str) -> Option<&'static Value> {
+    EXAMPLES.get(method)
+}
+
 /// Describes `methods`. A method without a summary is left out, and so is a type that no method
 /// uses.
 pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value {

@@ -39,6 +39,12 @@ Block: number QUANTITY|null, hash DATA32|null, parentHash DATA32, nonce DATA8|nu
     receiptsRoot DATA32, miner DATA20, difficulty QUANTITY, totalDifficulty QUANTITY,
     extraData DATA, size QUANTITY, gasLimit QUANTITY, gasUsed QUANTITY, timestamp QUANTITY,
     transactions Transaction[]|DATA32[], uncles DATA32[];
+Backup: folder String, state String, head Number, rows Number, rowsTotal Number, bytes Number,
+    error String|null;
+DatabaseStats: tables TableSize[], oldBlocks Number, firstState Number|null,
+    head DatabaseHead|null;
+DatabaseHead: number Number, hash DATA32;
+TableSize: name String, rows Number, bytes Number, pageBytes Number;
 BlockReward: number QUANTITY, hash DATA32, miner DATA20, status String, uncleOf NephewBlock|null,
     reward QUANTITY, fees QUANTITY, total QUANTITY, uncles UncleReward[];
 NephewBlock: number QUANTITY, hash DATA32;

@@ -240,3 +240,31 @@ fn the_websocket_listener_opens_and_closes() {
         "invalid argument 1: port: got 65536, expected at most 65535",
     );
 }
+
+#[test]
+fn a_backup_goes_into_an_absolute_empty_folder() {
+    let net = Net::start();
+    assert_eq!(net.ok("admin_backupStatus", json!([])), Value::Null);
+    assert_eq!(net.ok("admin_stopBackup", json!([])), false);
+    net.check_error(
+        "admin_backup",
+        json!(["backup"]),
+        -32602,
+        "invalid argument 0: got \"backup\", expected an absolute path",
+    );
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = home.path().join("backup");
+    let done = net.ok("admin_backup", json!([folder]));
+    assert_eq!((&done["state"], &done["error"]), (&json!("done"), &Value::Null));
+    assert_eq!(done["rows"], done["rowsTotal"]);
+    assert_eq!(net.ok("admin_backupStatus", json!([])), done);
+    assert!(folder.join(store::FILE_NAME).exists());
+    let again = net.ok("admin_backup", json!([folder]));
+    assert_eq!(again["state"], "failed");
+    let reason = again["error"].as_str().expect("a reason");
+    assert!(reason.contains("got a folder that is not empty"), "{reason}");
+    let stats = net.ok("admin_databaseStats", json!([]));
+    let rows = stats["tables"].as_array().expect("tables").iter();
+    let rows: u64 = rows.map(|table| table["rows"].as_u64().expect("a number")).sum();
+    assert_eq!(rows, done["rowsTotal"]);
+}

@@ -20,7 +20,10 @@ use crate::shared::schema::fits;
 /// Methods without an example. The description of all methods would contain itself.
 pub(crate) const WITHOUT_EXAMPLE: [&str; 1] = ["rpc.discover"];
 /// Methods whose results depend on chance or on the clock. Only the type is compared.
-const VARYING: [&str; 6] = [
+const VARYING: [&str; 9] = [
+    "admin_backup",
+    "admin_backupStatus",
+    "admin_databaseStats",
     "mc_getWork",
     "mc_newBlockFilter",
     "mc_newFilter",
@@ -28,8 +31,9 @@ const VARYING: [&str; 6] = [
     "mc_subscribe",
     "personal_newAccount",
 ];
-/// Methods with a random id as parameter.
-const WITH_RANDOM_ID: [&str; 4] = [
+/// Methods with a random id or a temporary folder as parameter.
+const WITH_RANDOM_ID: [&str; 5] = [
+    "admin_backup",
     "mc_getFilterChanges",
     "mc_getFilterLogs",
     "mc_uninstallFilter",
@@ -64,6 +68,8 @@ impl Examples {
 /// transaction; a refused block; a static node and a subnet.
 struct ExampleNode {
     net: Net,
+    /// The folder for a backup.
+    folder: tempfile::TempDir,
     contract: String,
     /// The hash of a transaction in block 3 that writes and logs.
     call: String,
@@ -101,6 +107,7 @@ impl ExampleNode {
         net.ok("admin_addSubnetP2P", json!([data(PROXY), 110]));
         Self {
             net,
+            folder: tempfile::tempdir().expect("a temporary folder"),
             contract,
             call,
             block,
@@ -209,6 +216,7 @@ impl ExampleNode {
             "admin_addPeer" | "admin_removePeer" | "admin_addTrustedPeer" | "admin_removeTrustedPeer" => {
                 json!([enode()])
             }
+            "admin_backup" => json!([self.folder.path().join("backup")]),
             "admin_startWS" => json!(["localhost", 8546, "", "mc,net,chain3"]),
             "admin_startRPC" => json!(["localhost", 8545, "", "mc,net,chain3"]),
             "admin_addSubnetP2P" | "admin_removeSubnetP2P" => json!([data(PROXY), 200]),

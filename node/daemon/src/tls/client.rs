@@ -12,7 +12,9 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
-use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 
 use crate::stream::MaybeTls;
 
@@ -52,8 +54,28 @@ pub enum TlsError {
     #[error("TLS setup failed: {0}")]
     Setup(#[from] Error),
     /// The handshake failed, most often because the certificate is not trusted.
-    #[error("TLS handshake failed: {0}")]
+    #[error("TLS handshake failed: {}{}", advice(.0), .0)]
     Handshake(std::io::Error),
+}
+
+/// The cause of a failed handshake in plain words, if it is one that a user can end.
+fn advice(error: &std::io::Error) -> &'static str {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "the server's certificate is neither trusted nor signed by an authority that is; a file of trusted \
+             certificates makes it so: "
+        }
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "the server's certificate is for another name: ",
+        // The checker of certificates has no variant of its own for it.
+        Some(Error::InvalidCertificate(other)) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server's certificate is one of an authority (CA:TRUE), which cannot be the server's own; make one with \
+             basicConstraints CA:FALSE: "
+        }
+        _ => "",
+    }
 }
 
 impl TlsOptions {
@@ -179,5 +201,65 @@ mod tests {
         let absent = file.path().with_extension("absent");
         assert!(options(&absent).client().is_err());
         assert!(TlsOptions::default().client().is_ok());
+    }
+
+    /// The error of a client that trusts `certificate`, at a server on 127.0.0.1 that shows it.
+    async fn refusal(certificate: rcgen::CertificateParams, is_trusted: bool) -> String {
+        use tokio_rustls::TlsAcceptor;
+        use tokio_rustls::rustls::ServerConfig;
+        use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = certificate.self_signed(&key).expect("a certificate");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), certificate.pem()).expect("written");
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+            )
+            .expect("a key of the certificate");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = async move {
+            let (stream, _) = listener.accept().await.expect("a client");
+            let _ = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
+        };
+        let options = TlsOptions {
+            authority: is_trusted.then(|| file.path().to_owned()),
+            trust_anybody: false,
+        };
+        let client = async {
+            let stream = TcpStream::connect(address).await.expect("the server");
+            let client = options.client().expect("options");
+            client
+                .connect("localhost", stream)
+                .await
+                .expect_err("it is refused")
+                .to_string()
+        };
+        tokio::join!(server, client).1
+    }
+
+    #[tokio::test]
+    async fn a_refused_certificate_is_explained() {
+        let named = |name: &str| rcgen::CertificateParams::new([name.to_owned()]).expect("a name");
+        let mut authority = named("localhost");
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let error = refusal(authority, true).await;
+        assert!(error.contains("basicConstraints CA:FALSE: "), "{error}");
+        let error = refusal(named("localhost"), false).await;
+        assert!(
+            error.contains("a file of trusted certificates makes it so: "),
+            "{error}"
+        );
+        let error = refusal(named("elsewhere"), true).await;
+        assert!(error.contains("is for another name: "), "{error}");
     }
 }

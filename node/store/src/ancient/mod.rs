@@ -20,7 +20,7 @@ mod in_archive;
 mod moves;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use primitives::B256;
 

@@ -109,6 +109,19 @@ fn has_row(view: &Snapshot, block: &TestBlock) -> bool {
     rows[0]
 }
 
+/// Stores these first blocks, and moves all but the last three to the file.
+pub(crate) fn store_old_blocks(store: &Store, count: u64) {
+    add(store, 0..count, 0);
+    write(store, |tables| tables.move_to_file(count - 4));
+}
+
+/// Whether the store has these first blocks with all their parts.
+#[track_caller]
+pub(crate) fn assert_has_old_blocks(view: &Snapshot, count: u64) {
+    assert_eq!(view.ancient_count().unwrap(), count - 3);
+    (0..count).for_each(|number| assert_has(view, &block(number, 0)));
+}
+
 #[test]
 fn a_moved_block_is_read_from_the_file_and_comes_back_as_rows() {
     let store = Store::in_memory().unwrap();

@@ -12,8 +12,7 @@ fn main() -> ExitCode {
     let options = match node::parse_options(std::env::args_os().collect()) {
         Ok((options, _)) => options,
         Err(error) => {
-            eprintln!("vnode: {error}");
-            return ExitCode::from(2);
+            return node::system::end(Err(error.into()));
         }
     };
     node::system::end(run(&options))

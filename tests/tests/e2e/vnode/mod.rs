@@ -1,6 +1,7 @@
 //! Tests of whole nodes from outside, with one module for each subject.
 
 mod admin;
+mod backup;
 mod clients;
 mod console;
 mod crowding;
@@ -24,6 +25,7 @@ mod networks;
 mod offline;
 mod old_blocks;
 mod options;
+mod packaging;
 mod scs_service;
 mod spans;
 mod start;

@@ -1,0 +1,274 @@
+//! Copies a snapshot into a new data directory, while the store goes on to be written.
+//!
+//! The rows of the snapshot are read in order and written in batches into a new database, and the
+//! records of old blocks are copied as they are. So the copy is of one commit, has no free pages,
+//! and every page and record that it has was read with its checksum. Until it is complete its
+//! folder has another name.
+//!
+//! Knows tables and files; knows nothing of what rows mean.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::ancient::indexed_end;
+use crate::blocks_file::RECORDS_START;
+use crate::medium::sync_name;
+use crate::open::StoreOptions;
+use crate::source::Source;
+use crate::{Snapshot, Store, StoreError, TableId, Tables};
+
+/// Bytes of rows in a batch.
+const BATCH_BYTES: u64 = 64 << 20;
+/// Bytes of old blocks that are copied at once.
+const CHUNK_BYTES: u64 = 8 << 20;
+/// Rows between two calls of the observer.
+const REPORT_ROWS: u64 = 10_000;
+/// Memory for pages of the new database.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// The rows and bytes that a backup has copied so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Rows of tables.
+    pub rows: u64,
+    /// Rows that there are.
+    pub rows_total: u64,
+    /// Bytes of rows and of old blocks.
+    pub bytes: u64,
+}
+
+/// The reason why there is no backup. Nothing is left of it, unless the file system refuses to
+/// remove it.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Reading or writing failed.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The folder has something in it.
+    #[error("{}: got a folder that is not empty, expected an empty one or none", .0.display())]
+    NotEmpty(PathBuf),
+    /// A backup of this name is being made, or a process that made one was killed.
+    #[error("{} exists: another backup is being made, or one was cut off; remove it in the latter case", .0.display())]
+    Unfinished(PathBuf),
+    /// A folder cannot be made or renamed.
+    #[error("cannot write {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The observer ended the backup.
+    #[error("stopped; nothing was written")]
+    Stopped,
+}
+
+/// Copies what `view` shows into `folder`, which becomes a data directory of its own: its chain
+/// only, no keys. `observe` is called now and then; if it breaks, the backup ends.
+///
+/// # Errors
+/// [`BackupError`]; `folder` is as before then.
+pub fn back_up(
+    view: &Snapshot,
+    folder: &Path,
+    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
+) -> Result<BackupProgress, BackupError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| BackupError::Folder { path, source }
+    };
+    let name = folder
+        .file_name()
+        .ok_or_else(|| BackupError::NotEmpty(folder.to_owned()))?;
+    let mut partial = name.to_owned();
+    partial.push(".part");
+    let partial = folder.with_file_name(partial);
+    match std::fs::read_dir(folder).map(Iterator::count) {
+        Ok(0) => {}
+        Ok(_) => return Err(BackupError::NotEmpty(folder.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(folder)(error)),
+    }
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent).map_err(failed(parent))?;
+    }
+    match std::fs::create_dir(&partial) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(BackupError::Unfinished(partial));
+        }
+        Err(error) => return Err(failed(&partial)(error)),
+    }
+    let rename = || {
+        let _ = std::fs::remove_dir(folder);
+        std::fs::rename(&partial, folder).and_then(|()| sync_name(folder))
+    };
+    let copied = copy(view, &partial, observe);
+    let done = copied.and_then(|done| rename().map(|()| done).map_err(failed(folder)));
+    if done.is_err() {
+        let _ = std::fs::remove_dir_all(&partial);
+    }
+    done
+}
+
+/// Writes the rows and the old blocks into a new store in `folder`.
+fn copy(
+    view: &Snapshot,
+    folder: &Path,
+    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
+) -> Result<BackupProgress, BackupError> {
+    let options = StoreOptions {
+        cache_bytes: CACHE_BYTES,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(folder, &options)?;
+    let mut done = BackupProgress::default();
+    for table in TableId::ALL {
+        done.rows_total += view.rows(table)?;
+    }
+    for table in TableId::ALL {
+        let mut from = Some(Vec::new());
+        while let Some(low) = from.take() {
+            let batch = store.batch()?;
+            batch.write(|tables| {
+                if table == TableId::NumberToAncient && low.is_empty() {
+                    copy_old_blocks(view, tables, &mut done, observe)?;
+                }
+                from = copy_rows(view, tables, (table, &low), &mut done, observe)?;
+                Ok::<_, BackupError>(())
+            })?;
+            batch.commit()?;
+        }
+    }
+    Ok(done)
+}
+
+/// Copies rows of a table from the key `low` on, at most a batch. Returns the next key, if there is
+/// one.
+fn copy_rows(
+    view: &Snapshot,
+    tables: &mut Tables<'_>,
+    (table, low): (TableId, &[u8]),
+    done: &mut BackupProgress,
+    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
+) -> Result<Option<Vec<u8>>, BackupError> {
+    let (begin, mut next, mut ended) = (done.bytes, None, Ok(()));
+    view.scan(table, low, |key, value| {
+        if done.bytes - begin >= BATCH_BYTES {
+            next = Some(key.to_vec());
+            return ControlFlow::Break(());
+        }
+        if let Err(error) = tables.put(table, key, value) {
+            ended = Err(error.into());
+            return ControlFlow::Break(());
+        }
+        done.rows += 1;
+        done.bytes += (key.len() + value.len()) as u64;
+        if done.rows.is_multiple_of(REPORT_ROWS) && observe(*done).is_break() {
+            ended = Err(BackupError::Stopped);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    ended.map(|()| next)
+}
+
+/// Copies the records of old blocks to the same offsets. Their index counts from the commit on.
+fn copy_old_blocks(
+    view: &Snapshot,
+    tables: &Tables<'_>,
+    done: &mut BackupProgress,
+    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
+) -> Result<(), BackupError> {
+    let mut end = Ok(RECORDS_START);
+    view.visit_last(TableId::NumberToAncient, &[], &[0xff; 9], &mut |key, row| {
+        end = indexed_end(key, row);
+    })?;
+    let end = end?;
+    let mut offset = RECORDS_START;
+    while offset < end {
+        let len = CHUNK_BYTES.min(end - offset);
+        let bytes = view.ancient_file().read(0, "a record", offset, len)?;
+        tables.ancient().append(offset, &bytes)?;
+        offset += len;
+        done.bytes += len;
+        if observe(*done).is_break() {
+            return Err(BackupError::Stopped);
+        }
+    }
+    if end > RECORDS_START {
+        tables.ancient().set_end(end);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ancient::tests::{assert_has_old_blocks, store_old_blocks};
+
+    fn rows(view: &Snapshot) -> Vec<(TableId, Vec<u8>, Vec<u8>)> {
+        let mut all = Vec::new();
+        for table in TableId::ALL {
+            view.scan(table, &[], |key, value| {
+                all.push((table, key.to_vec(), value.to_vec()));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn a_backup_is_of_one_commit_and_has_the_old_blocks() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(&home.path().join("node"), &StoreOptions::default()).unwrap();
+        store_old_blocks(&store, 40);
+        let view = store.snapshot().unwrap();
+        let folder = home.path().join("backups").join("monday");
+        // Later commits are not part of the backup, even those between its batches.
+        let mut is_first = true;
+        let done = back_up(&view, &folder, &mut |_| {
+            if std::mem::take(&mut is_first) {
+                let batch = store.batch().unwrap();
+                batch
+                    .write(|tables| tables.put(TableId::HashToCode, b"later", b"row"))
+                    .unwrap();
+                batch.commit().unwrap();
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert!(!is_first);
+        assert_eq!(done.rows, done.rows_total);
+        for _ in 0..2 {
+            let restored = Store::open(&folder, &StoreOptions::default()).unwrap();
+            let restored = restored.snapshot().unwrap();
+            assert_eq!(rows(&restored), rows(&view));
+            assert_has_old_blocks(&restored, 40);
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_backup_that_fails() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(&home.path().join("node"), &StoreOptions::default()).unwrap();
+        store_old_blocks(&store, 40);
+        let view = store.snapshot().unwrap();
+        let folder = home.path().join("backup");
+        let error = back_up(&view, &folder, &mut |_| ControlFlow::Break(())).unwrap_err();
+        assert!(matches!(error, BackupError::Stopped), "{error}");
+        let names = std::fs::read_dir(home.path()).unwrap().count();
+        assert_eq!(names, 1, "only the node's folder");
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let error = back_up(&view, &home.path().join("node"), go_on).unwrap_err();
+        assert!(matches!(error, BackupError::NotEmpty(_)), "{error}");
+        std::fs::create_dir(home.path().join("backup.part")).unwrap();
+        let error = back_up(&view, &folder, go_on).unwrap_err();
+        assert!(matches!(error, BackupError::Unfinished(_)), "{error}");
+        std::fs::remove_dir(home.path().join("backup.part")).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        back_up(&view, &folder, go_on).unwrap();
+    }
+}
