@@ -36,6 +36,7 @@ pub mod tools;
 mod version;
 mod vnode;
 mod vnodeconfig;
+mod work_notices;
 
 pub use nodekey::NodeKeyError;
 pub use options::{

@@ -11,6 +11,7 @@ use std::time::Duration;
 use chain::chain::{BlockOrder, MakeBlockError, WriteError};
 use chain::developer::DeveloperChange;
 use chain::import::BlockId;
+use chain::spec::DEV_ACCOUNTS;
 use chain::state::StateError;
 use chain::{Chain, View};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
@@ -23,6 +24,11 @@ use crate::error::{RpcError, failure};
 const SNAPSHOTS_MAX: usize = 10_000;
 /// The most accounts without keys.
 const IMPERSONATED_MAX: usize = 10_000;
+
+/// The id of the development network that Gnosis Chain has, too.
+const SHARED_CHAIN_ID: u64 = 100;
+/// The most senders that are warned of.
+const WARNED_MAX: usize = 100;
 
 /// The state of the developer's switches. Clones share it.
 #[derive(Clone)]
@@ -43,6 +49,10 @@ struct DeveloperState {
     impersonated: BTreeSet<Address>,
     /// Every account may send without a key.
     impersonates_all: bool,
+    /// The senders that were warned of [`SHARED_CHAIN_ID`].
+    warned: BTreeSet<Address>,
+    /// The chain begins with a block of the present time.
+    has_present_head: bool,
     /// Dropping the sender ends the thread that makes blocks at intervals.
     interval: Option<Sender<()>>,
 }
@@ -231,10 +241,62 @@ impl Developer {
         Ok(true)
     }
 
+    /// Goes back to block 0, with an empty pool and the system's clock. Snapshots, accounts without
+    /// keys and the time of the next block are forgotten, and blocks at once stay as they are.
+    ///
+    /// # Errors
+    /// [`DeveloperError`] if the chain is not set back.
+    pub(crate) fn reset(&self) -> Result<(), DeveloperError> {
+        self.set_interval(Duration::ZERO)?;
+        let has_present_head = {
+            let mut state = self.state.lock();
+            state.next_timestamp = None;
+            state.snapshots.clear();
+            state.impersonated.clear();
+            state.impersonates_all = false;
+            state.has_present_head
+        };
+        self.chain.pool().clear();
+        self.chain.set_head(0)?;
+        self.chain.set_clock_ahead(0);
+        if has_present_head {
+            self.mine(None)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers that the chain begins with a block of the present time.
+    pub(crate) fn set_present_head(&self) {
+        self.state.lock().has_present_head = true;
+    }
+
     /// Whether an account may send without a key.
     pub(crate) fn impersonates(&self, address: &Address) -> bool {
         let state = self.state.lock();
         state.impersonates_all || state.impersonated.contains(address)
+    }
+
+    /// The accounts that were named to send without a key, sorted.
+    pub(crate) fn impersonated(&self) -> Vec<Address> {
+        self.state.lock().impersonated.iter().copied().collect()
+    }
+
+    /// Warns if `sender` signs for a chain id that another chain has, too, with a key that somebody
+    /// may use there. Called for each transaction that was taken into the pool.
+    pub(crate) fn warn_of_replays(&self, sender: Address) {
+        let chain_id = self.chain.chain_id();
+        let is_known = self.impersonates(&sender) || DEV_ACCOUNTS.iter().any(|(known, _)| *known == sender);
+        if chain_id != SHARED_CHAIN_ID || is_known {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.warned.len() < WARNED_MAX && state.warned.insert(sender) {
+            tracing::warn!(
+                sender = %format_args!("{sender:#x}"),
+                "a transaction is signed for chain id {chain_id}, which Gnosis Chain has, too: if this account has \
+                 coins there, anybody can send the transaction there. --dev.chainid N gives a new chain another id"
+            );
+        }
     }
 
     /// Lets an account send without a key, or no longer.

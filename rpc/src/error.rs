@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::ethereum_texts::ethereum_text;
+use crate::modules::NameStyle;
+
 /// The text is not JSON.
 const PARSE_ERROR: i32 = -32700;
 /// The JSON is not a request.
@@ -19,6 +22,8 @@ const INVALID_PARAMS: i32 = -32602;
 const INTERNAL: i32 = -32603;
 /// The method refuses or fails.
 const REFUSED: i32 = -32000;
+/// A contract reverted, under Ethereum's names of methods.
+const REVERTED: i32 = 3;
 /// The client calls too often (EIP-1474).
 const LIMIT_EXCEEDED: i32 = -32005;
 
@@ -91,13 +96,30 @@ impl RpcError {
         Self::refused(error.to_string())
     }
 
-    /// A contract reverted: −32000. The output of the contract is the data of the error, as DATA,
-    /// which clients decode.
+    /// A contract reverted: −32000, or 3 under Ethereum's names. The output of the contract is the
+    /// data of the error, as DATA, which clients decode.
     pub fn reverted(message: impl Into<Cow<'static, str>>, output: &[u8]) -> Self {
         Self {
             data: Some(crate::types::data(output).into()),
             ..Self::refused(message)
         }
+    }
+
+    /// The error as a method shows it that was called by a name of this style. Under Ethereum's
+    /// names the texts are geth's, and a revert has the code 3, by which clients know that there is
+    /// data.
+    #[must_use]
+    pub(crate) fn in_style(mut self, name_style: NameStyle) -> Self {
+        if name_style == NameStyle::Native {
+            return self;
+        }
+        if self.data.is_some() {
+            self.code = REVERTED;
+        }
+        if let Some(text) = ethereum_text(&self.message) {
+            self.message = text.into();
+        }
+        self
     }
 
     /// The node fails: −32603. The text is for the caller. Details belong in the log.

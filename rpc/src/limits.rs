@@ -6,8 +6,13 @@
 
 use std::time::Duration;
 
+use alloy_primitives::U256;
+
 /// Default of [`Limits::body_len_max`]: 5 MiB.
 pub const BODY_LEN_MAX: usize = 5 * 1024 * 1024;
+/// The most sha that the gas of a transaction may cost which the node signs under Ethereum's names:
+/// a coin.
+pub(crate) const FEE_MAX_DEFAULT: U256 = U256::from_limbs([1_000_000_000_000_000_000, 0, 0, 0]);
 /// Default of [`Limits::response_len_max`]: 64 MiB.
 pub const RESPONSE_LEN_MAX: usize = 64 * 1024 * 1024;
 /// Default of [`Limits::batch_len_max`].

@@ -25,7 +25,8 @@ use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
 use crate::health::{Health, Healthy};
-use crate::limits::{LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+use crate::limits::{FEE_MAX_DEFAULT, LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+use crate::modules::NameStyle;
 use crate::types::BlockRef;
 use crate::wrong_passwords::WrongPasswords;
 
@@ -44,6 +45,8 @@ pub struct NodeSettings {
     pub log_limits: LogLimits,
     /// Whether accounts are unlocked even while other machines can reach a listener.
     pub insecure_unlock: bool,
+    /// The most sha that the gas of a transaction may cost which this node signs.
+    pub fee_caps: FeeCaps,
     /// The longest time that the sender of a transaction waits until a peer was sent it. Zero: it
     /// does not wait.
     pub send_wait: Duration,
@@ -68,6 +71,7 @@ impl Default for NodeSettings {
             pending_number: false,
             log_limits: LogLimits::default(),
             insecure_unlock: false,
+            fee_caps: FeeCaps::default(),
             send_wait: Duration::ZERO,
             call_gas_max: CALL_GAS_DEFAULT,
             call_timeout: TIMEOUT_DEFAULT,
@@ -75,6 +79,45 @@ impl Default for NodeSettings {
             trace_timeout_max: TRACE_TIMEOUT_MAX,
             response_len_max: RESPONSE_LEN_MAX,
             vnode: VnodeSettings::default(),
+        }
+    }
+}
+
+/// The most sha that the gas of a transaction may cost which this node signs, by the names under
+/// which it is asked to. `None`: no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeCaps {
+    /// Under the `mc_` names.
+    pub native: Option<U256>,
+    /// Under Ethereum's names, and for `personal_sendTransaction`.
+    pub ethereum: Option<U256>,
+}
+
+impl FeeCaps {
+    /// The same cap under all names; zero is no limit.
+    pub fn all(max: U256) -> Self {
+        let cap = Some(max).filter(|max| !max.is_zero());
+        Self {
+            native: cap,
+            ethereum: cap,
+        }
+    }
+
+    /// The cap under names of this style.
+    pub(crate) const fn of(self, name_style: NameStyle) -> Option<U256> {
+        match name_style {
+            NameStyle::Native => self.native,
+            NameStyle::Ethereum => self.ethereum,
+        }
+    }
+}
+
+/// A coin under Ethereum's names, and no limit under those of the interface, which has none.
+impl Default for FeeCaps {
+    fn default() -> Self {
+        Self {
+            native: None,
+            ethereum: Some(FEE_MAX_DEFAULT),
         }
     }
 }
@@ -239,10 +282,11 @@ impl Node {
     /// # Errors
     /// [`DeveloperError`] if the block is not made.
     pub fn with_present_head(self) -> Result<Self, DeveloperError> {
-        if let Some(developer) = &self.developer
-            && self.chain.view().map_err(StateError)?.head_number() == 0
-        {
-            developer.mine(None)?;
+        if let Some(developer) = &self.developer {
+            developer.set_present_head();
+            if self.chain.view().map_err(StateError)?.head_number() == 0 {
+                developer.mine(None)?;
+            }
         }
         Ok(self)
     }

@@ -319,11 +319,20 @@ fn recover_point(digest: &B256, signature: &EcdsaSignature) -> Result<PublicKey,
 }
 
 /// The digest that is signed for a message: Keccak-256 of a label, the length in decimal, and the
-/// message.
+/// message. The label is the public network's.
 ///
 /// The label makes sure that a signed message is never a signed transaction.
 pub fn signed_message_digest(message: &[u8]) -> B256 {
-    let mut labelled = format!("\x19MoacNode Signed Message:\n{}", message.len()).into_bytes();
+    labelled_digest("\x19MoacNode Signed Message:\n", message)
+}
+
+/// The same digest with Ethereum's label (EIP-191, version `0x45`).
+pub fn ethereum_message_digest(message: &[u8]) -> B256 {
+    labelled_digest("\x19Ethereum Signed Message:\n", message)
+}
+
+fn labelled_digest(label: &str, message: &[u8]) -> B256 {
+    let mut labelled = format!("{label}{}", message.len()).into_bytes();
     labelled.extend_from_slice(message);
     keccak256(labelled)
 }

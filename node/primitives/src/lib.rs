@@ -17,6 +17,7 @@ pub mod rlp;
 mod transaction;
 mod units;
 
+pub use alloy_primitives::utils::{format_ether, parse_ether};
 pub use alloy_primitives::{
     Address, B64, B256, B512, Bloom, BloomInput, Bytes, U64, U256, address, b256, bytes, hex, keccak256, uint,
 };
@@ -29,7 +30,8 @@ pub use error::DecodeError;
 pub use header::Header;
 pub use key::{
     EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError,
-    compress_public_key, expand_public_key, recover, recover_public_key, signed_message_digest,
+    compress_public_key, ethereum_message_digest, expand_public_key, recover, recover_public_key,
+    signed_message_digest,
 };
 pub use panic::{PanicMessage, catch_panic};
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};

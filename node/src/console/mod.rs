@@ -30,6 +30,17 @@ use client::NodeClient;
 use editor::{Prompt, history_file};
 use parse::ConsoleCall;
 
+/// Posts JSON to `url` and drops the answer.
+///
+/// # Errors
+/// [`TransportError`] if the server does not take it.
+pub(crate) async fn post_json(url: &hyper::Uri, json: String) -> Result<(), TransportError> {
+    transport::post(url, &ClientAccess::default(), json)
+        .await
+        .map(drop)
+}
+
+
 /// An error that ends the console.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {

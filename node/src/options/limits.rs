@@ -9,6 +9,7 @@ use std::time::Duration;
 use chain::call::{CALL_GAS_DEFAULT, TIMEOUT_DEFAULT as CALL_TIMEOUT};
 use chain::logs::LogLimits;
 use clap::Args;
+use rpc::FeeCaps;
 use rpc::filters::{ANSWER_LEN_MAX, FILTERS_MAX, FilterLimits, IDLE_TIMEOUT as FILTER_IDLE_TIMEOUT};
 use rpc::limits::{
     BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CLIENT_SHARE_PERCENT, CONNECTION_CALLS_MAX, CONNECTIONS_MAX,
@@ -17,7 +18,7 @@ use rpc::limits::{
     WRITE_TIMEOUT,
 };
 
-use super::values::OptionValueError;
+use super::values::{Coins, OptionValueError};
 
 /// Limits of the JSON-RPC servers.
 #[derive(Clone, Debug, Args)]
@@ -71,6 +72,10 @@ pub struct LimitOptions {
     /// Most gas of a call or an estimate; 0: no limit
     #[arg(long = "rpc.gascap", value_name = "GAS", default_value_t = CALL_GAS_DEFAULT)]
     pub call_gas: u64,
+    /// Most coins that the gas of a transaction may cost which this node signs, such as 0.5; 0: no
+    /// limit [default: 1 for `eth_` methods and `personal_sendTransaction`, none for `mc_` methods]
+    #[arg(long = "rpc.txfeecap", value_name = "COINS")]
+    pub fee: Option<Coins>,
     /// Longest time for a call, or for all runs of an estimate, in seconds
     #[arg(long = "rpc.evmtimeout", value_name = "SECONDS", default_value_t = Seconds(CALL_TIMEOUT))]
     pub call_time: Seconds,
@@ -112,6 +117,12 @@ pub struct LimitOptions {
 }
 
 impl LimitOptions {
+    /// The most sha that the gas of a transaction may cost which this node signs.
+    pub fn fee_caps(&self) -> FeeCaps {
+        self.fee
+            .map_or_else(FeeCaps::default, |Coins(max)| FeeCaps::all(max))
+    }
+
     /// The limits of the servers.
     pub fn servers(&self) -> Limits {
         Limits {
@@ -206,6 +217,8 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
+    use primitives::U256;
+
     use clap::Parser;
 
     use super::*;
@@ -284,8 +297,11 @@ mod tests {
         assert_eq!(options.trace_time, Seconds(Duration::from_secs(19)));
         assert_eq!(options.call_gas_max(), 20);
         assert_eq!(options.call_time, Seconds(Duration::from_secs(21)));
-        let unlimited = parse(&["--rpc.gascap=0"]).unwrap();
-        assert!(unlimited.call_gas_max() > 1 << 60);
+        let unlimited = parse(&["--rpc.gascap=0", "--rpc.txfeecap=0"]).unwrap();
+        assert!(unlimited.call_gas_max() > 1 << 60 && unlimited.fee_caps() == FeeCaps::all(U256::ZERO));
+        let fees = parse(&["--rpc.txfeecap=0.25"]).unwrap().fee_caps();
+        assert_eq!(fees, FeeCaps::all(U256::from(250_000_000_000_000_000_u64)));
+        assert_eq!(parse(&[]).unwrap().fee_caps(), FeeCaps::default());
         let filters = FilterLimits {
             filters_max: 6,
             idle_timeout: Duration::from_secs(13),
@@ -312,6 +328,8 @@ mod tests {
             "--rpc.timeout=x",
             "--rpc.idletimeout=NaN",
             "--rpc.filtertimeout=inf",
+            "--rpc.txfeecap=-1",
+            "--rpc.txfeecap=1e3",
         ] {
             assert!(parse(&[bad]).is_err(), "{bad}");
         }

@@ -17,6 +17,7 @@
 //! | the log | `log` |
 //! | headings, short help, the options that a command shows | `help` |
 //! | options that have no effect | `effect` |
+//! | notices of work | `notify` |
 
 mod access;
 mod command;
@@ -26,6 +27,7 @@ mod file;
 mod help;
 mod limits;
 mod log;
+mod notify;
 mod peers;
 mod scs;
 mod txpool;
@@ -41,10 +43,12 @@ pub use file::{OptionsFileError, parse_options, write_options};
 pub use help::{vnode_command, with_headings};
 pub use limits::{LimitOptions, Seconds};
 pub use log::LogOptions;
+pub(crate) use notify::WorkNotify;
 pub(crate) use peers::NodeIdentity;
 pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use txpool::TxPoolOptions;
+pub(crate) use values::DevFork;
 pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, states_of};
 
 use std::net::{IpAddr, SocketAddr};
@@ -61,6 +65,12 @@ use rpc::server::{Cors, Hosts};
 
 pub use values::OptionValueError;
 use values::{no_engine, parse_states};
+
+/// Id of a development network for tools that expect anvil.
+const ANVIL_CHAIN_ID: u64 = 31_337;
+/// One above the highest id of a development network. From there on the ids are those of
+/// application chains.
+const DEV_CHAIN_IDS_END: u64 = 1 << 50;
 
 /// Highest `--verbosity`; the lowest is 0.
 const VERBOSITY_MAX: u8 = 5;
@@ -85,9 +95,18 @@ pub struct VnodeOptions {
     /// seals and gives each transaction a block at once
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
+    /// Id of a new development network in signatures and as its network id
+    /// [default: 100, or 31337 with --dev.anvil]
+    #[arg(long = "dev.chainid", value_name = "N", global = true, value_parser = clap::value_parser!(u64).range(1..DEV_CHAIN_IDS_END))]
+    pub dev_chainid: Option<u64>,
+    /// Rules of a new development network: those of Ethereum up to this fork, without base fee and
+    /// random value [default: the public network's]
+    #[arg(long = "dev.fork", value_name = "FORK", global = true, ignore_case = true)]
+    pub dev_fork: Option<DevFork>,
     /// With --dev, behave as tools for anvil and Hardhat expect: blocks at once (--dev.seal
-    /// instant) that pay nobody, the modules evm, hardhat, anvil, debug, trace and txpool, a client
-    /// version that begins with anvil, and a new chain whose first block is made now
+    /// instant) that pay nobody, the modules evm, hardhat, anvil, debug, trace, txpool and
+    /// personal, a client version that begins with anvil, and a new chain with the id 31337 whose
+    /// first block is made now
     #[arg(long = "dev.anvil", conflicts_with_all = ["dev_seal", "mine"])]
     pub dev_anvil: bool,
     /// Network to run [default: the one that the data directory was initialised with]
@@ -158,6 +177,10 @@ pub struct VnodeOptions {
     /// no first work while the chain is more than 64 blocks behind those of peers
     #[arg(long = "miner.alone")]
     pub miner_alone: bool,
+    /// Post each new work to these URLs, separated by commas: header hash, seed hash, boundary and
+    /// number; with full at the end of the list the header that is to be sealed
+    #[arg(long = "miner.notify", value_name = "URL[,URL][,full]")]
+    pub miner_notify: Option<WorkNotify>,
     /// Devices that mine: auto, all, cpu, gpu, gpu:0,2 or cpu,gpu:0; auto uses a hardware card, or
     /// the CPU if there is no card
     #[arg(long = "miner.device", value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
@@ -435,13 +458,21 @@ impl VnodeOptions {
     #[must_use]
     pub(crate) fn for_anvil(mut self) -> Self {
         if self.dev_anvil {
-            let modules: Modules = "txpool,evm,hardhat,anvil,debug,trace".parse().unwrap_or_default();
+            let modules: Modules = "txpool,evm,hardhat,anvil,debug,trace,personal"
+                .parse()
+                .unwrap_or_default();
             self.rpcapi = self.rpcapi.with(&modules);
             self.wsapi = self.wsapi.with(&modules);
             self.dev_seal = DevSeal::Instant;
             self.moacbase = Some(self.moacbase.unwrap_or_default());
         }
         self
+    }
+
+    /// The id of a new development network; `None` for the built-in one.
+    pub(crate) fn new_dev_chain_id(&self) -> Option<u64> {
+        self.dev_chainid
+            .or_else(|| self.dev_anvil.then_some(ANVIL_CHAIN_ID))
     }
 
     /// Checks the contradictions that the parser cannot find.

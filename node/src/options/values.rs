@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use chain::import::{RECENT_STATES_DEFAULT, StateRetention};
 use network::NodeTextError;
-use primitives::{Address, AddressTextError, parse_address};
+use primitives::{Address, AddressTextError, U256, parse_address, parse_ether};
 
 /// The fewest recent states that can be asked for: a reorganization cannot go deeper.
 const RECENT_STATES_MIN: u64 = 32;
@@ -94,6 +94,59 @@ pub enum DevSeal {
     Ethash,
     /// Not at all: each transaction gets a block at once.
     Instant,
+}
+
+/// One of Ethereum's forks, for the rules of a development network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DevFork {
+    Frontier,
+    Homestead,
+    #[value(aliases = ["tangerineWhistle", "eip150"])]
+    TangerineWhistle,
+    #[value(aliases = ["spuriousDragon", "eip158"])]
+    SpuriousDragon,
+    Byzantium,
+    Constantinople,
+    Petersburg,
+    Istanbul,
+    Berlin,
+    London,
+    Shanghai,
+}
+
+impl DevFork {
+    /// Its name in the table of Ethereum's forks.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Frontier => "Frontier",
+            Self::Homestead => "Homestead",
+            Self::TangerineWhistle => "EIP150",
+            Self::SpuriousDragon => "EIP158",
+            Self::Byzantium => "Byzantium",
+            Self::Constantinople => "Constantinople",
+            Self::Petersburg => "ConstantinopleFix",
+            Self::Istanbul => "Istanbul",
+            Self::Berlin => "Berlin",
+            Self::London => "London",
+            Self::Shanghai => "Shanghai",
+        }
+    }
+}
+
+/// An amount of coins on the command line, in sha.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coins(pub U256);
+
+impl FromStr for Coins {
+    type Err = OptionValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_decimal = text.chars().all(|digit| digit.is_ascii_digit() || digit == '.');
+        let amount = parse_ether(text).ok().filter(|_| is_decimal && !text.is_empty());
+        amount.map(Self).ok_or(OptionValueError::Form(
+            "coins as a decimal number, such as 1 or 0.25",
+        ))
+    }
 }
 
 impl Network {

@@ -144,6 +144,7 @@ fn settings(
         log_limits: options.limits.logs(),
         logs_timeout: options.limits.logs_time.0,
         insecure_unlock: options.allow_insecure_unlock,
+        fee_caps: options.limits.fee_caps(),
         send_wait: Duration::from_millis(options.limits.send_wait_millis),
         call_gas_max: options.limits.call_gas_max(),
         call_timeout: options.limits.call_time.0,

@@ -51,6 +51,9 @@ pub enum StartError {
     /// The context of the JSON-RPC methods cannot be created.
     #[error(transparent)]
     Node(#[from] rpc::NodeError),
+    /// The thread for notices of work cannot be started.
+    #[error("cannot start the thread for notices of work: {0}")]
+    Notices(std::io::Error),
     /// A server cannot start.
     #[error(transparent)]
     Servers(#[from] ServersError),

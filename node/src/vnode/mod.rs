@@ -56,6 +56,7 @@ use crate::sync_row;
 use crate::system;
 use crate::version::client_version;
 use crate::vnodeconfig::VnodeConfig;
+use crate::work_notices;
 
 pub use error::{CompanionError, StartError};
 
@@ -154,6 +155,9 @@ async fn serve(
     } else {
         vec!["off (--mine starts it; other miners can get work)".to_owned()]
     };
+    if let Some(notify) = base.options.miner_notify.clone() {
+        work_notices::start(notify, &base.chain).map_err(StartError::Notices)?;
+    }
     let around = Surroundings::start(&base, config, guards.scs, !screen.is_live()).await?;
     let (rpc, listeners) = context::make(&base, &miner, &around, &guards.json_rpc)?;
     let servers = Servers::start(

@@ -279,6 +279,20 @@ impl<C> CallPlan<'_, C> {
         }
     }
 
+    /// The style of the name that the method was called by.
+    const fn name_style(&self) -> NameStyle {
+        match self {
+            CallPlan::Refuse(_) | CallPlan::Limit(_) => NameStyle::Native,
+            CallPlan::Modules(params)
+            | CallPlan::Discover(params)
+            | CallPlan::Inline(.., params)
+            | CallPlan::Cached(.., params)
+            | CallPlan::Gated(.., params)
+            | CallPlan::Waiting(.., params)
+            | CallPlan::Subscribing(.., params) => params.name_style(),
+        }
+    }
+
     /// Whether the plan takes time of the network thread.
     const fn is_inline(&self) -> bool {
         !matches!(self, CallPlan::Gated(..) | CallPlan::Waiting(..))

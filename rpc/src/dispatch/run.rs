@@ -185,6 +185,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             None if matches!(plan, CallPlan::Limit(_)) => Meters::refused("limit", 1),
             None => Meters::refused("invalid", 1),
         }
+        let result = result.map_err(|error| error.in_style(plan.name_style()));
         responses.push(ResponseBody::new(budget, result));
     }
 
@@ -261,6 +262,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
                 };
                 let result = budget.admit().and_then(|()| budget.run(run));
                 rpc.meters.ended(task.name, task.started, result.is_err());
+                let result = result.map_err(|error| error.in_style(task.name_style));
                 if sender.send(ResponseBody::new(&budget, result)).is_err() {
                     tasks.clear(); // Nobody waits any more.
                 } else if !tasks.is_empty() && Instant::now() >= turn_end && gate.has_waiting() {

@@ -19,6 +19,7 @@ use chain::pool::PendingHashes;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use daemon::{ClientId, Quota, QuotaPermit};
+use ethash::WorkPackage;
 use parking_lot::Mutex;
 use primitives::{B256, Header};
 use tokio::sync::watch;
@@ -52,6 +53,9 @@ pub(crate) struct Feeds {
     pending: watch::Sender<u64>,
     /// Whether the chain is being downloaded.
     syncing: watch::Sender<bool>,
+    /// The work for miners, while somebody follows it.
+    work: watch::Sender<u64>,
+    latest_work: Mutex<Option<WorkPackage>>,
     /// The bytes of criteria.
     criteria: Quota,
     chores: Mutex<Vec<Chore>>,
@@ -88,6 +92,8 @@ impl Feeds {
             logs: LogCache::default(),
             pending: watch::Sender::new(0),
             syncing,
+            work: watch::Sender::new(0),
+            latest_work: Mutex::default(),
             criteria: Quota::new(CRITERIA_LEN_MAX, CLIENT_SHARE_PERCENT),
             chores: Mutex::default(),
         });
@@ -203,6 +209,17 @@ impl Feeds {
         Ok(*hash)
     }
 
+    /// A receiver that changes when there is other work for miners. While there is a receiver, the
+    /// node makes work.
+    pub(crate) fn work_signal(&self) -> watch::Receiver<u64> {
+        self.work.subscribe()
+    }
+
+    /// The work for miners when somebody last followed it.
+    pub(crate) fn latest_work(&self) -> Option<WorkPackage> {
+        self.latest_work.lock().clone()
+    }
+
     /// The chain that these feeds follow.
     pub(crate) const fn chain(&self) -> &Chain {
         &self.chain
@@ -219,6 +236,15 @@ impl Feeds {
         let pending = self.chain.pool().pending_cursor();
         self.pending
             .send_if_modified(|last| std::mem::replace(last, pending) != pending);
+        if self.work.receiver_count() > 0 {
+            // The request keeps the node making work.
+            let work = self.chain.work().current();
+            let mut latest = self.latest_work.lock();
+            if latest.as_ref().map(|work| work.header_hash) != work.as_ref().map(|work| work.header_hash) {
+                *latest = work;
+                self.work.send_modify(|count| *count += 1);
+            }
+        }
         let syncing = self.facts.sync_status().is_some();
         self.syncing
             .send_if_modified(|last| std::mem::replace(last, syncing) != syncing);

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use daemon::ClientId;
 use keystore::{AccountError, AccountStatus, UnlockError};
-use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
+use primitives::{Address, B256, EcdsaSignature, SecretKey, recover};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use super::mc::{TransactionRequest, send_signed, sign_message};
+use super::mc::{MessageLabel, TransactionRequest, send_signed, sign_message, sign_unlocked};
 use crate::decode::{FromParam, WrittenAddress, string};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::NameStyle;
@@ -59,10 +59,13 @@ pub fn methods() -> Vec<Method<Node>> {
             "Signs a transaction of a locked account with the account's password, and sends it. \
              Returns its hash.",
         ),
-        Method::heavy("personal_sign", ["message", "address", "password"], sign)
-            .summary("Signs a message for a locked account with the account's password."),
+        Method::heavy("personal_sign", ["message", "address", "password"], sign).summary(
+            "Signs a message for a locked account with the account's password. An unlocked account \
+                 needs none. The message has Ethereum's label on its chains and on the development \
+                 network, and the public network's elsewhere.",
+        ),
         Method::sized("personal_ecRecover", ["message", "signature"], ec_recover)
-            .summary("Returns the address that signed a message."),
+            .summary("Returns the address that signed a message with personal_sign."),
     ]
 }
 
@@ -230,32 +233,40 @@ fn send_transaction(
     (request, password): (TransactionRequest, Secret),
     client: ClientId,
 ) -> RpcResult<Data<B256>> {
-    send_signed(node, request, NameStyle::Native, |from| {
+    let fee_max = node.settings.fee_caps.ethereum;
+    send_signed(node, request, NameStyle::Native, fee_max, |from| {
         with_password(node, client, from, || {
             node.accounts.key_with_password(from, password.0.as_bytes())
         })
     })
 }
 
-/// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password.
+/// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password. An
+/// unlocked account needs none.
 fn sign(
     node: &Node,
-    (message, WrittenAddress(address), password): (Data, WrittenAddress, Secret),
+    (message, WrittenAddress(address), password): (Data, WrittenAddress, Option<Secret>),
     client: ClientId,
 ) -> RpcResult<Data<[u8; 65]>> {
+    let label = MessageLabel::of_chain(node);
+    let Some(password) = password else {
+        return sign_unlocked(node, &address, label, &message.0);
+    };
     let key = with_password(node, client, &address, || {
         node.accounts.key_with_password(&address, password.0.as_bytes())
     })?;
-    Ok(sign_message(&key, &message.0))
+    Ok(sign_message(&key, label, &message.0))
 }
 
-/// `personal_ecRecover`: the address that signed a message. The signature is r, s and V. V is 27 or
-/// 28.
-fn ec_recover(_: &Node, (message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
+/// `personal_ecRecover`: the address that signed a message with `personal_sign`. The signature is
+/// r, s and V. V is 27 or 28.
+fn ec_recover(node: &Node, (message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
     let signature =
         EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
-    let signer = recover(&signed_message_digest(&message.0), &signature);
-    signer.map(Data).map_err(RpcError::refused_by)
+    let digest = MessageLabel::of_chain(node).digest(&message.0);
+    recover(&digest, &signature)
+        .map(Data)
+        .map_err(RpcError::refused_by)
 }
 
 fn refused(error: UnlockError) -> RpcError {

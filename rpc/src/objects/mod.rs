@@ -10,6 +10,7 @@ mod parity;
 mod receipt;
 mod trace;
 mod transaction;
+mod work;
 
 pub(crate) use access_list::{ListedAccount, ShownAccessList};
 pub(crate) use block::{BlockFacts, BlockObject, HeaderObject};
@@ -21,3 +22,5 @@ pub(crate) use trace::{BlockTraces, write_block_traces, write_trace};
 pub(crate) use transaction::TransactionObject;
 pub use transaction::TransactionPlace;
 pub(crate) use transaction::shown_hash;
+pub(crate) use work::WorkNotice;
+pub use work::{header_notice, work_notice};

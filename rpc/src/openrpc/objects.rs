@@ -84,6 +84,11 @@ AccountProof: address DATA20, accountProof DATA[], balance QUANTITY, codeHash DA
 SlotProof: key WORD, value QUANTITY, proof DATA[];
 TypedData: types TypedDataField[]{}, primaryType String, domain Object, message Object;
 TypedDataField: name String, type String;
+ResetOptions: forking? Object;
+DeveloperNodeInfo: currentBlockNumber QUANTITY, currentBlockTimestamp Number, currentBlockHash DATA32, hardFork String,
+    transactionOrder String, environment DeveloperEnvironment, forkConfig Object;
+DeveloperEnvironment: baseFee QUANTITY, chainId Number, gasLimit QUANTITY, gasPrice QUANTITY;
+DeveloperMetadata: clientVersion String, chainId Number, instanceId DATA32, latestBlockNumber Number, latestBlockHash DATA32;
 MineOptions: timestamp? COUNT, blocks? COUNT;
 SignedTransaction: raw DATA, tx Transaction;
 Pool: pending Transaction{}{}, queued Transaction{}{};

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 
-pub(crate) use sources::{HeadSource, MatchingLogs, NewHeads, PendingSource, SyncSource};
+pub(crate) use sources::{HeadSource, MatchingLogs, NewHeads, NewWorkSource, PendingSource, SyncSource};
 
 use crate::error::{RpcError, RpcResult};
 use crate::ids::random_id;

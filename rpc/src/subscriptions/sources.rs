@@ -1,11 +1,14 @@
-//! The kinds of subscriptions: new heads, logs, pending transactions, the state of a download.
+//! The kinds of subscriptions: new heads, logs, pending transactions, the state of a download,
+//! work.
 
 use std::sync::Arc;
 
 use chain::View;
 use chain::pool::PendingHashes;
 use daemon::{ClientId, QuotaPermit};
+use primitives::B256;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::{ChangeSignal, PulledResults, SubscriptionSource};
 use crate::error::RpcResult;
@@ -13,7 +16,7 @@ use crate::facts::SyncStatus;
 use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
-use crate::objects::{BlockObject, TransactionObject, shown_hash};
+use crate::objects::{BlockObject, TransactionObject, WorkNotice, shown_hash};
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes read from the pool at once.
@@ -274,6 +277,46 @@ impl SubscriptionSource for SyncSource {
             }
             self.was_syncing = is_syncing;
         }
+        Ok(false)
+    }
+}
+
+/// Each new work for miners, beginning with the present one.
+pub(crate) struct NewWorkSource {
+    feeds: Arc<Feeds>,
+    /// Keeps the node making work.
+    signal: watch::Receiver<u64>,
+    sent: Option<B256>,
+    _permit: QuotaPermit,
+}
+
+impl NewWorkSource {
+    pub(crate) fn new(feeds: &Arc<Feeds>, client: ClientId) -> RpcResult<Self> {
+        Ok(Self {
+            _permit: feeds.reserve(client, SUBSCRIPTION_LEN)?,
+            signal: feeds.work_signal(),
+            sent: None,
+            feeds: Arc::clone(feeds),
+        })
+    }
+}
+
+impl SubscriptionSource for NewWorkSource {
+    fn signal(&self) -> ChangeSignal {
+        ChangeSignal::Count(self.signal.clone())
+    }
+
+    fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
+        let Some(work) = self.feeds.latest_work() else {
+            return Ok(false);
+        };
+        if self.sent == Some(work.header_hash) {
+            return Ok(false);
+        }
+        if !out.add(&WorkNotice::from(&work))? {
+            return Ok(true);
+        }
+        self.sent = Some(work.header_hash);
         Ok(false)
     }
 }

@@ -74,7 +74,8 @@ fn quick_calls_agree_with_full_calls_or_are_refused() {
     check("5a60005260206000f3", true);
     check(&RUNTIME[2..], true);
     check("60016000fd", true);
-    check("fe", true);
+    // A full call says which opcode it is.
+    check("fe", false);
     // KECCAK256 of 256 bytes, and of 8 KiB.
     check("6101006000205000", true);
     check("6120006000205000", false);
@@ -221,7 +222,16 @@ fn failing_calls() {
         short,
         "gas required exceeds allowance (5000) or always failing transaction",
     );
-    check("mc_estimateGas", json!({"data": "0xfe"}), "Invalid opcode");
+    check(
+        "mc_estimateGas",
+        json!({"data": "0xfe"}),
+        "Invalid opcode: INVALID (0xfe)",
+    );
+    let push0 = net.error("eth_call", r#"[{"data": "0x5f"}]"#).1;
+    assert!(
+        push0.starts_with("invalid opcode: PUSH0 (0x5f) is of Ethereum's fork Shanghai"),
+        "{push0}"
+    );
     check(
         "mc_estimateGas",
         json!({"to": contract, "gas": "0x1"}),
@@ -340,7 +350,12 @@ fn calls_without_a_receiver_run_a_creation() {
     let answer: Value = serde_json::from_str(&body).expect("JSON");
     let expected = json!({"code": -32000, "message": "evm: execution reverted", "data": word(0xdead)});
     assert_eq!(answer["error"], expected);
-    net.check_error("mc_call", json!([{"data": "0xfe"}]), -32000, "Invalid opcode");
+    net.check_error(
+        "mc_call",
+        json!([{"data": "0xfe"}]),
+        -32000,
+        "Invalid opcode: INVALID (0xfe)",
+    );
 }
 
 #[test]

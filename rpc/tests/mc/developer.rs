@@ -205,3 +205,58 @@ fn blocks_at_intervals() {
     }
     net.ok("evm_setIntervalMining", json!([0]));
 }
+
+#[test]
+fn the_network_begins_again() {
+    let net = Net::start();
+    let first = net.ok("hardhat_metadata", json!([]));
+    net.ok("anvil_mine", json!(["0x3"]));
+    let hash = net.send(json!({"to": NOBODY, "value": "0x7"}));
+    net.send(json!({"to": NOBODY, "value": "0x8"}));
+    assert_eq!(net.ok("anvil_dropTransaction", json!([hash])), json!(true));
+    assert_eq!(net.ok("hardhat_dropTransaction", json!([hash])), json!(false));
+    assert_eq!(
+        net.ok("txpool_status", json!([])),
+        json!({"pending": "0x0", "queued": "0x1"})
+    );
+    let info = net.ok("anvil_nodeInfo", json!([]));
+    assert_eq!(
+        (
+            &info["currentBlockNumber"],
+            &info["environment"]["chainId"],
+            &info["hardFork"]
+        ),
+        (&json!("0x3"), &json!(100), &json!("fuxi"))
+    );
+    let forking = json!([{"forking": {"jsonRpcUrl": "http://127.0.0.1:1"}}]);
+    let expected =
+        "invalid argument 0: field forking: got one, expected none: this node copies no chain from a URL";
+    net.check_error("hardhat_reset", forking, -32602, expected);
+    net.ok("hardhat_impersonateAccount", json!([NOBODY]));
+    let accounts = || {
+        net.ok("eth_accounts", json!([]))
+            .as_array()
+            .expect("an array")
+            .len()
+    };
+    assert_eq!(accounts(), 4);
+    assert_eq!(net.ok("anvil_reset", json!([])), json!(true));
+    assert_eq!((head(&net), accounts()), (0, 3));
+    assert_eq!(net.ok("anvil_metadata", json!([])), first);
+    assert_eq!(net.ok("txpool_status", json!([]))["queued"], "0x0");
+    for (method, begin) in [
+        (
+            "anvil_setNextBlockBaseFeePerGas",
+            "blocks of this chain have no base fee",
+        ),
+        (
+            "hardhat_setNextBlockBaseFeePerGas",
+            "blocks of this chain have no base fee",
+        ),
+        ("anvil_setChainId", "the id is part of the signatures"),
+        ("evm_setBlockGasLimit", "a block's gas limit differs"),
+    ] {
+        let (code, text) = net.error(method, r#"["0x1"]"#);
+        assert!(code == -32000 && text.starts_with(begin), "{method}: {text}");
+    }
+}

@@ -18,7 +18,14 @@ use crate::shared::reference::check_page;
 use crate::shared::schema::fits;
 
 /// Methods without an example. The description of all methods would contain itself.
-pub(crate) const WITHOUT_EXAMPLE: [&str; 1] = ["rpc.discover"];
+pub(crate) const WITHOUT_EXAMPLE: [&str; 5] = [
+    "rpc.discover",
+    // Always refused.
+    "anvil_setNextBlockBaseFeePerGas",
+    "hardhat_setNextBlockBaseFeePerGas",
+    "anvil_setChainId",
+    "evm_setBlockGasLimit",
+];
 /// Methods whose results depend on chance or on the clock. Only the type is compared.
 const VARYING: [&str; 9] = [
     "admin_backup",
@@ -235,6 +242,7 @@ impl ExampleNode {
             "debug_traceCall" => {
                 json!([{"to": contract, "data": word(7)}, "latest", {"tracer": "prestateTracer"}])
             }
+            "anvil_dropTransaction" | "hardhat_dropTransaction" => json!([self.call]),
             "evm_mine" => json!([{"blocks": 2}]),
             "evm_revert" => json!([self.net.ok("evm_snapshot", json!([]))]),
             "evm_increaseTime" => json!([3600]),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use primitives::{EcdsaSignature, hex, recover, signed_message_digest};
+use primitives::{EcdsaSignature, ethereum_message_digest, hex, recover};
 use rpc::types::data;
 use serde_json::{Value, json};
 
@@ -138,12 +138,23 @@ fn signing_with_a_password() {
     let expected = "0x43a73ada4dbc0bf606bbbc59dd2c0cbe9d723d7a1961109d7d7bafff719120bf\
         0a95f1ddb8e8a23118883cf30674ad2dca5b46659bb49e3375b4f3d0d92f78ec1c";
     let signature = net.ok("personal_sign", json!(["0xdeadbeef", known, "one"]));
-    assert_eq!(signature, expected);
     assert_eq!(
         net.ok("personal_ecRecover", json!(["0xdeadbeef", signature])),
         json!(known)
     );
-    net.check_error("mc_sign", json!([known, "0xdeadbeef"]), -32000, LOCKED);
+    let without = json!(["0xdeadbeef", known]);
+    for (method, params) in [
+        ("mc_sign", json!([known, "0xdeadbeef"])),
+        ("eth_sign", json!([known, "0xdeadbeef"])),
+        ("personal_sign", without.clone()),
+    ] {
+        net.check_error(method, params, -32000, LOCKED);
+    }
+    net.ok("personal_unlockAccount", json!([known, "one"]));
+    assert_eq!(net.ok("personal_sign", without), signature);
+    assert_eq!(net.ok("eth_sign", json!([known, "0xdeadbeef"])), signature);
+    assert_eq!(net.ok("mc_sign", json!([known, "0xdeadbeef"])), expected);
+    net.ok("personal_lockAccount", json!([known]));
     let wrong = json!(["0xdeadbeef", known, "two"]);
     net.check_error("personal_sign", wrong, -32000, WRONG_PASSWORD);
     let stranger = json!(["0x", account(7), "one"]);
@@ -152,7 +163,7 @@ fn signing_with_a_password() {
         let params = json!([data(message), known, "one"]);
         let bytes = hex::decode(text(&net.ok("personal_sign", params))).expect("hex");
         let signature = EcdsaSignature::from_rsv(&bytes).expect("65 bytes");
-        let signer = recover(&signed_message_digest(message), &signature).expect("a signer");
+        let signer = recover(&ethereum_message_digest(message), &signature).expect("a signer");
         assert_eq!(data(signer), known);
     }
 }

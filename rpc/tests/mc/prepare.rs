@@ -90,7 +90,7 @@ fn gas_is_estimated_under_ethereums_names() {
         "eth_signTransaction",
         "eth_fillTransaction",
     ] {
-        net.check_error(method, failing.clone(), -32000, "evm: execution reverted");
+        net.check_error(method, failing.clone(), 3, "execution reverted");
     }
     let locked = json!([{"from": account(2), "data": "0x60006000fd"}]);
     let message = "authentication needed: password or unlock";

@@ -266,6 +266,44 @@ fn transfer() -> UnsignedTransaction {
 }
 
 #[test]
+fn what_this_node_signs_has_a_cap_of_fees_under_ethereums_names() {
+    let net = Net::start();
+    // Just above a coin and a coin.
+    let of_price = |price: u64| json!([{"from": account(0), "to": account(5), "gas": "0x186a0", "gasPrice": format!("{price:#x}")}]);
+    let (high, low) = (of_price(10_000_000_000_001), of_price(10_000_000_000_000));
+    let expected = "tx fee (1.0000000000001 coins) exceeds the configured cap (1 coins): gas 100000 at the \
+                    price 10000000000001; --rpc.txfeecap changes the cap";
+    for method in ["eth_sendTransaction", "eth_signTransaction"] {
+        net.check_error(method, high.clone(), -32000, expected);
+        net.ok(method, low.clone());
+    }
+    net.ok("mc_signTransaction", high);
+}
+
+#[test]
+fn wrong_checksums_of_addresses_in_objects_are_refused() {
+    let net = Net::start();
+    let good = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+    let wrong = good.replace("F6F4", "f6F4");
+    let expected = format!(
+        "invalid argument 0: field to: the checksum of the address is wrong: got {wrong}, expected {good}"
+    );
+    let transfer = |to: &str| json!([{"from": account(0), "to": to, "gas": "0x186a0"}]);
+    for method in [
+        "mc_sendTransaction",
+        "eth_sendTransaction",
+        "mc_call",
+        "eth_estimateGas",
+    ] {
+        net.check_error(method, transfer(&wrong), -32602, &expected);
+        net.ok(method, transfer(good));
+        net.ok(method, transfer(&good.to_uppercase().replace("0X", "0x")));
+    }
+    let with_password = json!([transfer(&wrong)[0], "one"]);
+    net.check_error("personal_sendTransaction", with_password, -32602, &expected);
+}
+
+#[test]
 fn known_transactions_are_named_by_the_hash_the_sender_knows() {
     let net = Net::start();
     let unsigned = transfer();
@@ -274,18 +312,19 @@ fn known_transactions_are_named_by_the_hash_the_sender_knows() {
     net.ok("eth_sendRawTransaction", params.clone());
     let ethereum_hash = classic.ethereum_hash().expect("nine fields");
     let known = |hash| format!("known transaction: {hash:x}");
+    let already = |hash| format!("already known: {hash:x}");
     net.check_error(
         "eth_sendRawTransaction",
         params.clone(),
         -32000,
-        &known(ethereum_hash),
+        &already(ethereum_hash),
     );
     net.check_error("mc_sendRawTransaction", params, -32000, &known(classic.hash()));
     // A transaction of twelve fields has the same hash under both names.
     let native = unsigned.sign(&key(6), 100, TxForm::Native);
     let params = json!([data(native.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());
-    net.check_error("eth_sendRawTransaction", params, -32000, &known(native.hash()));
+    net.check_error("eth_sendRawTransaction", params, -32000, &already(native.hash()));
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn refusals() {
         (
             json!(["nonsense"]),
             -32602,
-            "invalid argument 0: got \"nonsense\", expected one of newHeads, logs, newPendingTransactions, syncing",
+            "invalid argument 0: got \"nonsense\", expected one of newHeads, logs, newPendingTransactions, syncing, newWork",
         ),
         (json!([]), -32602, "missing value for required argument 0"),
         (
@@ -441,4 +441,22 @@ fn a_notification_that_finds_no_memory_ends_its_connection() {
         (1013, "too little memory is left for a notification")
     );
     assert_eq!(heads.result_of(&id)["number"], json!("0x1"));
+}
+
+#[test]
+fn work_is_pushed() {
+    let net = Net::start();
+    let mut client = Client::connect(&net);
+    let id = client.subscribe(json!(["newWork"]));
+    let first = client.notification();
+    assert_eq!(first["params"]["subscription"], id);
+    let result = &first["params"]["result"];
+    let work = net.ok("mc_getWork", json!([]));
+    assert_eq!(
+        result.as_array().expect("an array")[..3],
+        work.as_array().expect("an array")[..]
+    );
+    assert_eq!(result[3], "0x1");
+    net.mine();
+    assert_eq!(client.notification()["params"]["result"][3], "0x2");
 }

@@ -104,7 +104,7 @@ fn typed_transactions_wait_for_their_fork() {
     let net = Net::of_ethereums_family(2);
     let typed = transfer().sign(&key(4), 61, TxForm::AccessList);
     let raw = json!([data(typed.encode_raw())]);
-    let message = "got a transaction of type 0x01, expected one without a type in block 1";
+    let message = "transaction type not supported: got a transaction of type 0x01, expected one without a type in block 1";
     net.check_error("eth_sendRawTransaction", raw.clone(), -32000, message);
     net.mine();
     net.ok("eth_sendRawTransaction", raw);
@@ -146,7 +146,7 @@ fn the_access_list_of_a_call_is_found() {
     let found = net.ok("eth_createAccessList", json!([call(&contract)]));
     let list = sorted(vec![entry(&contract, &[7]), entry(&account(5), &[])]);
     assert_eq!(found["accessList"], list);
-    assert_eq!(found["error"], "evm: execution reverted");
+    assert_eq!(found["error"], "execution reverted");
     // Each account and slot of the list is paid for at first, and is cheap then.
     let steps = 3 + 100 + 3 + 100 + 3 + 100 + 3 + 3;
     assert_eq!(

@@ -84,7 +84,7 @@ async function forge() {
     const sender = (await call('eth_accounts', []))[0];
     const words = ['script', 'script/Counter.s.sol', ...compile, '--rpc-url', url, '--broadcast', '--unlocked', '--sender', sender, '--legacy'];
     run(program, words, { cwd: project, env });
-    const log = JSON.parse(readFileSync(join(project, 'broadcast', 'Counter.s.sol', '100', 'run-latest.json')));
+    const log = JSON.parse(readFileSync(join(project, 'broadcast', 'Counter.s.sol', '31337', 'run-latest.json')));
     const receipt = await call('eth_getTransactionReceipt', [log.transactions[0].hash]);
     return {
         passed: count(tests, /(\d+) tests? passed/),

@@ -5,6 +5,7 @@
 //! runs: `overrides.rs`.
 
 mod listing;
+mod opcodes;
 mod overrides;
 
 pub use listing::AccessListOutcome;
@@ -20,6 +21,7 @@ use revm::interpreter::interpreter::EthInterpreter;
 use revm::primitives::TxKind;
 use store::{Snapshot, StateReads, StoreError};
 
+use self::opcodes::{INVALID_OPCODE, invalid_opcode_text};
 use crate::evm::deadline::Deadline;
 use crate::evm::handler::{EvmOutcome, inspect};
 use crate::evm::quick_call::QuickCallGuard;
@@ -109,6 +111,12 @@ pub enum CallOutcome {
     OutOfGas,
     /// The call failed for another reason, which the text tells.
     Failed(String),
+}
+
+impl CallOutcome {
+    fn is_invalid_opcode(&self) -> bool {
+        matches!(self, Self::Failed(reason) if reason == INVALID_OPCODE)
+    }
 }
 
 /// The reason why a call could not be run.
@@ -253,7 +261,8 @@ impl View {
         if guard.limit_reached() {
             return Ok(None);
         }
-        outcome.map(Some)
+        // A whole call knows which opcode it was.
+        Ok(Some(outcome?).filter(|outcome| !outcome.is_invalid_opcode()))
     }
 
     /// Finds a gas limit with which a call succeeds, within `limit`. The result is what the call
@@ -383,6 +392,12 @@ impl View {
         let outcome = self.run_with_inspector(header, state, request, gas, &mut *deadline)?;
         // If the call was stopped, its outcome is meaningless.
         deadline.check()?;
+        if outcome.is_invalid_opcode() {
+            // The outermost call ends with its last instruction.
+            let rules = self.spec().rules_at(header.number);
+            let text = invalid_opcode_text(rules, deadline.last_opcode());
+            return Ok(CallOutcome::Failed(text));
+        }
         Ok(outcome)
     }
 
@@ -492,7 +507,7 @@ pub(crate) fn halt_text(reason: &HaltReason) -> String {
     match reason {
         HaltReason::OutOfGas(_) => "out of gas".to_owned(),
         HaltReason::OpcodeNotFound | HaltReason::InvalidFEOpcode | HaltReason::NotActivated => {
-            "Invalid opcode".to_owned()
+            INVALID_OPCODE.to_owned()
         }
         HaltReason::CreateCollision => "contract address collision".to_owned(),
         other => format!("evm: {other:?}"),

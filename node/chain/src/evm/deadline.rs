@@ -5,6 +5,7 @@
 
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter_types::Jumps;
 use revm::interpreter::{
     CallInputs, CallOutcome, CreateInputs, CreateOutcome, Gas, InstructionResult, Interpreter,
     InterpreterResult,
@@ -23,6 +24,7 @@ pub(crate) struct Deadline {
     /// The most gas that one frame may use, with the frames that it has called and that have ended.
     frame_gas: u64,
     steps: u32,
+    last_opcode: u8,
     stop: Option<QueryStop>,
     /// Whether a frame has used more gas.
     is_costly: bool,
@@ -34,6 +36,7 @@ impl Deadline {
             limit,
             frame_gas: u64::MAX,
             steps: 0,
+            last_opcode: 0,
             stop: None,
             is_costly: false,
         }
@@ -48,6 +51,11 @@ impl Deadline {
     /// Whether the EVM was stopped because a frame had used too much gas.
     pub(crate) const fn is_costly(&self) -> bool {
         self.is_costly
+    }
+
+    /// The opcode of the last instruction that was begun.
+    pub(crate) const fn last_opcode(&self) -> u8 {
+        self.last_opcode
     }
 
     /// The limit that the EVM has.
@@ -102,6 +110,7 @@ pub(crate) fn skipped_call(inputs: &CallInputs) -> CallOutcome {
 
 impl<C> Inspector<C, EthInterpreter> for Deadline {
     fn step(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
+        self.last_opcode = interpreter.bytecode.opcode();
         self.is_costly |= interpreter.gas.total_gas_spent() > self.frame_gas;
         if !self.step() || self.is_costly {
             interpreter.halt(InstructionResult::OutOfGas);

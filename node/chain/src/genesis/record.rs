@@ -34,6 +34,13 @@ pub enum SpecRecord {
         /// records of older chains have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         create2_per_word_block: ForkBlock,
+        /// For the development network: its id, if it is not the built-in one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chain_id: Option<u64>,
+        /// For the development network: the fork of Ethereum whose rules it has, if it has not
+        /// those of the public network's family. See [`ChainSpec::dev_of_fork`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fork: Option<String>,
     },
     /// A network that is described by a genesis file alone.
     #[serde(rename_all = "camelCase")]
@@ -60,6 +67,12 @@ pub enum RecordError {
         /// The name in the record.
         got: String,
     },
+    /// The development network has no such fork.
+    #[error("unknown fork: got `{got}`, expected one of Ethereum's for the development network")]
+    UnknownFork {
+        /// The name in the record.
+        got: String,
+    },
     /// The genesis file cannot be read.
     #[error("genesis file: {0}")]
     File(#[from] GenesisFileError),
@@ -68,11 +81,19 @@ pub enum RecordError {
 impl SpecRecord {
     /// The record of the development network, whose rules and accounts are built in.
     pub fn dev() -> Self {
+        Self::dev_with(None, None)
+    }
+
+    /// The record of a development network with another id, or with the rules of one of Ethereum's
+    /// forks ([`ChainSpec::dev_of_fork`]).
+    pub fn dev_with(chain_id: Option<u64>, fork: Option<&str>) -> Self {
         Self::Network {
             name: ChainSpec::dev().name,
             genesis_file: None,
             file_hash: None,
             create2_per_word_block: Some(0),
+            chain_id,
+            fork: fork.map(str::to_owned),
         }
     }
 
@@ -83,6 +104,8 @@ impl SpecRecord {
             genesis_file: None,
             file_hash: None,
             create2_per_word_block: None,
+            chain_id: None,
+            fork: None,
         }
     }
 
@@ -94,6 +117,8 @@ impl SpecRecord {
             file_hash: Some(text_hash(genesis_file.as_bytes())),
             genesis_file: Some(genesis_file.to_owned()),
             create2_per_word_block: None,
+            chain_id: None,
+            fork: None,
         }
     }
 
@@ -166,10 +191,20 @@ impl SpecRecord {
                 name,
                 genesis_file,
                 create2_per_word_block,
+                chain_id,
+                fork,
                 ..
             } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
+                if let Some(fork) = fork {
+                    spec = ChainSpec::dev_of_fork(fork)
+                        .filter(|_| spec.developer)
+                        .ok_or_else(|| RecordError::UnknownFork { got: fork.clone() })?;
+                }
+                if let Some(id) = chain_id {
+                    (spec.chain_id, spec.network_id) = (*id, *id);
+                }
                 if spec.family == ChainFamily::Moac {
                     spec.rules.set(Rule::Eip1014, *create2_per_word_block);
                 }
@@ -319,6 +354,13 @@ mod tests {
         let old_dev = SpecRecord::decode(br#"{"network":{"name":"dev"}}"#).unwrap();
         let old_dev = old_dev.spec().unwrap().spec;
         assert_eq!(old_dev.differs_from(&ChainSpec::dev()), Some(0));
+        let other = SpecRecord::dev_with(Some(31_337), Some("Shanghai"));
+        assert_eq!(SpecRecord::decode(&other.encode().unwrap()).unwrap(), other);
+        let other = other.spec().unwrap().spec;
+        assert_eq!((other.chain_id, other.network_id), (31_337, 31_337));
+        assert!(other.rules_at(0).has(Rule::Eip3855));
+        let unknown = SpecRecord::dev_with(None, Some("Rope")).spec();
+        assert!(matches!(unknown, Err(RecordError::UnknownFork { .. })));
         // Records of earlier versions have no hash of the file.
         let row = br#"{"file":{"name":"x","genesisFile":"{}"}}"#;
         assert!(!SpecRecord::decode(row).unwrap().is_of_file(b"{}"));

@@ -270,6 +270,13 @@ impl WorkManager {
         true
     }
 
+    /// The header that is sealed by work that was handed out, with mix hash and nonce of zero.
+    pub fn unsealed_header(&self, header_hash: &B256) -> Option<primitives::Header> {
+        let state = self.state.lock();
+        let issued = state.issued.get(header_hash)?;
+        Some(issued.work.block.header.clone())
+    }
+
     /// Takes a solution: checks the seal and returns the sealed block.
     ///
     /// If the solved work is the current one, all other miners are told at once to stop.

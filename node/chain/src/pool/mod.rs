@@ -321,6 +321,25 @@ impl TxPool {
         Some(entry.pooled.clone())
     }
 
+    /// Drops the transaction with this hash or Ethereum hash. Those with later nonces wait. Returns
+    /// whether it was there.
+    pub fn drop_transaction(&self, hash: &B256) -> bool {
+        let mut inner = self.inner.lock();
+        let Some((sender, tx_nonce)) = inner.index.by_hash.get(hash).copied() else {
+            return false;
+        };
+        let dropped = inner.index.remove(sender, tx_nonce).is_some();
+        drop(inner);
+        self.changed();
+        dropped
+    }
+
+    /// Drops all transactions.
+    pub fn clear(&self) {
+        self.inner.lock().index.retain(|_| false);
+        self.changed();
+    }
+
     /// Whether the pool has the transaction with this hash or Ethereum hash.
     pub fn contains(&self, hash: &B256) -> bool {
         self.inner.lock().index.by_hash.contains_key(hash)

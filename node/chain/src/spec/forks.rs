@@ -99,6 +99,18 @@ impl RuleTable {
         Some(rules.fold(Self::default(), |table, fork| table.with(0, fork.rules)))
     }
 
+    /// The rules of a development network with Ethereum's rules up to the fork of this name, from
+    /// block 0 on. Rules that need other blocks than those of proof of work here are left out: the
+    /// base fee, its opcode and the random value. Signatures may have a chain id under each fork,
+    /// because today's wallets make no others. `None` if there is no such fork.
+    pub fn developer(name: &str) -> Option<Self> {
+        let mut table = Self::up_to(name)?.with(0, &[Eip155]);
+        for rule in [Eip1559, Eip3198, Eip4399] {
+            table.set(rule, None);
+        }
+        Some(table)
+    }
+
     /// The table with the rules of one of Ethereum's forks from block `first` on.
     #[must_use]
     pub fn with_fork(self, name: &str, first: u64) -> Self {

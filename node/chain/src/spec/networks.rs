@@ -113,6 +113,21 @@ impl ChainSpec {
     }
 }
 
+impl ChainSpec {
+    /// The development network with the rules of Ethereum's family up to the fork of this name
+    /// instead of the public network's, see [`RuleTable::developer`]. `None` if there is no such
+    /// fork.
+    pub fn dev_of_fork(name: &str) -> Option<Self> {
+        Some(Self {
+            family: ChainFamily::Ethereum,
+            rules: RuleTable::developer(name)?,
+            failed_calls_refund_gas: false,
+            notify_scs_always_exists: false,
+            ..Self::dev()
+        })
+    }
+}
+
 /// The values that main and test have in common.
 fn public() -> ChainSpec {
     ChainSpec {
@@ -253,6 +268,21 @@ mod tests {
         let ids = [0, 4, 5, 8, 9, 10].map(|number| many.chain_id_at(number));
         assert_eq!(ids, [100, 100, 7, 7, 8, 8]);
         assert_eq!(ChainSpec::test().chain_id_at(u64::MAX), 101);
+    }
+
+    #[test]
+    fn the_development_network_can_have_the_rules_of_a_fork() {
+        let names = std::iter::once("Frontier").chain(crate::spec::ETHEREUM_FORKS.map(|fork| fork.name));
+        for name in names {
+            let spec = ChainSpec::dev_of_fork(name).expect(name);
+            // A table with EIP-1283 alone has no bundle of the networks of this family.
+            assert!(spec.rules_at(0).has(Rule::Eip155), "{name}");
+            assert!(!spec.rules_at(0).has(Rule::Eip1559), "{name}");
+        }
+        let shanghai = ChainSpec::dev_of_fork("Shanghai").unwrap();
+        assert!(shanghai.rules_at(0).has(Rule::Eip3855) && shanghai.developer);
+        assert_eq!(shanghai.rules.check_bundles(), Ok(()));
+        assert_eq!(ChainSpec::dev_of_fork("Cancun"), None);
     }
 
     #[test]

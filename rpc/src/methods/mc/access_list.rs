@@ -9,7 +9,9 @@ use super::overrides::{BlockOverrides, StateOverrides};
 use super::request::CallObject;
 use crate::budget::work_limit;
 use crate::error::RpcResult;
+use crate::ethereum_texts::ethereum_text;
 use crate::json::JsonOf;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::ShownAccessList;
 use crate::table::Method;
@@ -50,6 +52,7 @@ impl Described for CreatedAccessList<'_> {
 fn create_access_list(
     node: &Node,
     (call, at, state, block): (CallObject, Option<BlockRef>, StateOverrides, BlockOverrides),
+    name_style: NameStyle,
 ) -> RpcResult<JsonOf<CreatedAccessList<'static>>> {
     let request = call_request(node, call, state, block)?;
     let view = node.view()?;
@@ -61,6 +64,10 @@ fn create_access_list(
     } = at_state(node, &view, at, |place| {
         view.create_access_list(place, &request, work_limit(node.settings.call_timeout))
     })?;
+    let failure = failure.map(|text| match name_style {
+        NameStyle::Native => text,
+        NameStyle::Ethereum => ethereum_text(&text).unwrap_or(text),
+    });
     JsonOf::write(&CreatedAccessList {
         access_list: ShownAccessList(&access_list),
         error: failure.as_deref(),

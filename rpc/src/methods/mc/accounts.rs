@@ -4,10 +4,11 @@ use chain::call::CallRequest;
 use chain::chain::SubmitError;
 use chain::developer::impersonate;
 use chain::pool::PoolError;
-use chain::spec::Rule;
+use chain::spec::{ChainFamily, Rule};
 use keystore::AccountError;
 use primitives::{
-    Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
+    Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
+    ethereum_message_digest, format_ether, signed_message_digest,
 };
 
 use super::calls::estimate;
@@ -41,23 +42,85 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// `mc_accounts`: in the order in which the accounts were added.
-fn accounts(node: &Node) -> RpcResult<Vec<Data<Address>>> {
-    Ok(node.accounts.addresses().into_iter().map(Data).collect())
+/// `mc_accounts`: in the order in which the accounts were added. Under its Ethereum name the
+/// accounts that may send without a key follow, as tools for contract developers expect.
+fn accounts(node: &Node, (): (), name_style: NameStyle) -> RpcResult<Vec<Data<Address>>> {
+    let mut addresses = node.accounts.addresses();
+    if let (NameStyle::Ethereum, Some(developer)) = (name_style, &node.developer) {
+        let others = developer.impersonated();
+        addresses.extend(
+            others
+                .into_iter()
+                .filter(|address| !node.accounts.contains(address)),
+        );
+    }
+    Ok(addresses.into_iter().map(Data).collect())
 }
 
-/// `mc_sign`: signs the chain's own message prefix, the length of the message and the message. The
-/// signature is r, s and V, which is 27 or 28.
-fn sign(node: &Node, (address, message): (Address, Data)) -> RpcResult<Data<[u8; 65]>> {
+/// The label that is signed before a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::methods) enum MessageLabel {
+    /// The public network's.
+    Native,
+    /// Ethereum's, which wallets and contracts of its tools expect.
+    Ethereum,
+}
+
+impl MessageLabel {
+    /// The label under which accounts sign by `personal_` methods, whose names are the same for
+    /// all clients: Ethereum's on chains of its family and on the development network.
+    pub(in crate::methods) fn of_chain(node: &Node) -> Self {
+        let spec = node.chain.spec();
+        if spec.family == ChainFamily::Ethereum || spec.developer {
+            Self::Ethereum
+        } else {
+            Self::Native
+        }
+    }
+
+    /// The digest of a message with this label.
+    pub(in crate::methods) fn digest(self, message: &[u8]) -> B256 {
+        match self {
+            Self::Native => signed_message_digest(message),
+            Self::Ethereum => ethereum_message_digest(message),
+        }
+    }
+}
+
+/// `mc_sign`: signs the chain's own label, the length of the message and the message. Under its
+/// Ethereum name the label is Ethereum's. The signature is r, s and V, which is 27 or 28.
+fn sign(
+    node: &Node,
+    (address, message): (Address, Data),
+    name_style: NameStyle,
+) -> RpcResult<Data<[u8; 65]>> {
+    let label = match name_style {
+        NameStyle::Native => MessageLabel::Native,
+        NameStyle::Ethereum => MessageLabel::Ethereum,
+    };
+    sign_unlocked(node, &address, label, &message.0)
+}
+
+/// The signature of a message by an unlocked account.
+pub(in crate::methods) fn sign_unlocked(
+    node: &Node,
+    address: &Address,
+    label: MessageLabel,
+    message: &[u8],
+) -> RpcResult<Data<[u8; 65]>> {
     let signature = node
         .accounts
-        .with_key(&address, |key| sign_message(key, &message.0));
+        .with_key(address, |key| sign_message(key, label, message));
     signature.map_err(account_error)
 }
 
 /// The signature of a message.
-pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<[u8; 65]> {
-    Data(key.sign(&signed_message_digest(message)).to_rsv())
+pub(in crate::methods) fn sign_message(
+    key: &SecretKey,
+    label: MessageLabel,
+    message: &[u8],
+) -> Data<[u8; 65]> {
+    Data(key.sign(&label.digest(message)).to_rsv())
 }
 
 /// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool. Under its
@@ -71,7 +134,8 @@ fn send(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
     }
     // The key is copied. So signing does not fail if the account is locked after a nonce was
     // chosen, and no nonce is left unused. The copy is wiped when it is dropped.
-    send_signed(node, request, name_style, |from| {
+    let fee_max = node.settings.fee_caps.of(name_style);
+    send_signed(node, request, name_style, fee_max, |from| {
         node.accounts
             .with_key(from, SecretKey::clone)
             .map_err(account_error)
@@ -107,6 +171,7 @@ pub(in crate::methods) fn send_signed(
     node: &Node,
     request: TransactionRequest,
     name_style: NameStyle,
+    fee_max: Option<U256>,
     key: impl FnOnce(&Address) -> RpcResult<SecretKey>,
 ) -> RpcResult<Data<B256>> {
     let route = sending_route(node, &request)?;
@@ -116,7 +181,10 @@ pub(in crate::methods) fn send_signed(
     let _nonce_lock = node.sending.lock();
     let (unsigned, form) = complete(node, request, price)?;
     match route {
-        SendingRoute::Pool => submit_own(node, (&unsigned, form), &key),
+        SendingRoute::Pool => {
+            check_fee(fee_max, &unsigned)?;
+            submit_own(node, (&unsigned, form), &key)
+        }
         SendingRoute::Service(service) => {
             let signed = unsigned.sign(&key, node.chain.chain_id(), TxForm::Native);
             submit_to_service(service, &signed)
@@ -159,6 +227,31 @@ pub(super) fn complete(
         ..Default::default()
     };
     Ok((unsigned, form))
+}
+
+/// Refuses to sign a transaction whose gas could cost more than the operator allows, which is most
+/// often a price in a wrong unit.
+///
+/// # Errors
+/// −32000 if it could.
+pub(super) fn check_fee(fee_max: Option<U256>, unsigned: &UnsignedTransaction) -> RpcResult<()> {
+    let fee = unsigned.gas_price.saturating_mul(U256::from(unsigned.gas));
+    match fee_max {
+        Some(max) if fee > max => Err(RpcError::refused(format!(
+            "tx fee ({} coins) exceeds the configured cap ({} coins): gas {} at the price {}; --rpc.txfeecap changes the cap",
+            coins(fee),
+            coins(max),
+            unsigned.gas,
+            unsigned.gas_price
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// An amount in coins, with the digits that it needs.
+fn coins(amount: U256) -> String {
+    let text = format_ether(amount);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The request with an estimate of its gas if it has none, under Ethereum's names. Under the
@@ -353,6 +446,9 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
     match node.chain.submit_transaction(transaction) {
         Ok(stored) => {
             if let Some(developer) = &node.developer {
+                if let Some(pooled) = node.chain.pool().get(&stored) {
+                    developer.warn_of_replays(pooled.sender);
+                }
                 developer.mine_at_once().map_err(DeveloperError::into_rpc)?;
             }
             wait_for_peer(node)?;

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::request::Word;
 use crate::error::{RpcError, RpcResult, failure_of};
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Data, Quantity};
@@ -47,9 +48,13 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// `mc_coinbase`: the address that is paid for the blocks of this node.
-fn coinbase(node: &Node) -> RpcResult<Data<Address>> {
-    node.beneficiary().map(Data)
+/// `mc_coinbase`: the address that is paid for the blocks of this node. On the development network
+/// nobody may be paid. Under the Ethereum name that is the zero address, as tools expect.
+fn coinbase(node: &Node, (): (), name_style: NameStyle) -> RpcResult<Data<Address>> {
+    match (&node.developer, name_style) {
+        (Some(_), NameStyle::Ethereum) => Ok(Data(node.chain.settings().beneficiary)),
+        _ => node.beneficiary().map(Data),
+    }
 }
 
 /// `mc_mining`.

@@ -23,11 +23,12 @@ mod subscriptions;
 mod transactions;
 mod typed_data;
 
-pub(in crate::methods) use accounts::{send_signed, sign_message};
+pub(in crate::methods) use accounts::{MessageLabel, send_signed, sign_message, sign_unlocked};
 pub(in crate::methods) use calls::call_request;
 pub(in crate::methods) use lookup::{FoundBlock, at_state, call_error, stored_number, with_state};
 pub(in crate::methods) use mining::total_hashrate;
 pub(in crate::methods) use overrides::{BlockOverrides, StateOverrides};
+pub(in crate::methods) use price::gas_price as suggested_price;
 pub(in crate::methods) use request::{CallObject, TransactionRequest, Word};
 pub(in crate::methods) use rewards::total_fees;
 pub(in crate::methods) use transactions::{raw_by_hash, receipt_object};

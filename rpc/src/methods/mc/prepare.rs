@@ -4,7 +4,7 @@
 use primitives::{B256, SecretKey, Transaction, U256};
 use serde::Serialize;
 
-use super::accounts::{account_error, complete, gas_price_of, submit_own, with_gas};
+use super::accounts::{account_error, check_fee, complete, gas_price_of, submit_own, with_gas};
 use super::request::TransactionRequest;
 use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult};
@@ -65,6 +65,7 @@ fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
     let request = with_gas(node, request, name_style)?;
     let price = gas_price_of(node, &request)?;
     let (unsigned, form) = complete(node, request.clone(), price)?;
+    check_fee(node.settings.fee_caps.of(name_style), &unsigned)?;
     let signed = unsigned.sign(&key, node.chain.chain_id(), form);
     show(&signed, &request, name_style)
 }
@@ -82,6 +83,7 @@ fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
 fn resend(
     node: &Node,
     (request, gas_price, gas): (TransactionRequest, Option<Quantity<U256>>, Option<Quantity>),
+    name_style: NameStyle,
 ) -> RpcResult<Data<B256>> {
     let tx_nonce = request
         .tx_nonce
@@ -113,6 +115,7 @@ fn resend(
     let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
     let (unsigned, form) = complete(node, request, price)?;
+    check_fee(node.settings.fee_caps.of(name_style), &unsigned)?;
     submit_own(node, (&unsigned, form), &key)
 }
 

@@ -14,7 +14,7 @@ const PRICE_DEFAULT: u64 = 18_000_000_000;
 const PRICE_MAX: u64 = 500_000_000_000;
 
 /// `mc_gasPrice`, in sha.
-pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
+pub(in crate::methods) fn gas_price(node: &Node) -> RpcResult<U256> {
     if node.application.is_some() {
         return Ok(U256::ZERO);
     }

@@ -3,7 +3,7 @@
 use chain::call::CallRequest;
 use primitives::{AccessListEntry, Address, Bytes, U256};
 
-use crate::decode::{FromParam, ParamFields, string};
+use crate::decode::{FromParam, ParamFields, WrittenAddress, string};
 use crate::objects::ListedAccount;
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
@@ -84,8 +84,8 @@ impl FromParam for TransactionRequest {
             }
         };
         let request = Self {
-            from: fields.get("from")?,
-            to: fields.get("to")?,
+            from: fields.get::<WrittenAddress>("from")?.0,
+            to: address(&fields, "to")?,
             gas: number(&fields, "gas")?,
             gas_price: wide(&fields, "gasPrice")?,
             value: wide(&fields, "value")?.unwrap_or_default(),
@@ -129,8 +129,8 @@ impl FromParam for CallObject {
         }
         Ok(Self {
             request: CallRequest {
-                from: fields.get("from")?,
-                to: fields.get("to")?,
+                from: address(&fields, "from")?,
+                to: address(&fields, "to")?,
                 gas: number(&fields, "gas")?,
                 gas_price: gas_price.unwrap_or_default(),
                 value: wide(&fields, "value")?.unwrap_or_default(),
@@ -171,6 +171,12 @@ fn number(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<u64>, P
     Ok(number.map(|number| number.0))
 }
 
+/// An address whose capital letters are a checksum (EIP-55), if it has small ones, too.
+fn address(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<Address>, ParamError> {
+    let written: Option<WrittenAddress> = fields.get(name)?;
+    Ok(written.map(|written| written.0))
+}
+
 fn wide(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<U256>, ParamError> {
     let number: Option<Quantity<U256>> = fields.get(name)?;
     Ok(number.map(|number| number.0))
@@ -194,7 +200,7 @@ fn input(fields: &ParamFields<'_>) -> Result<Bytes, ParamError> {
 fn via(fields: &ParamFields<'_>) -> Result<Option<Address>, ParamError> {
     match fields.json("via") {
         Some("\"0x\"" | "\"\"") => Ok(None),
-        _ => fields.get("via"),
+        _ => address(fields, "via"),
     }
 }
 
@@ -280,6 +286,10 @@ mod tests {
         };
         check("", "expected a field to, or the code of a contract as data");
         check(r#","to":"0x""#, "field to: got 0 bytes, expected 20 bytes");
+        check(
+            r#","to":"0xf39FD6e51aad88F6F4ce6aB8827279cffFb92266""#,
+            "field to: the checksum of the address is wrong: got 0xf39FD6e51aad88F6F4ce6aB8827279cffFb92266, expected 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
+        );
         check(r#","gas":"90000""#, "field gas: missing 0x prefix");
         check(
             r#","gas":90000"#,

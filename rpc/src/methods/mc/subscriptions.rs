@@ -14,7 +14,8 @@ use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::subscriptions::{
-    HeadSource, MatchingLogs, MessageSubscriptions, NewHeads, PendingSource, SubscriptionSource, SyncSource,
+    HeadSource, MatchingLogs, MessageSubscriptions, NewHeads, NewWorkSource, PendingSource,
+    SubscriptionSource, SyncSource,
 };
 use crate::table::Method;
 use crate::types::{ParamError, Quantity};
@@ -24,8 +25,8 @@ use crate::wire_type::{Described, WireType};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::subscribing("mc_subscribe", ["kind", "details"], subscribe).summary(
-            "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this \
-             connection. If a client reads slowly, it gets only the last 65,536 pending \
+            "Starts a subscription of newHeads, logs, newPendingTransactions, syncing or newWork on this \
+             connection. New work is header hash, seed hash, boundary and number. If a client reads slowly, it gets only the last 65,536 pending \
              transactions.",
         ),
         Method::subscribing("mc_unsubscribe", ["id"], unsubscribe)
@@ -103,10 +104,17 @@ fn subscribe(
             SubscriptionDetails::refuse(details)?;
             Box::new(SyncSource::new(feeds, client)?)
         }
+        "newWork" => {
+            SubscriptionDetails::refuse(details)?;
+            node.beneficiary()?;
+            Box::new(NewWorkSource::new(feeds, client)?)
+        }
         _ => {
             return Err(RpcError::invalid_argument(
                 0,
-                format_args!("got {kind:?}, expected one of newHeads, logs, newPendingTransactions, syncing"),
+                format_args!(
+                    "got {kind:?}, expected one of newHeads, logs, newPendingTransactions, syncing, newWork"
+                ),
             ));
         }
     };

@@ -127,7 +127,7 @@ const ANSWERS: &[Rule] = &[
         |case| {
             let path = case.path();
             case.method == "eth_call"
-                && (path == ["error"] && case.ours()["code"] == -32000 && case.theirs().is_null()
+                && (path == ["error"] && case.ours()["code"].is_number() && case.theirs().is_null()
                     || path == ["result"] && case.ours().is_null() && case.theirs().is_string())
         },
     ),
@@ -142,6 +142,7 @@ const ANSWERS: &[Rule] = &[
             case.method == "eth_estimateGas"
                 && match case.member() {
                     "message" => theirs.ends_with("or always failing transaction"),
+                    "code" => case.ours() == 3,
                     member => member == "data" && case.is_only_ours(),
                 }
         },

@@ -10,6 +10,7 @@ use e2e::clients::javascript;
 use e2e::contract::{FIRST_VALUE, counter, runtime_code};
 use e2e::ledger::{BalanceLedger, FUNDED, MINER, STRANGER};
 use e2e::{Caller, Vnode, assert_same_members, data, ipc, quantity, to_quantity};
+use primitives::{EcdsaSignature, hex, recover, signed_message_digest};
 use serde_json::{Value, json};
 
 use super::{account, check_chain, text};
@@ -201,11 +202,13 @@ fn check_signing(node: &Caller, signing: &Value, sender: &str) {
     }
     let code = node.rpc("mc_getCode", json!([signing["contractAddress"], "latest"]));
     assert_eq!(code, runtime_code());
-    let message = "0xdeadbeef";
+    let message = [0xde, 0xad, 0xbe, 0xef];
     for (signature, signer) in [("byNode", sender), ("byLibrary", SIGNER)] {
         data(&signing[signature], 65);
-        let recovered = node.rpc("personal_ecRecover", json!([message, signing[signature]]));
-        assert_eq!(recovered, json!(signer.to_lowercase()), "{signature}");
+        let bytes = hex::decode(text(&signing[signature])).expect("hex");
+        let parts = EcdsaSignature::from_rsv(&bytes).expect("65 bytes");
+        let recovered = recover(&signed_message_digest(&message), &parts).expect("a signer");
+        assert_eq!(format!("{recovered:#x}"), signer.to_lowercase(), "{signature}");
     }
 }
 

@@ -4,6 +4,8 @@
 //! A change of an account is a block of its own, so that every block can be executed again from the
 //! block before. The block's number and the time move on by it.
 
+mod session;
+
 use std::time::Duration;
 
 use chain::developer::DeveloperChange;
@@ -42,6 +44,7 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Makes a block each time the interval has passed. 0 makes none any more."),
     ];
     rows.extend(account_methods());
+    rows.extend(session::methods());
     rows
 }
 

@@ -5,6 +5,8 @@
 //! options name is started. The accounts of block 0 are read for that only: a record has their
 //! root, and the hash of the genesis file it was made from.
 
+mod dev_network;
+
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use store::{
     meta_key,
 };
 
+use self::dev_network::{check_dev_options, dev_network};
 use crate::options::{Network, OptionsError, VnodeOptions};
 
 /// Longest genesis file that is read, in bytes.
@@ -81,6 +84,16 @@ pub enum DataDirectoryError {
         path: PathBuf,
         /// Name of the directory's network.
         name: String,
+    },
+    /// An option of the development network differs from the one that the directory has.
+    #[error(
+        "{option} differs from the development network in {}, which keeps what it began with: leave the option out, or choose another --datadir", path.display()
+    )]
+    OtherDev {
+        /// The option.
+        option: &'static str,
+        /// The directory.
+        path: PathBuf,
     },
     /// A genesis file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
@@ -201,6 +214,7 @@ impl DataDirectory {
             }
         };
         drop(view);
+        check_dev_options(options, &network, &path)?;
         if let Some(id) = options.networkid {
             network.spec.network_id = id;
         }
@@ -475,6 +489,7 @@ fn genesis_hash(spec: &ChainSpec) -> B256 {
 fn requested_network(options: &VnodeOptions) -> Result<Option<RequestedNetwork>, DataDirectoryError> {
     match (options.network()?, &options.genesis) {
         (None, None) => Ok(None),
+        (Some(Network::Dev), None) => dev_network(options).map(Some),
         (Some(network), None) => Ok(Some(built_in_network(network))),
         (network, Some(file)) => read_genesis(network, file).map(Some),
     }
