@@ -19,6 +19,13 @@ fn main() -> ExitCode {
             Ok(code) => code,
             Err(error) => node::system::end(Err(error.into())),
         },
+        Some(VnodeCommand::Testvec(vectors)) => match node::testvec::run(vectors) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ERROR({}): {error}", error.exit_code());
+                ExitCode::from(error.exit_code())
+            }
+        },
         _ => node::system::end(run(&options, &matches)),
     }
 }
@@ -58,11 +65,6 @@ fn run(options: &VnodeOptions, matches: &clap::ArgMatches) -> Result<(), Box<dyn
             )?)
         }
         Some(VnodeCommand::Version { json }) => Ok(node::print_version(*json)?),
-        Some(VnodeCommand::Testvec { kind }) => Ok(node::testvec::serve(
-            *kind,
-            std::io::stdin().lock(),
-            std::io::stdout().lock(),
-        )?),
         Some(VnodeCommand::Account(command)) => {
             options.warn();
             Ok(node::accounts::run(options, command)?)

@@ -68,7 +68,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
         | VnodeCommand::Version { .. }
         | VnodeCommand::Completions { .. }
         | VnodeCommand::Manual { .. }
-        | VnodeCommand::Testvec { .. } => Err(CommandError::NotOnDirectory),
+        | VnodeCommand::Testvec(_) => Err(CommandError::NotOnDirectory),
     };
     span_export::finish();
     result

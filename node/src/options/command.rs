@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::endpoint::NodeEndpoint;
+use super::testvec::TestvecOptions;
 use super::values::{AccountRef, HeightRef, parse_block_number};
 
 /// The tables of `vnode export --format parquet`.
@@ -148,11 +149,8 @@ pub enum VnodeCommand {
         /// The folder, which is created if it is missing
         folder: PathBuf,
     },
-    /// Run public test vectors: read one JSON request a line, write one JSON reply a line
-    Testvec {
-        /// The subject of the requests
-        kind: TestVectorKind,
-    },
+    /// Run test vectors and the programs of other people's fuzzers against this node
+    Testvec(TestvecOptions),
 }
 
 impl VnodeCommand {
@@ -169,27 +167,6 @@ impl VnodeCommand {
                 }
         )
     }
-}
-
-/// The subject of the requests of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TestVectorKind {
-    /// Decoding and encoding of RLP.
-    Rlp,
-    /// Roots of tries.
-    Trie,
-    /// Ethash hash of a nonce.
-    Ethash,
-    /// Difficulty of a block.
-    Difficulty,
-    /// Decrypting V3 key files.
-    Keystore,
-    /// Hash and sender of a raw transaction.
-    Tx,
-    /// The state after one transaction.
-    State,
-    /// The head after a list of blocks.
-    Block,
 }
 
 /// A program with completions and man pages.

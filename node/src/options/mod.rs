@@ -18,6 +18,7 @@
 //! | headings, short help, the options that a command shows | `help` |
 //! | options that have no effect | `effect` |
 //! | notices of work | `notify` |
+//! | test vectors, and the command lines of geth's `evm` | `testvec` |
 
 mod access;
 mod command;
@@ -30,13 +31,14 @@ mod log;
 mod notify;
 mod peers;
 mod scs;
+mod testvec;
 mod txpool;
 mod values;
 
 pub use access::AccessOptions;
 pub use command::{
     AccountCommand, ClientAccess, DbCommand, ExportFormat, NodeProgram, PARTITION_BLOCKS, PERIOD_SECS_MAX,
-    SHELLS, TABLES, TestVectorKind, VnodeCommand,
+    SHELLS, TABLES, VnodeCommand,
 };
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
@@ -47,6 +49,7 @@ pub(crate) use notify::WorkNotify;
 pub(crate) use peers::NodeIdentity;
 pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
+pub use testvec::{BuilderOptions, StepLineOptions, TestvecCommand, TestvecOptions, TransitionOptions};
 pub use txpool::TxPoolOptions;
 pub(crate) use values::DevFork;
 pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, states_of};

@@ -70,3 +70,55 @@ impl TestVectorError {
         Self::Refused(error.into())
     }
 }
+
+/// The end of a command that has the command line of geth's `evm`.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The rules are unknown, or the environment lacks something.
+    #[error(transparent)]
+    Configuration(TestVectorError),
+    /// The executor failed.
+    #[error(transparent)]
+    Execution(TestVectorError),
+    /// A text is not JSON, or does not have the expected form.
+    #[error("{place}: {error}")]
+    Json {
+        /// The file, or stdin.
+        place: String,
+        /// The error.
+        error: TestVectorError,
+    },
+    /// Bytes are not RLP.
+    #[error("{place}: {error}")]
+    Rlp {
+        /// The file, or stdin.
+        place: String,
+        /// The error.
+        error: TestVectorError,
+    },
+    /// A file cannot be read or written.
+    #[error("{place}: {error}")]
+    File {
+        /// The file.
+        place: String,
+        /// The error.
+        error: std::io::Error,
+    },
+    /// Standard input or output fails.
+    #[error(transparent)]
+    Stream(#[from] std::io::Error),
+}
+
+impl ToolError {
+    /// The exit code, which is geth's.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Execution(_) => 2,
+            Self::Configuration(_) => 3,
+            Self::Json { .. } => 10,
+            Self::File { .. } => 11,
+            Self::Rlp { .. } => 12,
+            Self::Stream(_) => 1,
+        }
+    }
+}

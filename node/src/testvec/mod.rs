@@ -4,14 +4,20 @@
 //! request; it computes nothing itself. Format: docs/testvec.md.
 
 mod block;
+mod builder;
 mod error;
 mod fields;
 mod forks;
+mod places;
 mod simple;
 mod state;
+mod statetest;
+mod steps;
+mod transactions;
+mod transition;
 
 pub use block::{BlockOutcome, run_blocks};
-pub use error::TestVectorError;
+pub use error::{TestVectorError, ToolError};
 pub use forks::spec_of_fork;
 pub use state::{StateOutcome, run_state};
 
@@ -19,17 +25,33 @@ use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 
-use crate::options::TestVectorKind;
+use crate::options::{TestvecCommand, TestvecOptions};
 
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`ToolError`], which has the exit code of geth's `evm`.
+pub fn run(options: &TestvecOptions) -> Result<(), ToolError> {
+    match &options.command {
+        TestvecCommand::Statetest { file, trace } => {
+            let lines = (options.steps.json || *trace).then_some(options.steps);
+            statetest::run(file.as_deref(), lines)
+        }
+        TestvecCommand::T8n(transition) => transition::run(transition),
+        TestvecCommand::B11r(builder) => builder::run(builder),
+        kind => Ok(serve(kind, std::io::stdin().lock(), std::io::stdout().lock())?),
+    }
+}
 
 /// Answers the requests in `input`, one JSON value a line, until its end.
 ///
 /// # Errors
 /// Only if reading or writing fails, or a line is too long. A bad request has an error as its
 /// answer.
-pub fn serve(kind: TestVectorKind, mut input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
+pub fn serve(kind: &TestvecCommand, mut input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
     let service = TestVectorService::default();
     let mut line = Vec::new();
     loop {
@@ -67,16 +89,19 @@ impl TestVectorService {
     ///
     /// # Errors
     /// [`TestVectorError`] of the production code, or for a bad request.
-    pub fn answer(&self, kind: TestVectorKind, request: &Value) -> Result<Value, TestVectorError> {
+    pub fn answer(&self, kind: &TestvecCommand, request: &Value) -> Result<Value, TestVectorError> {
         match kind {
-            TestVectorKind::Rlp => simple::rlp(request),
-            TestVectorKind::Trie => simple::trie(request),
-            TestVectorKind::Ethash => simple::ethash(&self.caches, request),
-            TestVectorKind::Difficulty => simple::difficulty(request),
-            TestVectorKind::Keystore => simple::keystore(request),
-            TestVectorKind::Tx => simple::tx(request),
-            TestVectorKind::State => state::answer(request),
-            TestVectorKind::Block => block::answer(&self.caches, request),
+            TestvecCommand::Rlp => simple::rlp(request),
+            TestvecCommand::Trie => simple::trie(request),
+            TestvecCommand::Ethash => simple::ethash(&self.caches, request),
+            TestvecCommand::Difficulty => simple::difficulty(request),
+            TestvecCommand::Keystore => simple::keystore(request),
+            TestvecCommand::Tx => simple::tx(request),
+            TestvecCommand::State => state::answer(request),
+            TestvecCommand::Block => block::answer(&self.caches, request),
+            TestvecCommand::Statetest { .. } | TestvecCommand::T8n(_) | TestvecCommand::B11r(_) => {
+                Err(TestVectorError::value("a command", "a subject of requests"))
+            }
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Executes one transaction on a given state, with the executor of the node.
 
+use std::io::Write;
+
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::spec::Rule;
 use chain::state::BlockState;
+use chain::trace::{StreamOptions, stream_transaction};
 use primitives::{
     AccessListEntry, Address, B256, EMPTY_ROOT, Header, Log, SecretKey, TxForm, TxRules, UnsignedTransaction,
     keccak256,
@@ -16,6 +19,7 @@ use super::fields::{
     accounts, data, fixed, hash_text, member, number, optional_address, text, uint, uint64, wrong,
 };
 use super::forks::spec_of_fork;
+use super::steps::StepLines;
 
 /// The state after the transaction.
 #[derive(Clone, Debug)]
@@ -45,6 +49,17 @@ pub(super) fn answer(request: &Value) -> Result<Value, TestVectorError> {
 /// # Errors
 /// [`TestVectorError`] for an invalid request or an unsupported fork.
 pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
+    run_state_with::<Vec<u8>>(request, None)
+}
+
+/// Steps that are wanted, and the place for them.
+pub(super) type Steps<'w, W> = Option<(StreamOptions, &'w mut StepLines<W>)>;
+
+/// As [`run_state`], with the steps of the transaction.
+pub(super) fn run_state_with<W: Write>(
+    request: &Value,
+    steps: Steps<'_, W>,
+) -> Result<StateOutcome, TestVectorError> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
     let env = member(request, "env")?;
@@ -69,13 +84,13 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
                 tables.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
             }
             let env = (&env, base_fee);
-            Ok(run(&spec, &*tables, env, root, member(request, "tx")))
+            Ok(run((&spec, steps), &*tables, env, root, member(request, "tx")))
         })
         .map_err(|error: store::StoreError| TestVectorError::refused(error))?
 }
 
-fn run(
-    spec: &ChainSpec,
+fn run<W: Write>(
+    (spec, steps): (&ChainSpec, Steps<'_, W>),
     tables: &store::Tables<'_>,
     (env, base_fee): (&Header, u64),
     root: B256,
@@ -85,10 +100,12 @@ fn run(
     let mut executor = Executor::new(spec, env, &mut state);
     executor.set_base_fee(base_fee);
     let refused = match transaction(spec, tx?) {
-        Ok((transaction, sender)) => executor
-            .transaction(&transaction, sender)
-            .err()
-            .map(|error| error.to_string()),
+        Ok((transaction, sender)) => match steps {
+            None => executor.transaction(&transaction, sender),
+            Some((parts, lines)) => stream_transaction(&mut executor, &transaction, sender, parts, lines),
+        }
+        .err()
+        .map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     };
     let executed = executor.finish_unpaid().map_err(TestVectorError::refused)?;
@@ -108,7 +125,7 @@ fn run(
 }
 
 /// The base fee of the block; 0 under rules without one.
-fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, TestVectorError> {
+pub(super) fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, TestVectorError> {
     if spec.rules_at(0).has(Rule::Eip1559) {
         uint64(env, "currentBaseFee")
     } else {
@@ -116,7 +133,8 @@ fn base_fee(spec: &ChainSpec, env: &Value) -> Result<u64, TestVectorError> {
     }
 }
 
-fn header(spec: &ChainSpec, env: &Value) -> Result<Header, TestVectorError> {
+/// The header that the members of `env` describe.
+pub(super) fn header(spec: &ChainSpec, env: &Value) -> Result<Header, TestVectorError> {
     // A random value is in the place of the mix hash.
     let mix_hash = if spec.rules_at(0).has(Rule::Eip4399) {
         B256::from(uint(env, "currentRandom")?)
@@ -135,7 +153,7 @@ fn header(spec: &ChainSpec, env: &Value) -> Result<Header, TestVectorError> {
 }
 
 /// The access list of a transaction; `None` if it has none and so has no type.
-fn access_list(tx: &Value) -> Result<Option<Vec<AccessListEntry>>, TestVectorError> {
+pub(super) fn access_list(tx: &Value) -> Result<Option<Vec<AccessListEntry>>, TestVectorError> {
     let Some(list) = tx.get("accessList").filter(|list| !list.is_null()) else {
         return Ok(None);
     };

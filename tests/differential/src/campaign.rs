@@ -46,10 +46,11 @@ pub struct CampaignReport {
 }
 
 /// The command that repeats a seed.
-pub fn repeat_command(seed: u64, rules: &ForkRules) -> String {
+fn repeat_command(seed: u64, rules: &ForkRules, client: &IndependentExecutor) -> String {
     format!(
-        "cargo run --release -p differential -- --seed {seed} --count 1 --fork {}",
-        rules.name
+        "cargo run --release -p differential -- --seed {seed} --count 1 --fork {}{}",
+        rules.name,
+        client.option()
     )
 }
 
@@ -85,7 +86,7 @@ fn compare_seed(
         .map_err(DifferentialError::at(|| format!("seed {seed} of {}", rules.name)))
         .map_err(|error| DifferentialError::OfSeed {
             error: Box::new(error),
-            repeat: repeat_command(seed, rules),
+            repeat: repeat_command(seed, rules, client),
         })?;
     let (executed, refused) = outcome.counts();
     all.cases += 1;
@@ -111,7 +112,7 @@ fn compare_seed(
     }
     text += &small.listing();
     // Writing to a string cannot fail.
-    let _ = write!(text, "Repeat it: {}", repeat_command(seed, rules));
+    let _ = write!(text, "Repeat it: {}", repeat_command(seed, rules, client));
     Err(DifferentialError::Difference(text))
 }
 

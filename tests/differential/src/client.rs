@@ -1,8 +1,8 @@
-//! The independent executor: `tests/clients/js/executor.mjs`, a process that answers one request a
-//! line.
+//! The independent executors: processes that answer one request a line.
 //!
-//! The executor is `@ethereumjs/vm`, which has all forks from Frontier on, takes single EIPs
-//! besides a fork, and is installed without a compiler.
+//! `tests/clients/js/executor.mjs` is `@ethereumjs/vm`, which has all forks from Frontier on and
+//! takes single EIPs besides a fork. `tests/clients/python/executor.py` is the specification of
+//! Ethereum in Python, which also judges headers and uncles. Both are installed without a compiler.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chain::trace::TraceStep;
 use e2e::clients::Clients;
-use primitives::hex;
+use primitives::{Header, hex};
 use serde_json::{Value, json};
 
 use crate::case::Case;
@@ -21,10 +21,11 @@ use crate::ours::{ExecutedCase, Fate, pre_state};
 /// Longest time for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The independent executor. Its process is started again after it has failed.
+/// An independent executor. Its process is started again after it has failed.
 #[derive(Debug)]
 pub struct IndependentExecutor {
     clients: &'static Clients,
+    script: &'static str,
     process: Option<ExecutorProcess>,
 }
 
@@ -100,12 +101,31 @@ pub struct CandidatePlace {
 }
 
 impl IndependentExecutor {
-    /// The executor that is installed; `None` if it is not and the test must be skipped.
+    /// `@ethereumjs/vm`; `None` if it is not installed and the test must be skipped.
     pub fn installed() -> Option<Self> {
         Some(Self {
             clients: e2e::clients::javascript()?,
+            script: "executor.mjs",
             process: None,
         })
+    }
+
+    /// The specification in Python; `None` if it is not installed and the test must be skipped.
+    pub fn specification() -> Option<Self> {
+        Some(Self {
+            clients: e2e::clients::python()?,
+            script: "executor.py",
+            process: None,
+        })
+    }
+
+    /// The option of the program `differential` that chooses this executor.
+    pub(crate) fn option(&self) -> &'static str {
+        if self.script.ends_with(".py") {
+            " --specification"
+        } else {
+            ""
+        }
     }
 
     /// Lets the process execute a case that was executed here. With `trace` it records the steps of
@@ -119,25 +139,67 @@ impl IndependentExecutor {
         executed: &ExecutedCase,
         trace: Option<CandidatePlace>,
     ) -> Result<ClientAnswer, DifferentialError> {
-        let request = request(case, executed, trace)?;
-        let mut process = match self.process.take() {
-            Some(running) => running,
-            None => ExecutorProcess::start(self.clients)?,
-        };
-        // A process that has failed is not used again: a late answer would belong to another
-        // request.
-        let line = process.answer(&request)?;
-        self.process = Some(process);
+        let line = self.ask(&request(case, executed, trace)?)?;
         let answer: Option<Value> = serde_json::from_str(&line).ok();
         answer
             .and_then(|answer| read(&answer))
             .ok_or(DifferentialError::Answer { line })
     }
+
+    /// Asks the specification which of `variants` may follow the blocks of a case. Each is a header
+    /// with its uncles. Returns the reasons against them.
+    ///
+    /// # Errors
+    /// As for [`Self::execute`].
+    pub fn judge(
+        &mut self,
+        case: &Case,
+        executed: &ExecutedCase,
+        variants: &[(Header, Vec<Header>)],
+    ) -> Result<Vec<Option<String>>, DifferentialError> {
+        let client = case
+            .rules
+            .client
+            .ok_or(DifferentialError::NoRules(case.rules.name))?;
+        let judged = |header: &Header, uncles: &[Header]| {
+            let uncles: Value = uncles.iter().map(whole_header).collect();
+            json!({ "header": whole_header(header), "uncles": uncles })
+        };
+        let blocks = executed.blocks.iter().map(|plan| &plan.block);
+        let headers = std::iter::once(judged(&executed.genesis, &[]))
+            .chain(blocks.map(|block| judged(&block.header, &block.uncles)));
+        let variants = variants.iter().map(|(header, uncles)| judged(header, uncles));
+        let line = self.ask(&json!({
+            "hardfork": client.hardfork,
+            "minerReward": null,
+            "chainId": executed.chain_id(),
+            "headers": headers.collect::<Value>(),
+            "variants": variants.collect::<Value>(),
+        }))?;
+        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
+        let verdicts = answer["verdicts"].as_array().map(|verdicts| {
+            let reason = |verdict: &Value| verdict.as_str().map(str::to_owned);
+            verdicts.iter().map(reason).collect()
+        });
+        verdicts.ok_or(DifferentialError::Answer { line })
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<String, DifferentialError> {
+        let mut process = match self.process.take() {
+            Some(running) => running,
+            None => ExecutorProcess::start(self.clients, self.script)?,
+        };
+        // A process that has failed is not used again: a late answer would belong to another
+        // request.
+        let line = process.answer(request)?;
+        self.process = Some(process);
+        Ok(line)
+    }
 }
 
 impl ExecutorProcess {
-    fn start(clients: &Clients) -> Result<Self, DifferentialError> {
-        let mut child = clients.start("executor.mjs").map_err(DifferentialError::Start)?;
+    fn start(clients: &Clients, script: &str) -> Result<Self, DifferentialError> {
+        let mut child = clients.start(script).map_err(DifferentialError::Start)?;
         let input = child.stdin.take().expect("its input is a pipe");
         let output = child.stdout.take().expect("its output is a pipe");
         let (sender, lines) = channel();
@@ -176,7 +238,7 @@ fn request(
     let client = rules.client.ok_or(DifferentialError::NoRules(rules.name))?;
     let blocks = executed.blocks.iter().map(|executed| {
         let header = &executed.block.header;
-        let uncles = executed.block.uncles.iter().map(header_fields);
+        let uncles = executed.block.uncles.iter().map(whole_header);
         let transactions = executed.candidates.iter().map(hex::encode_prefixed);
         json!({
             "header": header_fields(header),
@@ -190,13 +252,14 @@ fn request(
         "minerReward": client.miner_reward.map(|reward| reward.to_string()),
         "chainId": executed.chain_id(),
         "pre": pre_state(case),
+        "genesis": header_fields(&executed.genesis),
         "blocks": blocks.collect::<Value>(),
         "trace": trace.map(|place| json!({ "block": place.block, "transaction": place.transaction })),
     }))
 }
 
 /// The fields of a header that its miner chooses, and the difficulty.
-fn header_fields(header: &primitives::Header) -> Value {
+fn header_fields(header: &Header) -> Value {
     json!({
         "parentHash": hex::encode_prefixed(header.parent_hash),
         "uncleHash": hex::encode_prefixed(header.uncles_hash),
@@ -209,6 +272,22 @@ fn header_fields(header: &primitives::Header) -> Value {
         "mixHash": hex::encode_prefixed(header.mix_hash),
         "nonce": format!("{:#018x}", header.pow_nonce),
     })
+}
+
+/// All fields of a header.
+fn whole_header(header: &Header) -> Value {
+    let mut fields = header_fields(header);
+    let computed = [
+        ("stateRoot", hex::encode_prefixed(header.state_root)),
+        ("transactionsRoot", hex::encode_prefixed(header.transactions_root)),
+        ("receiptsRoot", hex::encode_prefixed(header.receipts_root)),
+        ("logsBloom", hex::encode_prefixed(header.logs_bloom)),
+        ("gasUsed", format!("{:#x}", header.gas_used)),
+    ];
+    for (name, value) in computed {
+        fields[name] = value.into();
+    }
+    fields
 }
 
 fn read(answer: &Value) -> Option<ClientAnswer> {

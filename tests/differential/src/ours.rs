@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
-use chain::import::Importer;
+use chain::import::{ImportError, Importer};
 use chain::rules::body::{sender, transactions_root};
 use chain::rules::difficulty::next_difficulty;
 use chain::rules::seal::SealCheck;
@@ -16,7 +16,7 @@ use chain::trace::{StepOptions, Trace, TraceRequest, TraceStep, Tracer};
 use chain::trie::ordered_root;
 use chain::{ChainSpec, View};
 use primitives::{
-    B256, Block, Bytes, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
+    B256, Block, Bytes, EMPTY_ROOT, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
     UnsignedTransaction, hex, uncles_hash,
 };
 use serde_json::{Value, json};
@@ -226,6 +226,53 @@ impl ExecutedCase {
             .count();
         let view = View::new(&self.store, self.spec.clone())?;
         steps(&view, &executed.block.hash(), index)
+    }
+
+    /// The reason why a header, or one of its uncles, may not follow the blocks of the case.
+    /// Transactions and roots are not judged: the block has none.
+    ///
+    /// # Errors
+    /// If the importer fails for another reason.
+    pub fn judge(&self, header: &Header, uncles: &[Header]) -> Result<Option<String>, DifferentialError> {
+        let block = Block {
+            header: header.clone(),
+            transactions: Vec::new(),
+            uncles: uncles.to_vec(),
+        };
+        let importer = Importer::new(self.store.clone(), self.spec.clone(), SealCheck::Off);
+        match importer.import(&block, None) {
+            Err(error @ (ImportError::Header(_) | ImportError::Body(_))) => Ok(Some(error.to_string())),
+            Ok(_)
+            | Err(
+                ImportError::StateRoot { .. }
+                | ImportError::ReceiptsRoot { .. }
+                | ImportError::Bloom { .. }
+                | ImportError::GasUsed { .. },
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A header that may follow the blocks of the case: of a block without transactions, so many
+    /// seconds later, with these uncles.
+    pub fn next_header(&self, seconds: u64, uncles: &[Header]) -> Header {
+        let parent = self
+            .blocks
+            .last()
+            .map_or(&self.genesis, |plan| &plan.block.header);
+        let timestamp = parent.timestamp + seconds;
+        Header {
+            parent_hash: parent.hash(),
+            uncles_hash: uncles_hash(uncles),
+            beneficiary: parent.beneficiary,
+            difficulty: next_difficulty(&self.spec, parent, timestamp),
+            number: parent.number + 1,
+            gas_limit: parent.gas_limit,
+            transactions_root: EMPTY_ROOT,
+            receipts_root: EMPTY_ROOT,
+            timestamp,
+            ..Default::default()
+        }
     }
 
     /// The request of `vnode testvec block` for this case.

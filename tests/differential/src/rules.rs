@@ -55,6 +55,13 @@ impl ForkRules {
         self.features.contains(&feature)
     }
 
+    /// Whether the specification in Python has the rules. It takes no single EIPs, and its
+    /// Constantinople is Petersburg's.
+    pub fn is_specified(&self) -> bool {
+        self.client
+            .is_some_and(|client| client.eips.is_empty() && client.hardfork != "constantinople")
+    }
+
     /// The rules with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         RULES.iter().find(|rules| rules.name.eq_ignore_ascii_case(name))

@@ -240,6 +240,23 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         transaction: &Transaction,
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
+        self.transaction_by(transaction, sender, transact)
+    }
+
+    /// As [`Self::transaction`]; `run` runs it on the EVM of the block.
+    ///
+    /// # Errors
+    /// As [`Self::transaction`].
+    pub(crate) fn transaction_by(
+        &mut self,
+        transaction: &Transaction,
+        sender: Address,
+        run: impl FnOnce(
+            &mut ChainEvm<&'b mut BlockState<'s, S>, Deadline>,
+            &ChainSpec,
+            TxEnv,
+        ) -> Result<EvmOutcome, EVMError<StateError>>,
+    ) -> Result<TransactionOutcome, TransactionError> {
         let rules = self.spec.rules_at(self.header.number);
         admit(transaction, rules)?;
         if let Some(application) = &self.spec.application {
@@ -253,7 +270,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let env = transaction_env(transaction, sender)?;
-        let outcome = transact(&mut self.evm, self.spec, env).map_err(transaction_error)?;
+        let outcome = run(&mut self.evm, self.spec, env).map_err(transaction_error)?;
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
         let success = self.record(rules, transaction.tx_type(), outcome)?;
@@ -404,12 +421,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
-    pub fn finish(mut self, uncles: &[Header]) -> Result<Executed, StateError> {
+    pub fn finish(self, uncles: &[Header]) -> Result<Executed, StateError> {
         let payment = BlockPayment::of(self.spec, self.header.number, uncles);
-        for (beneficiary, reward) in payment.uncles {
-            self.state().add_balance(beneficiary, reward)?;
-        }
-        self.pay_and_end(payment.miner)
+        self.finish_with(Some(payment))
     }
 
     /// Ends the block without a reward. The beneficiary is touched as with a reward. This is for
@@ -418,12 +432,25 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn finish_unpaid(self) -> Result<Executed, StateError> {
-        self.pay_and_end(U256::ZERO)
+        let payment = BlockPayment {
+            miner: U256::ZERO,
+            uncles: Vec::new(),
+        };
+        self.finish_with(Some(payment))
     }
 
-    fn pay_and_end(mut self, reward: U256) -> Result<Executed, StateError> {
-        let beneficiary = self.header.beneficiary;
-        self.state().add_balance(beneficiary, reward)?;
+    /// Ends the block with these rewards. `None` touches nobody.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn finish_with(mut self, payment: Option<BlockPayment>) -> Result<Executed, StateError> {
+        if let Some(payment) = payment {
+            for (beneficiary, reward) in payment.uncles {
+                self.state().add_balance(beneficiary, reward)?;
+            }
+            let miner = self.header.beneficiary;
+            self.state().add_balance(miner, payment.miner)?;
+        }
         if let Some(mark) = self.waiting_mark.take() {
             self.write_mark(mark)?;
         }

@@ -16,6 +16,7 @@ mod selectors;
 mod state_diff;
 mod steps;
 mod storage;
+mod stream;
 
 pub use calls::{CallFrame, CallLog, CallOptions, InnerCalls};
 pub use flat::{FlatCall, FlatCalls, error_word};
@@ -24,6 +25,7 @@ pub use selectors::SelectorCounts;
 pub use state_diff::{AccountDiff, StateDiff, ValueDiff};
 pub use steps::{StepOptions, StepTrace, TraceStep};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
+pub use stream::{StepSink, StreamEnd, StreamOptions, StreamedStep, stream_transaction};
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! [`RlpxSession`] is the protocol without a socket. [`PeerConnection`] runs it over a stream.
 //! Knows neither blocks nor what the capabilities mean. Source: docs/p2p.md, 1.
 
+#[cfg(test)]
+mod attacks;
 mod capability;
 mod connection;
 mod ecies;

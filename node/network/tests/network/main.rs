@@ -1,6 +1,7 @@
 //! The package from outside: connections and discovery over loopback, hostile peers, an independent
 //! implementation, and a simulation of many nodes.
 
+mod attacks;
 mod devp2p;
 mod discovery;
 mod dns;

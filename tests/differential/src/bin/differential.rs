@@ -30,6 +30,12 @@ struct DifferentialOptions {
     /// A fork, as `vnode testvec` calls it. May be repeated. The default is every fork.
     #[arg(long = "fork")]
     forks: Vec<String>,
+    /// Compares with the specification of Ethereum in Python instead of `@ethereumjs/vm`.
+    #[arg(long, conflicts_with = "node")]
+    specification: bool,
+    /// Keeps each difference, shrunk, as a file in this folder.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Prints the programs of the seeds and runs nothing.
     #[arg(long)]
     print: bool,
@@ -103,7 +109,7 @@ fn run(options: &DifferentialOptions) -> Result<bool, DifferentialError> {
     }
     match &options.node {
         Some(url) => compare_with_named(seeds, url, options),
-        None => compare_with_client(seeds, rules),
+        None => compare_with_client(seeds, rules, options),
     }
 }
 
@@ -173,15 +179,30 @@ fn compare_with_named(
 fn compare_with_client(
     seeds: SeedRange,
     mut rules: Vec<&'static ForkRules>,
+    options: &DifferentialOptions,
 ) -> Result<bool, DifferentialError> {
-    rules.retain(|rules| rules.client.is_some());
+    let client = if options.specification {
+        rules.retain(|rules| rules.is_specified());
+        IndependentExecutor::specification()
+    } else {
+        rules.retain(|rules| rules.client.is_some());
+        IndependentExecutor::installed()
+    };
     if rules.is_empty() {
         return Err(DifferentialError::NoCommonFork);
     }
-    let mut client = IndependentExecutor::installed().ok_or(DifferentialError::NotInstalled)?;
+    let mut client = client.ok_or(DifferentialError::NotInstalled)?;
     let report = compare_seeds(seeds, &rules, &mut client, |difference| {
         println!("{difference}\n")
     });
+    if let Some(directory) = &options.keep {
+        for (number, difference) in (1..).zip(&report.differences) {
+            let path = directory.join(format!("difference-{}-{number}.txt", options.seed));
+            std::fs::create_dir_all(directory)
+                .and_then(|()| std::fs::write(&path, difference))
+                .map_err(|error| DifferentialError::File { path, error })?;
+        }
+    }
     println!(
         "{} cases with {} transactions executed and {} refused: {} differences",
         report.cases,

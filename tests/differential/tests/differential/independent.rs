@@ -14,7 +14,7 @@ use differential::{generate, ours};
 /// Seeds of an ordinary run, for each fork.
 const SEEDS: u64 = 25;
 
-fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     let number = text.parse();
     Some(number.unwrap_or_else(|error| panic!("{variable}: got {text}, expected a number: {error}")))

@@ -3,4 +3,5 @@
 mod coverage;
 mod independent;
 mod named;
+mod specification;
 mod written;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chain::spec::Rule;
-use node::TestVectorKind;
+use node::TestvecCommand;
 use node::testvec::{StateOutcome, TestVectorService, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
 
@@ -229,12 +229,12 @@ fn genesis(test: &Value) -> Value {
         plain("nonce"),
     ]);
     let block = json!({ "value": [fields, [], []] });
-    answer(TestVectorKind::Rlp, &block).map_or(Value::Null, |answer| answer["rlp"].clone())
+    answer(TestvecCommand::Rlp, &block).map_or(Value::Null, |answer| answer["rlp"].clone())
 }
 
 /// The answer to a request.
-fn answer(kind: TestVectorKind, request: &Value) -> Result<Value, String> {
-    let answer = TestVectorService::default().answer(kind, request);
+fn answer(kind: TestvecCommand, request: &Value) -> Result<Value, String> {
+    let answer = TestVectorService::default().answer(&kind, request);
     answer.map_err(|error| error.to_string())
 }
 
@@ -251,7 +251,7 @@ fn transactions(case: &Case<'_>, report: &mut Report) {
             continue;
         }
         let got = service.answer(
-            TestVectorKind::Tx,
+            &TestvecCommand::Tx,
             &json!({ "fork": fork, "raw": case.test["txbytes"] }),
         );
         let result = match (got, expected.get("exception")) {
@@ -313,7 +313,7 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         _ => false,
     };
     let got = answer(
-        TestVectorKind::Difficulty,
+        TestvecCommand::Difficulty,
         &json!({
             "fork": known, "number": test["currentBlockNumber"], "timestamp": test["currentTimestamp"],
             "parentTimestamp": test["parentTimestamp"], "parentDifficulty": test["parentDifficulty"],
@@ -363,7 +363,7 @@ fn pow(case: &Case<'_>, report: &mut Report) {
 
 fn keystore(case: &Case<'_>, report: &mut Report) {
     let request = json!({ "json": case.test["json"], "password": case.test["password"] });
-    let result = answer(TestVectorKind::Keystore, &request)
+    let result = answer(TestvecCommand::Keystore, &request)
         .and_then(|got| same("key", got["key"].as_str().unwrap_or_default(), &case.test["priv"]));
     case.count(report, "V3", "", result);
 }
@@ -394,7 +394,7 @@ fn trie(case: &Case<'_>, report: &mut Report) {
         return report.other_file("TrieTests without roots");
     }
     let secure = case.path.to_ascii_lowercase().contains("secure");
-    let result = answer(TestVectorKind::Trie, &json!({ "secure": secure, "ops": ops })).and_then(|got| {
+    let result = answer(TestvecCommand::Trie, &json!({ "secure": secure, "ops": ops })).and_then(|got| {
         same(
             "root",
             got["root"].as_str().unwrap_or_default(),
@@ -407,7 +407,7 @@ fn trie(case: &Case<'_>, report: &mut Report) {
 fn rlp(case: &Case<'_>, report: &mut Report) {
     let out = case.test["out"].as_str().unwrap_or_default();
     let raw = format!("0x{}", out.trim_start_matches("0x"));
-    let decoded = answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
+    let decoded = answer(TestvecCommand::Rlp, &json!({ "rlp": raw }));
     let result = match case.test["in"].as_str() {
         Some("INVALID") => match decoded {
             Ok(got) => Err(format!("got {got}, expected an error")),
@@ -415,7 +415,7 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
         },
         Some("VALID") => decoded.map(|_| ()),
         _ => expected_item(&case.test["in"]).and_then(|expected| {
-            let encoded = answer(TestVectorKind::Rlp, &json!({ "value": expected }))?;
+            let encoded = answer(TestvecCommand::Rlp, &json!({ "value": expected }))?;
             same("rlp", encoded["rlp"].as_str().unwrap_or_default(), &json!(out))?;
             let got = decoded?;
             if got["value"] == expected {

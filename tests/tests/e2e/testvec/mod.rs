@@ -5,6 +5,8 @@
 //! computed by hand. The replies of `state` come from this code after it had passed the public
 //! suites; they detect changes.
 
+mod evm;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
