@@ -5,8 +5,10 @@
 //! |---|---|
 //! | nodes and pools | [`client`] |
 //! | the rig: an engine and a client | [`rig`], shown by [`display`], `monitor` and [`engine::dashboard`] |
+//! | what rig systems read | [`api`] |
 //! | measurements, checks of single hashes | [`mod@bench`], [`verify`] |
 
+pub mod api;
 pub mod bench;
 pub mod client;
 pub mod display;

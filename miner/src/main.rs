@@ -1,4 +1,5 @@
-//! The command `miner`: mines for nodes and pools, lists and measures devices, checks solutions.
+//! The command `miner`: mines for nodes and pools, lists and measures devices, checks solutions,
+//! prints completions and man pages.
 //!
 //! Results go to standard output, the log and errors to standard error. The exit codes are in
 //! `cli/exit.rs`.
@@ -35,10 +36,10 @@ fn main() -> ExitCode {
     let exit = match &options.command {
         MinerCommand::Getwork(options) => cli::getwork(options),
         MinerCommand::Stratum(options) => cli::stratum(options),
-        MinerCommand::Devices => {
+        MinerCommand::Devices { device } => {
             start_log(&Screen::choose(true), false);
             print(Ok(CommandOutput {
-                text: cli::devices(),
+                text: cli::devices(device),
                 exit: ExitReason::Done,
             }))
         }
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
             print(cli::bench(options))
         }
         MinerCommand::Verify(options) => print(cli::verify(options)),
+        MinerCommand::Completions { shell } => print(Ok(cli::completions(*shell))),
+        MinerCommand::Manual { folder } => print(cli::manual(folder)),
     };
     engine::end_if_hung(exit.code());
     exit.into()
@@ -73,7 +76,9 @@ fn print(result: Result<CommandOutput, ExitReason>) -> ExitReason {
     match result {
         Ok(CommandOutput { text, exit }) => {
             // The reader may be gone, as in `miner devices | head -1`. That is not an error.
-            let _ = writeln!(std::io::stdout(), "{text}");
+            if !text.is_empty() {
+                let _ = writeln!(std::io::stdout(), "{text}");
+            }
             exit
         }
         Err(exit) => exit,

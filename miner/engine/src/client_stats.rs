@@ -74,6 +74,10 @@ pub struct ClientStatus {
     pub job: Option<JobStatus>,
     /// Number of jobs since the start.
     pub jobs: u64,
+    /// Number of jobs of another epoch than the one before.
+    pub epoch_changes: u64,
+    /// The epoch of the last job.
+    pub last_epoch: Option<Epoch>,
     /// Time from sending the last answered solution to its answer.
     pub last_answer: Option<Duration>,
 }
@@ -160,6 +164,10 @@ impl ClientStats {
         if job.is_some() && job != status.job {
             status.jobs += 1;
         }
+        if let Some(job) = job {
+            let before = status.last_epoch.replace(job.epoch);
+            status.epoch_changes += u64::from(before.is_some_and(|before| before != job.epoch));
+        }
         status.job = job;
     }
 
@@ -199,7 +207,7 @@ impl ClientStats {
 }
 
 /// The difficulty of a boundary: 2^256 / boundary, at most 2^256 - 1.
-fn difficulty(boundary: &B256) -> U256 {
+pub fn difficulty(boundary: &B256) -> U256 {
     U256::from_be_bytes(ethash::boundary(&U256::from_be_bytes(boundary.0)).0)
 }
 

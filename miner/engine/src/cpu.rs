@@ -49,6 +49,12 @@ impl CpuSearcher {
         self.telemetry.begin_search(epoch.index);
         self.cursor.begin_job();
         while self.context.current_job.is_active(job) && !self.cursor.is_exhausted(job.nonces) {
+            if self.telemetry.control.is_resting() {
+                self.context
+                    .current_job
+                    .wait_while(job, || self.telemetry.control.is_resting());
+                continue;
+            }
             self.datasets.request(epoch, cache);
             match self.datasets.ready(epoch) {
                 Some(dataset) => self.search_full(job, cache, epoch, &dataset),
@@ -86,6 +92,7 @@ impl CpuSearcher {
                 &job.work.header_hash,
                 || {
                     let ends = is_wrong.get()
+                        || self.telemetry.control.is_resting()
                         || !context.current_job.is_active(job)
                         || self.cursor.is_exhausted(job.nonces)
                         || start.is_some() && handed_out >= NONCES_PER_SLICE;
@@ -120,6 +127,9 @@ impl CpuSearcher {
             );
             if is_wrong.get() {
                 self.datasets.reject(epoch, dataset);
+                return;
+            }
+            if self.telemetry.control.is_resting() {
                 return;
             }
             self.pause_if_due(start);

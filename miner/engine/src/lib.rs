@@ -37,14 +37,16 @@ pub mod testing;
 pub mod threads;
 pub mod units;
 
-pub use client_stats::{ClientStats, ClientStatus, EndpointStatus, JobStatus, ShareCounts};
+pub use client_stats::{ClientStats, ClientStatus, EndpointStatus, JobStatus, ShareCounts, difficulty};
 pub use cpu::LIGHT_WIDTH;
 pub use dataset::DatasetPolicy;
-pub use engine::{DeviceChoice, DeviceParseError, DeviceSelection, Engine, EngineConfig, EpochRefusal};
+pub use engine::{
+    DeviceChoice, DeviceParseError, DeviceSelection, Engine, EngineConfig, EpochRefusal, check_bench_memory,
+};
 pub use error::MinerError;
 pub use gpu::KernelPolicy;
 pub use search::{FoundSolution, Intensity, IntensityError, NonceSpace, SearchTask};
 pub use telemetry::{
-    DatasetProgress, DeviceState, DeviceStatus, EngineStatus, ProgressReporter, SelfCheckCounts,
+    DatasetProgress, DeviceState, DeviceStatus, EngineStatus, ProgressReporter, RestCause, SelfCheckCounts,
 };
 pub use threads::end_if_hung;

@@ -17,6 +17,7 @@ pub fn sample_report() -> RigReport {
         average: 2.4e7,
         hashes: 1_000_000,
         solutions: 9,
+        since_solution: Some(Duration::from_secs(15)),
         hardware_errors: 1,
         checks: SelfCheckCounts {
             passed: 40,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ethash::B256;
+
 /// A hashrate, such as `12.34 MH/s`.
 pub fn rate_text(rate: f64) -> String {
     let (value, unit) = match rate {
@@ -11,6 +13,27 @@ pub fn rate_text(rate: f64) -> String {
         rate => (rate, "H/s"),
     };
     format!("{value:.2} {unit}")
+}
+
+/// A large number, such as `4.29 G`.
+pub fn large_text(number: f64) -> String {
+    let (value, unit) = match number {
+        number if number >= 1e15 => (number / 1e15, " P"),
+        number if number >= 1e12 => (number / 1e12, " T"),
+        number if number >= 1e9 => (number / 1e9, " G"),
+        number if number >= 1e6 => (number / 1e6, " M"),
+        number if number >= 1e3 => (number / 1e3, " k"),
+        number => return format!("{number:.0}"),
+    };
+    format!("{value:.2}{unit}")
+}
+
+/// The first eight digits of a hash, such as `0x1a2b3c4d`. A log has the whole hash at level debug.
+pub fn short_hash(hash: &B256) -> String {
+    format!(
+        "0x{:08x}",
+        u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+    )
 }
 
 /// Bytes per second, such as `12.34 GB/s`.
@@ -46,6 +69,11 @@ mod tests {
         check(1_500.0, "1.50 kH/s");
         check(2.5e7, "25.00 MH/s");
         check(3e9, "3.00 GH/s");
+        let large = |number, expected| assert_eq!(large_text(number), expected);
+        large(512.0, "512");
+        large(4.294e9, "4.29 G");
+        large(5e16, "50.00 P");
+        assert_eq!(short_hash(&B256::repeat_byte(0xab)), "0xabababab");
         let bytes = |rate, expected| assert_eq!(byte_rate_text(rate), expected);
         bytes(1_500_000.0, "1.50 MB/s");
         bytes(2.5e10, "25.00 GB/s");

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::{
-    DatasetPolicy, DeviceChoice, Engine, EngineConfig, FoundSolution, Intensity, MinerError, NonceSpace,
-    SearchTask,
+    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, FoundSolution, Intensity, MinerError,
+    NonceSpace, RestCause, SearchTask,
 };
 use ethash::{B256, Epoch, LightCache, LightCaches, Solution, U256, WorkPackage};
 
@@ -193,6 +193,35 @@ fn no_work_and_a_closed_channel_pause_the_search() {
     drop(sender);
     wait_for_rest(&engine);
     drop(solutions);
+}
+
+#[test]
+fn a_device_rests_until_it_is_told_to_go_on() {
+    for dataset in [DatasetPolicy::Never, DatasetPolicy::Memory] {
+        let rig = Rig::start(EngineConfig { dataset, ..config(2) });
+        rig.send(&hopeless(1));
+        rig.wait_until("hashes", |engine| engine.status().hashes > 0);
+        assert!(rig.engine.set_rest(0, RestCause::Heat, true));
+        assert!(!rig.engine.set_rest(0, RestCause::Heat, true), "it rests already");
+        assert!(
+            !rig.engine.set_rest(9, RestCause::Heat, true),
+            "there is no such device"
+        );
+        wait_for_rest(&rig.engine);
+        let cause = RestCause::Heat;
+        assert_eq!(
+            rig.engine.status().devices[0].state,
+            DeviceState::Resting { cause }
+        );
+        // New work does not end a rest.
+        rig.send(&hopeless(2));
+        wait_for_rest(&rig.engine);
+        let before = rig.engine.status().hashes;
+        assert!(rig.engine.set_rest(0, RestCause::Heat, false));
+        rig.wait_until("hashes again", |engine| engine.status().hashes > before);
+        rig.engine.set_rest(0, RestCause::Hours, true);
+        rig.engine.stop();
+    }
 }
 
 #[test]

@@ -16,7 +16,12 @@ use super::{BenchConfig, BenchFigures, DeviceKind};
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Measures `adapter`. After a failure, the remaining figures are absent.
-pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> BenchFigures {
+pub(super) fn measure(
+    config: &BenchConfig,
+    cache: &Arc<LightCache>,
+    adapter: &AdapterInfo,
+    note: &mut dyn FnMut(&BenchFigures),
+) -> BenchFigures {
     let mut figures = BenchFigures {
         device: format!("gpu:{}", adapter.index),
         name: adapter.name.clone(),
@@ -24,11 +29,12 @@ pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &A
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
         ..BenchFigures::default()
     };
+    note(&figures);
     if config.light_only {
         figures.error = Some("not measured: adapters search from the full dataset, which is left out".into());
         return figures;
     }
-    if let Err(error) = fill(&mut figures, config, cache, adapter) {
+    if let Err(error) = fill(&mut figures, config, cache, adapter, note) {
         figures.error = Some(error.to_string());
     }
     figures
@@ -39,6 +45,7 @@ fn fill(
     config: &BenchConfig,
     cache: &Arc<LightCache>,
     adapter: &AdapterInfo,
+    note: &mut dyn FnMut(&BenchFigures),
 ) -> Result<(), GpuError> {
     let options = config.kernel.apply(config.gpu.clone());
     let mut searcher = GpuSearcher::new(adapter.index, options)?;
@@ -56,6 +63,7 @@ fn fill(
     progress.end();
     loaded?;
     figures.dataset_seconds = Some((generated - start).as_secs_f64());
+    note(figures);
 
     if config.kernel.form.is_none() {
         choose_kernel(&mut searcher, None, &|| true)?;
@@ -64,6 +72,7 @@ fn fill(
     figures.kernel = Some(options.kernel.to_string());
     figures.workgroup_size = Some(options.workgroup_size);
     figures.hashrate = Some(searcher.measure_hashrate(WARM_UP, config.time)?);
+    note(figures);
 
     let ceilings = searcher.measure_ceilings(config.ceiling_time())?;
     figures.copy_bytes_per_second = ceilings.copy_bytes_per_second;

@@ -22,7 +22,7 @@ use engine::ProgressReporter;
 use engine::dataset::Dataset;
 use engine::gpu::{GpuOptions, KernelRequest, list_adapters};
 use engine::threads::run_parallel;
-use engine::{DeviceChoice, DeviceParseError};
+use engine::{DeviceChoice, DeviceParseError, EpochRefusal, check_bench_memory};
 use ethash::{
     B256, CacheError, Epoch, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP,
 };
@@ -92,13 +92,23 @@ pub enum BenchError {
     /// A device does not exist.
     #[error(transparent)]
     Device(#[from] MinerError),
+    /// There is too little memory for the epoch.
+    #[error("epoch {epoch} cannot be measured here: {reason}")]
+    Memory {
+        /// The epoch.
+        epoch: u32,
+        /// The part that is too small.
+        reason: EpochRefusal,
+    },
 }
 
-/// Measures what `config` asks for. If a device fails, its figures contain the reason.
+/// Measures what `config` asks for. If a device fails, its figures contain the reason. `note` gets
+/// the report after each step, with the figures so far.
 ///
 /// # Errors
-/// If the epoch has no light cache, or a requested device does not exist.
-pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
+/// If the epoch has no light cache or does not fit into memory, or a requested device does not
+/// exist.
+pub fn run(config: &BenchConfig, note: &mut dyn FnMut(&BenchReport)) -> Result<BenchReport, BenchError> {
     let (cpu, adapters) = match &config.devices {
         BenchDevices::All => (true, list_adapters()),
         BenchDevices::Selected(choice) => {
@@ -106,22 +116,39 @@ pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
             (selection.cpu, selection.adapters)
         }
     };
-    let cache = Arc::new(light_cache(config.epoch, config.items)?);
-    let mut devices = Vec::new();
-    if cpu {
-        devices.push(measure_cpu(config, &cache));
+    if config.items.is_none() && sizes_exist(config.epoch) {
+        let (epoch, full) = (config.epoch, !config.light_only);
+        check_bench_memory(Epoch::ethash(epoch), &adapters, cpu, full)
+            .map_err(|reason| BenchError::Memory { epoch, reason })?;
     }
-    devices.extend(
-        adapters
-            .iter()
-            .map(|adapter| gpu::measure(config, &cache, adapter)),
-    );
-    Ok(BenchReport {
+    let cache = Arc::new(light_cache(config.epoch, config.items)?);
+    let mut report = BenchReport {
         epoch: config.epoch,
         cache_bytes: cache.as_bytes().len() as u64,
         dataset_bytes: cache.dataset_bytes(),
-        devices,
-    })
+        devices: Vec::new(),
+    };
+    note(&report);
+    let devices = cpu.then_some(None).into_iter().chain(adapters.iter().map(Some));
+    for device in devices {
+        let index = report.devices.len();
+        report.devices.push(BenchFigures::default());
+        let mut note_figures = |figures: &BenchFigures| {
+            report.devices[index].clone_from(figures);
+            note(&report);
+        };
+        let figures = match device {
+            None => measure_cpu(config, &cache, &mut note_figures),
+            Some(adapter) => gpu::measure(config, &cache, adapter, &mut note_figures),
+        };
+        note_figures(&figures);
+    }
+    Ok(report)
+}
+
+/// Whether the epoch has sizes. If not, making its light cache gives the error.
+fn sizes_exist(epoch: u32) -> bool {
+    ethash::dataset_bytes(epoch).is_ok()
 }
 
 /// Builds the light cache of an epoch. With `items`, its dataset has this many items.
@@ -143,7 +170,11 @@ pub fn light_cache(epoch: u32, items: Option<u64>) -> Result<LightCache, CacheEr
     }
 }
 
-fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
+fn measure_cpu(
+    config: &BenchConfig,
+    cache: &LightCache,
+    note: &mut dyn FnMut(&BenchFigures),
+) -> BenchFigures {
     let threads = config.threads.max(1);
     let mut figures = BenchFigures {
         device: "cpu".into(),
@@ -152,9 +183,11 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
         ..BenchFigures::default()
     };
+    note(&figures);
     figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
         search_light(cache, first, end)
     }));
+    note(&figures);
     if config.light_only {
         return figures;
     }
@@ -168,10 +201,12 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
         Ok(dataset) => {
             figures.dataset_seconds = Some(seconds);
             figures.dataset_sum_u64 = Some(sum_u64(dataset.words()));
+            note(&figures);
             let full = dataset.view();
             figures.hashrate = Some(rate(threads, config.time, |first, end| {
                 search_full(&full, first, end)
             }));
+            note(&figures);
             measure_memory(&mut figures, config, cache, dataset.words());
         }
         Err(error) => figures.error = Some(error.to_string()),
@@ -268,7 +303,7 @@ mod tests {
             kernel: KernelRequest::default(),
             gpu: GpuOptions::default(),
         };
-        let report = run(&config).expect("the CPU is always there");
+        let report = run(&config, &mut |_| {}).expect("the CPU is always there");
         let json = report.to_json();
         let device = &json[0];
         assert_eq!(device["cache_bytes"], 16_776_896);
@@ -310,8 +345,11 @@ mod tests {
             kernel: KernelRequest::default(),
             gpu: GpuOptions::default(),
         };
-        assert!(matches!(run(&config("cpu", u32::MAX)), Err(BenchError::Cache(_))));
-        let far = run(&config("gpu:4000000", 0));
+        assert!(matches!(
+            run(&config("cpu", u32::MAX), &mut |_| {}),
+            Err(BenchError::Cache(_))
+        ));
+        let far = run(&config("gpu:4000000", 0), &mut |_| {});
         assert!(matches!(
             far,
             Err(BenchError::Device(MinerError::NoAdapter {
@@ -319,6 +357,16 @@ mod tests {
                 ..
             }))
         ));
+        // The light cache alone would take minutes.
+        let huge = BenchConfig {
+            light_only: false,
+            ..config("cpu", 9_999)
+        };
+        let huge = run(&huge, &mut |_| panic!("nothing is measured"));
+        assert!(
+            matches!(huge, Err(BenchError::Memory { epoch: 9_999, .. })),
+            "{huge:?}"
+        );
         assert!("cuda".parse::<BenchDevices>().is_err());
         assert_eq!("all".parse(), Ok(BenchDevices::All));
     }

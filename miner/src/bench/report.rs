@@ -111,12 +111,14 @@ impl BenchFigures {
         })
     }
 
-    fn rows(&self, dataset_bytes: u64) -> [(&'static str, Option<String>); 9] {
+    fn rows(&self, dataset_bytes: u64) -> [(&'static str, Option<String>); 10] {
         let seconds = |value: f64| format!("{value:.3} s");
         let per_second = |value: f64| byte_rate_text(dataset_bytes as f64 / value.max(1e-9));
         let dataset = self
             .dataset_seconds
             .map(|value| format!("{value:.3} s, {}", per_second(value)));
+        let kernel = self.kernel.as_ref().zip(self.workgroup_size);
+        let kernel = kernel.map(|(kernel, size)| format!("{kernel} in workgroups of {size}"));
         let share = self
             .share_of_ceiling()
             .map(|share| format!("{:.1} % of random reads", share * 100.0));
@@ -128,6 +130,7 @@ impl BenchFigures {
                 "  its reads alone",
                 self.dataset_floor_seconds(dataset_bytes).map(seconds),
             ),
+            ("kernel", kernel),
             ("from the full dataset", self.hashrate.map(rate_text)),
             ("  at 8192 bytes a hash", share),
             (
@@ -137,6 +140,19 @@ impl BenchFigures {
             ("plain copy", self.copy_bytes_per_second.map(byte_rate_text)),
             ("error", self.error.clone()),
         ]
+    }
+}
+
+impl BenchFigures {
+    /// The figures for people: the device, and a line for each figure.
+    pub fn lines(&self, dataset_bytes: u64) -> Vec<String> {
+        let mut head = format!("{} ({})", self.device, self.name);
+        if let Some(threads) = self.threads {
+            head += &format!(", {threads} threads");
+        }
+        let rows = self.rows(dataset_bytes).into_iter();
+        let rows = rows.filter_map(|(what, value)| value.map(|value| format!("  {what:<24} {value}")));
+        std::iter::once(head).chain(rows).collect()
     }
 }
 
@@ -222,17 +238,8 @@ impl fmt::Display for BenchReport {
             "epoch {epoch}: light cache {cache_bytes} bytes, dataset {dataset_bytes} bytes"
         )?;
         for figures in devices {
-            write!(f, "\n{} ({})", figures.device, figures.name)?;
-            if let Some(threads) = figures.threads {
-                write!(f, ", {threads} threads")?;
-            }
-            if let (Some(kernel), Some(size)) = (&figures.kernel, figures.workgroup_size) {
-                write!(f, ", kernel {kernel} in workgroups of {size}")?;
-            }
-            for (what, value) in figures.rows(*dataset_bytes) {
-                if let Some(value) = value {
-                    write!(f, "\n  {what:<24} {value}")?;
-                }
+            for line in figures.lines(*dataset_bytes) {
+                write!(f, "\n{line}")?;
             }
         }
         Ok(())
@@ -298,7 +305,7 @@ mod tests {
         }
         let text = report.to_string();
         assert!(
-            text.contains("81.9 % of random reads") && text.contains("kernel shuffle"),
+            text.contains("81.9 % of random reads") && text.contains("shuffle in workgroups of 64"),
             "{text}"
         );
         assert!(text.ends_with("device lost"), "{text}");

@@ -2,18 +2,20 @@
 //! `--thorough` the figures go to a folder.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::RecvTimeoutError;
 use daemon::StopSignal;
 use engine::gpu::GpuOptions;
 use engine::{DeviceChoice, MinerError};
 use miner::bench::thorough::{
     self, BenchClock, BenchScale, PeerRate, SteadyNode, ThoroughConfig, ThoroughEnd, ThoroughError,
 };
-use miner::bench::{self, BenchConfig, BenchDevices, BenchError};
+use miner::bench::{self, BenchConfig, BenchDevices, BenchError, BenchReport};
 
 use super::exit::{CommandOutput, ExitReason};
 use super::options::{BenchOptions, ScaleOption};
@@ -22,6 +24,8 @@ use super::options::{BenchOptions, ScaleOption};
 const BENCH_SECONDS: f64 = 10.0;
 /// The default time for each figure of a thorough benchmark. There are many.
 const FIGURE_SECONDS: f64 = 3.0;
+/// Time between two checks whether a signal has come.
+const SIGNAL_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the measurements.
 pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
@@ -40,30 +44,26 @@ pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
     if let Some(path) = &options.plot {
         check_writable(path).map_err(|error| write_failed(path, &error))?;
     }
-    let report = bench::run(&BenchConfig {
-        devices: options.device.clone(),
-        epoch: options.epoch,
-        items: None,
-        time: Duration::from_secs_f64(options.seconds.unwrap_or(BENCH_SECONDS)),
-        threads,
-        light_only: options.light,
-        kernel: options.kernel,
-        gpu: GpuOptions::default(),
-    })
-    .map_err(|error| {
-        eprintln!("error: {error}");
-        match error {
-            BenchError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
-            _ => ExitReason::Usage,
-        }
-    })?;
+    let report = measure(
+        BenchConfig {
+            devices: options.device.clone(),
+            epoch: options.epoch,
+            items: None,
+            time: Duration::from_secs_f64(options.seconds.unwrap_or(BENCH_SECONDS)),
+            threads,
+            light_only: options.light,
+            kernel: options.kernel,
+            gpu: GpuOptions::default(),
+        },
+        options.json,
+    )?;
     let chart = report.to_chart();
     let text = if options.json {
         report.to_json().to_string()
     } else if chart.groups.is_empty() {
-        report.to_string()
+        String::new()
     } else {
-        format!("{report}\n\n{}", chart.to_text())
+        format!("\n{}", chart.to_text())
     };
     let plotted = match &options.plot {
         Some(path) => std::fs::write(path, chart.to_svg()).map_err(|error| write_failed(path, &error)),
@@ -79,6 +79,96 @@ pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
         text,
         exit: plotted.err().unwrap_or(measured),
     })
+}
+
+/// Takes the figures, and prints each as it comes, unless the result is to be JSON. A signal to
+/// stop ends the measurements; the figures so far remain.
+fn measure(config: BenchConfig, json: bool) -> Result<BenchReport, ExitReason> {
+    let stopped = stop_flag().map_err(|error| {
+        eprintln!("error: cannot listen for signals: {error}");
+        ExitReason::Usage
+    })?;
+    let (out, notes) = crossbeam_channel::unbounded();
+    // At a signal the thread is left behind, in the middle of a measurement.
+    let measured = std::thread::Builder::new()
+        .name("bench".into())
+        .spawn(move || {
+            bench::run(&config, &mut |report| {
+                // Nobody listens after a signal.
+                let _ = out.send(report.clone());
+            })
+        })
+        .map_err(|error| {
+            eprintln!("error: cannot start a thread: {error}");
+            ExitReason::Usage
+        })?;
+    let (mut printed, mut last) = (PrintedFigures::default(), None);
+    loop {
+        match notes.recv_timeout(SIGNAL_CHECK_EVERY) {
+            Ok(report) => {
+                if !json {
+                    printed.print_new(&report);
+                }
+                last = Some(report);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if stopped.load(Ordering::Relaxed) {
+            eprintln!("stopped: these are the figures so far");
+            return last.map(without_unbegun).ok_or(ExitReason::Done);
+        }
+    }
+    let result = measured
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    result.map_err(|error| {
+        eprintln!("error: {error}");
+        match error {
+            BenchError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
+            _ => ExitReason::Usage,
+        }
+    })
+}
+
+/// The report without a device that has no figures yet.
+fn without_unbegun(mut report: BenchReport) -> BenchReport {
+    report.devices.retain(|figures| !figures.device.is_empty());
+    report
+}
+
+/// The lines that were printed.
+#[derive(Default)]
+struct PrintedFigures {
+    head: bool,
+    /// Of each device.
+    devices: Vec<Vec<String>>,
+}
+
+impl PrintedFigures {
+    fn print_new(&mut self, report: &BenchReport) {
+        for line in self.new_lines(report) {
+            // The reader may be gone. That is not an error.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+
+    /// The lines of `report` that were not printed yet.
+    fn new_lines(&mut self, report: &BenchReport) -> Vec<String> {
+        let mut new = Vec::new();
+        if !std::mem::replace(&mut self.head, true) {
+            new.extend(report.to_string().lines().next().map(str::to_owned));
+        }
+        self.devices.resize(report.devices.len(), Vec::new());
+        let begun = report.devices.iter().filter(|figures| !figures.device.is_empty());
+        for (printed, figures) in self.devices.iter_mut().zip(begun) {
+            let lines = figures.lines(report.dataset_bytes).into_iter();
+            let lines: Vec<_> = lines.filter(|line| !printed.contains(line)).collect();
+            printed.extend_from_slice(&lines);
+            new.extend(lines);
+        }
+        new
+    }
 }
 
 /// Takes the figures of a thorough benchmark.
@@ -171,4 +261,32 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
 fn write_failed(path: &Path, error: &std::io::Error) -> ExitReason {
     eprintln!("error: cannot write {}: {error}", path.display());
     ExitReason::Usage
+}
+
+#[cfg(test)]
+mod tests {
+    use miner::bench::BenchFigures;
+
+    use super::*;
+
+    #[test]
+    fn each_figure_is_printed_once() {
+        let mut report = BenchReport {
+            epoch: 0,
+            cache_bytes: 1,
+            dataset_bytes: 2,
+            devices: Vec::new(),
+        };
+        let mut printed = PrintedFigures::default();
+        assert_eq!(printed.new_lines(&report).len(), 1, "the head");
+        report.devices.push(BenchFigures::default());
+        assert!(printed.new_lines(&report).is_empty(), "the device has not begun");
+        report.devices[0].device = "cpu".into();
+        report.devices[0].hashrate = Some(1e6);
+        assert_eq!(printed.new_lines(&report).len(), 2);
+        report.devices[0].light_cache_seconds = Some(1.0);
+        let new = printed.new_lines(&report);
+        assert!(new.len() == 1 && new[0].contains("light cache"), "{new:?}");
+        assert!(printed.new_lines(&report).is_empty());
+    }
 }

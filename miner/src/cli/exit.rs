@@ -15,6 +15,8 @@ pub(crate) enum ExitReason {
     NoConnection,
     /// There was work, but no device computed a hash for `--stall-timeout`.
     Stalled,
+    /// A device worked in vain, and `--fruitless-exit` was given.
+    Fruitless,
     /// `verify`: the solution is not valid.
     Invalid,
 }
@@ -29,6 +31,7 @@ impl ExitReason {
             Self::NoConnection => 3,
             Self::Stalled => 4,
             Self::Invalid => 5,
+            Self::Fruitless => 6,
         }
     }
 }

@@ -12,6 +12,7 @@ use miner::rig::{self, RigConfig, RigEnd, RigError};
 
 use super::exit::ExitReason;
 use super::options::{CpuDataset, GetworkOptions, MiningOptions, StratumOptions};
+use super::rig_options::BadRigOptions;
 
 /// Mines for nodes.
 pub(crate) fn getwork(options: &GetworkOptions) -> ExitReason {
@@ -87,6 +88,9 @@ fn run(
             status_hosts: options.status_hosts.clone(),
             log_every: options.log_every,
             stall_timeout: above_zero(options.stall_timeout),
+            api: options.api.config()?,
+            care: options.care.config()?,
+            power_limit: options.care.power_limit,
         })
     }) {
         Ok(config) => config,
@@ -112,6 +116,10 @@ fn run(
             tracing::error!("there is work, but no device has computed a hash for {after:?}");
             ExitReason::Stalled
         }
+        Ok(RigEnd::Fruitless { reason }) => {
+            tracing::error!("the rig ends, as --fruitless-exit says: {reason}");
+            ExitReason::Fruitless
+        }
         Err(error @ RigError::Device(MinerError::NoAdapter { .. })) => {
             tracing::error!("{error}");
             ExitReason::NoDevice
@@ -132,6 +140,9 @@ enum BadMiningOptions {
     /// Dataset files have no folder.
     #[error("--dataset disk needs --dagdir DIR")]
     NoDatasetFolder,
+    /// An option of the API or of the care for the rig cannot be used.
+    #[error(transparent)]
+    Rig(#[from] BadRigOptions),
 }
 
 fn engine_config(options: &MiningOptions) -> Result<EngineConfig, BadMiningOptions> {

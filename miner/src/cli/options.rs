@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use daemon::Hosts;
 use engine::gpu::KernelRequest;
 use engine::{DeviceChoice, Intensity};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
 use miner::bench::BenchDevices;
 
+use super::rig_options::{ApiOptions, CareOptions};
+
 /// Ethash and Etchash mining on CPUs and graphics adapters.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "miner", version, max_term_width = 100)]
 pub(crate) struct CliOptions {
     #[command(subcommand)]
     pub(crate) command: MinerCommand,
@@ -24,15 +27,32 @@ pub(crate) struct CliOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MinerCommand {
     /// Mine for a node, with getWork over HTTP.
+    #[command(args_override_self = true)]
     Getwork(GetworkOptions),
     /// Mine for a pool, or a node's Stratum server.
+    #[command(args_override_self = true)]
     Stratum(StratumOptions),
-    /// List the devices with their numbers.
-    Devices,
+    /// List the devices with their numbers, and say why a device is not used.
+    #[command(long_flag = "list-devices", short_flag = 'L')]
+    Devices {
+        /// The choice that is explained, as for mining.
+        #[arg(long, value_name = "DEVICES", default_value_t = DeviceChoice::Auto)]
+        device: DeviceChoice,
+    },
     /// Measure light cache, dataset, hashrate, and the highest rate of the memory.
     Bench(BenchOptions),
     /// Check whether a solution is valid, and if not, say why.
     Verify(VerifyOptions),
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the man pages into a folder.
+    Manual {
+        /// The folder, which is created if it is missing.
+        folder: PathBuf,
+    },
 }
 
 /// Options of `getwork`.
@@ -184,13 +204,17 @@ pub(crate) struct MiningOptions {
     pub(crate) tls_trust_anybody: bool,
 
     /// Serve the status (JSON at /) and Prometheus metrics (/metrics) at this address, such as
-    /// 127.0.0.1:3333.
-    #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
+    /// 127.0.0.1:3380.
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
-    /// Serve a page for browsers at this address, such as 127.0.0.1:3380: hashrates now and over
+    /// Serve a page for browsers at this address, such as 127.0.0.1:3381: hashrates now and over
     /// the last day, answers to solutions, temperatures, the pool.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dashboard: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) api: ApiOptions,
+    #[command(flatten)]
+    pub(crate) care: CareOptions,
     /// Host names that requests for the status and the dashboard may use, comma-separated; * allows
     /// all. Numeric addresses are always allowed.
     #[arg(long, value_name = "LIST", default_value = "localhost")]
@@ -325,13 +349,13 @@ pub(crate) struct MixHashArgument(pub(crate) Option<B256>);
 /// The value of an option cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("got {got}, expected {expected}")]
-struct BadValue {
+pub(super) struct BadValue {
     got: String,
     expected: &'static str,
 }
 
 impl BadValue {
-    fn new(got: &str, expected: &'static str) -> Self {
+    pub(super) fn new(got: &str, expected: &'static str) -> Self {
         Self {
             got: got.to_owned(),
             expected,
@@ -434,8 +458,10 @@ mod tests {
             "stratum",
             "stratum2+tcp://a",
             "--report-hashrate=0",
-            "--api-bind",
+            "--status",
             "[::1]:1",
+            "--api-port",
+            "-3333",
             "--miner.device",
             "cpu,gpu:1",
             "--kernel",
@@ -445,6 +471,7 @@ mod tests {
         };
         assert_eq!(options.mining.report_hashrate, Duration::ZERO);
         assert_eq!(options.mining.status.map(|address| address.port()), Some(1));
+        assert_eq!(options.mining.api.api_port, Some(-3333));
         assert_eq!(Ok(options.mining.kernel), "group".parse());
     }
 
@@ -468,6 +495,12 @@ mod tests {
             &["getwork", "a", "--work-timeout", "0"],
             &["getwork", "a", "--max-wait", "-1"],
             &["getwork", "a", "--status", "3333"],
+            &["getwork", "a", "--api-bind", "host:3333"],
+            &["getwork", "a", "--api-port", "65536"],
+            &["getwork", "a", "--tstop", "29"],
+            &["getwork", "a", "--tstart", "50"],
+            &["getwork", "a", "--pause-at", "07:00"],
+            &["getwork", "a", "--fruitless", "-1"],
             &["verify", &hash, "1", &hash],
             &["verify", &hash, "xyz", &hash, "1"],
             &["verify", &hash, "00000000000000001", &hash, "1"],

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use daemon::tls::TlsClient;
-use engine::ClientStats;
+use engine::units::{large_text, short_hash};
+use engine::{ClientStats, difficulty};
+use ethash::WorkPackage;
 
 use super::config::ClientConfig;
 use super::endpoint::MiningEndpoint;
@@ -28,6 +30,23 @@ impl ClientContext {
     /// present address.
     pub(super) fn skipped_messages(&self, endpoint: &MiningEndpoint) -> SkippedMessages {
         SkippedMessages::new(self.index, endpoint.to_string(), Arc::clone(&self.stats))
+    }
+
+    /// Logs work: one line for each block, and all of it at level debug. `is_new_block` tells that
+    /// the work before was for another block.
+    pub(super) fn log_work(&self, work: &WorkPackage, job: Option<&str>, is_new_block: bool) {
+        let WorkPackage {
+            header_hash,
+            number,
+            epoch,
+            boundary,
+            ..
+        } = work;
+        if is_new_block {
+            let (hash, difficulty) = (short_hash(header_hash), large_text(difficulty(boundary).into()));
+            tracing::info!(block = number, difficulty, epoch = epoch.index, hash, "new job");
+        }
+        tracing::debug!(job, %header_hash, "work");
     }
 
     /// Begins to check the epochs of a session with this endpoint.

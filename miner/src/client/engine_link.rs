@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use engine::{FoundSolution, SearchTask};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 
 use super::epochs::EpochCheck;
@@ -18,6 +19,8 @@ pub struct EngineLink {
     pub hashrate: Arc<dyn Fn() -> f64 + Send + Sync>,
     /// Whether the engine's devices can search an epoch.
     pub check_epoch: Arc<EpochCheck>,
+    /// Notified when the endpoint in use is to be connected to anew.
+    pub reconnect: Arc<Notify>,
 }
 
 impl EngineLink {

@@ -130,6 +130,9 @@ pub enum ClientError {
         /// The part that is too small.
         reason: EpochRefusal,
     },
+    /// The rig works in vain.
+    #[error("the rig wants a new connection")]
+    Fruitless,
     /// The pool has ended the session.
     #[error("the pool ended the session")]
     Bye,

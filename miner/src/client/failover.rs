@@ -164,12 +164,14 @@ impl Failover {
         stop: &mut watch::Receiver<bool>,
     ) -> ServeEnd {
         let stats = Arc::clone(&self.stats);
+        let reconnect = Arc::clone(&link.reconnect);
         loop {
             self.note_connected(index);
             let since = Instant::now();
             let end = tokio::select! {
                 error = source.run(link) => SourceEnd::Failed(error),
                 (preferred, new) = self.connect_preferred(index) => SourceEnd::Replaced(preferred, new),
+                () = reconnect.notified() => SourceEnd::Failed(ClientError::Fruitless),
                 () = stop_requested(stop) => SourceEnd::StopRequested,
             };
             match end {
@@ -338,6 +340,7 @@ impl Failover {
                 ClientError::Lost(_)
                     | ClientError::Closed
                     | ClientError::Bye
+                    | ClientError::Fruitless
                     // A pool may have changed to another chain. The next session begins with it.
                     | ClientError::EpochTooFar { .. }
             );

@@ -455,10 +455,15 @@ impl PoolState {
     /// If the epoch of the job is refused.
     fn add_job(&mut self, job: PoolJob) -> Result<(), ClientError> {
         self.epochs.accept(job.package.epoch, Instant::now())?;
-        let header_hash = job.package.header_hash;
+        // A pool renews its jobs for the same block, for example when there are more transactions.
+        let before = self.jobs.back().map(|before| before.package.number);
+        let is_new_block = match (before, job.package.number) {
+            (Some(Some(before)), Some(number)) => number != before,
+            (before, _) => job.clean || before.is_none(),
+        };
         // Jobs of eth-proxy have no id.
         let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
-        tracing::info!(job = id, %header_hash, epoch = job.package.epoch.index, clean = job.clean, "new job");
+        self.context.log_work(&job.package, id, is_new_block);
         if job.clean {
             self.jobs.clear();
         }

@@ -6,43 +6,128 @@ use engine::{DeviceState, DeviceStatus};
 
 /// In a terminal with fewer columns than this, product names are not shown.
 const WIDE_COLUMNS: usize = 118;
+/// In a terminal with fewer columns than this, averages and power are not shown.
+const MIDDLE_COLUMNS: usize = 108;
 /// The most characters of a product name that are shown.
 const LABEL_LEN_MAX: usize = 22;
 
+/// The widths of the columns that are narrower in a narrow terminal, and the space before the last.
+struct Columns {
+    device: usize,
+    now: usize,
+    stale: usize,
+    temperature: usize,
+    gap: &'static str,
+}
+
+impl Columns {
+    const fn of(width: usize) -> Self {
+        if width >= MIDDLE_COLUMNS {
+            Self {
+                device: 7,
+                now: 12,
+                stale: 6,
+                temperature: 6,
+                gap: "  ",
+            }
+        } else {
+            Self {
+                device: 6,
+                now: 11,
+                stale: 5,
+                temperature: 5,
+                gap: " ",
+            }
+        }
+    }
+}
+
 /// The rows for a terminal of `width` columns.
 pub(super) fn rows(report: &RigReport, width: usize, colours: bool) -> Vec<String> {
-    let wide = width >= WIDE_COLUMNS;
     let paint = Paint(colours);
-    let mut rows = vec![paint.dim(&head(wide))];
+    let mut rows = vec![paint.dim(&head(width))];
     rows.extend(
         report
             .devices
             .iter()
-            .map(|device| device_row(device, wide, &paint)),
+            .map(|device| device_row(device, width, &paint)),
     );
-    rows.push(total_row(report, &paint));
-    rows
+    let (figures, source) = total_row(report, &paint);
+    if visible_len(&figures) + 2 + visible_len(&source) <= width {
+        rows.push(format!("{figures}  {source}"));
+    } else {
+        rows.extend([figures, source]);
+    }
+    rows.iter().map(|row| cut(row, width)).collect()
 }
 
-fn head(wide: bool) -> String {
-    let label = if wide {
+/// The number of characters of a row that are seen: all but the codes of colours.
+fn visible_len(row: &str) -> usize {
+    row.chars().count() - codes(row).map(|code| code.chars().count()).sum::<usize>()
+}
+
+/// The codes of colours in a row.
+fn codes(row: &str) -> impl Iterator<Item = &str> {
+    row.match_indices('\u{1b}').map(|(at, _)| {
+        let code = &row[at..];
+        code.find('m').map_or(code, |end| &code[..=end])
+    })
+}
+
+/// The first `width` seen characters of a row. A row that is cut ends with an ellipsis.
+fn cut(row: &str, width: usize) -> String {
+    if visible_len(row) <= width {
+        return row.to_owned();
+    }
+    let (mut text, mut seen, mut in_code) = (String::new(), 0, false);
+    for character in row.chars() {
+        in_code |= character == '\u{1b}';
+        if in_code {
+            in_code = character != 'm';
+        } else if seen + 1 < width {
+            seen += 1;
+        } else {
+            break;
+        }
+        text.push(character);
+    }
+    let end = if text.contains('\u{1b}') {
+        "…\u{1b}[0m"
+    } else {
+        "…"
+    };
+    text + end
+}
+
+fn head(width: usize) -> String {
+    let label = if width >= WIDE_COLUMNS {
         format!("{:<LABEL_LEN_MAX$} ", "name")
     } else {
         String::new()
     };
+    let middle = width >= MIDDLE_COLUMNS;
+    let average = if middle { "      average" } else { "" };
+    let power = if middle { "  power" } else { "" };
+    let Columns {
+        device,
+        now,
+        stale,
+        temperature,
+        gap,
+    } = Columns::of(width);
     format!(
-        "{:<7} {label}{:>12} {:>12} {:>8} {:>6} {:>8} {:>7} {:>6} {:>6}  {}",
-        "device", "now", "average", "accepted", "stale", "rejected", "invalid", "temp", "power", "state"
+        "{:<device$} {label}{:>now$}{average} {:>8} {:>stale$} {:>8} {:>7} {:>temperature$}{power}{gap}{}",
+        "device", "now", "accepted", "stale", "rejected", "invalid", "temp", "state"
     )
 }
 
-fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
+fn device_row(device: &DeviceReport, width: usize, paint: &Paint) -> String {
     let DeviceReport {
         status,
         shares,
         reading,
     } = device;
-    let label = if wide {
+    let label = if width >= WIDE_COLUMNS {
         format!("{:<LABEL_LEN_MAX$} ", short_label(&status.label))
     } else {
         String::new()
@@ -51,7 +136,15 @@ fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
     let temperature = reading
         .temperature_c
         .map_or_else(dash, |value| format!("{value:.0} °C"));
-    let power = reading.power_w.map_or_else(dash, |value| format!("{value:.0} W"));
+    let (average, power) = if width >= MIDDLE_COLUMNS {
+        let power = reading.power_w.map_or_else(dash, |value| format!("{value:.0} W"));
+        (
+            format!(" {:>12}", rate_text(status.average)),
+            format!(" {power:>6}"),
+        )
+    } else {
+        Default::default()
+    };
     // Padding comes before painting, because the colour codes have no width.
     let invalid = format!("{:>7}", status.hardware_errors);
     let invalid = if status.hardware_errors > 0 {
@@ -65,14 +158,18 @@ fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
     } else {
         rejected
     };
+    let columns = Columns::of(width);
     format!(
-        "{:<7} {label}{} {:>12} {} {:>6} {rejected} {invalid} {temperature:>6} {power:>6}  {}",
+        "{:<w_device$} {label}{}{average} {} {:>w_stale$} {rejected} {invalid} {temperature:>w_temperature$}{power}{}{}",
         status.name,
-        paint.strong(&format!("{:>12}", rate_text(status.hashrate))),
-        rate_text(status.average),
+        paint.strong(&format!("{:>1$}", rate_text(status.hashrate), columns.now)),
         paint.good(&format!("{:>8}", shares.accepted)),
         shares.stale,
+        columns.gap,
         state_text(status, paint),
+        w_device = columns.device,
+        w_stale = columns.stale,
+        w_temperature = columns.temperature,
     )
 }
 
@@ -85,6 +182,7 @@ fn state_text(status: &DeviceStatus, paint: &Paint) -> String {
         (DeviceState::Failed { reason }, _) => paint.bad(&format!("failed: {}", one_line(reason))),
         (DeviceState::Recovering { reason }, _) => paint.bad(&format!("recovering: {}", one_line(reason))),
         (DeviceState::Waiting, _) => paint.dim("no work"),
+        (DeviceState::Resting { cause }, _) => paint.dim(&format!("rests: {}", cause.name())),
         (DeviceState::Preparing { epoch }, dataset) => {
             format!("epoch {epoch}, {}", dataset.unwrap_or_else(|| "preparing".into()))
         }
@@ -93,7 +191,8 @@ fn state_text(status: &DeviceStatus, paint: &Paint) -> String {
     }
 }
 
-fn total_row(report: &RigReport, paint: &Paint) -> String {
+/// The figures of all devices, and where the work comes from.
+fn total_row(report: &RigReport, paint: &Paint) -> (String, String) {
     let total = report.client.total();
     let source = match (report.client.active(), report.client.job) {
         (None, _) => paint.bad("not connected"),
@@ -103,15 +202,16 @@ fn total_row(report: &RigReport, paint: &Paint) -> String {
             format!("{}{block}", endpoint.url)
         }
     };
-    format!(
-        "{} {}  {} accepted, stale {}, rejected {}, invalid {}  {source}",
+    let figures = format!(
+        "{} {}  {} accepted, stale {}, rejected {}, invalid {}",
         time_text(report.uptime),
         paint.strong(&rate_text(report.engine.hashrate)),
         total.accepted,
         share_text(report.stale_share()),
         total.rejected,
         share_text(report.invalid_share()),
-    )
+    );
+    (figures, source)
 }
 
 fn short_label(label: &str) -> String {
@@ -162,7 +262,7 @@ mod tests {
     #[test]
     fn a_row_for_each_device_and_one_for_all() {
         let report = sample_report();
-        let rows = rows(&report, 100, false);
+        let rows = rows(&report, 110, false);
         assert_eq!(rows.len(), 4);
         assert!(
             rows[0].contains("accepted") && !rows[0].contains("name"),
@@ -208,10 +308,41 @@ mod tests {
     }
 
     #[test]
+    fn no_row_is_wider_than_the_terminal() {
+        let mut report = sample_report();
+        report.devices[1].status.state = DeviceState::Failed {
+            reason: "a reason that is longer than any terminal is wide ".repeat(5),
+        };
+        report.client.endpoints[0].url = format!("stratum+tcp://{}:4444", "pool.".repeat(30));
+        for (width, colours) in [
+            (20, true),
+            (80, false),
+            (80, true),
+            (99, true),
+            (100, false),
+            (200, true),
+        ] {
+            for row in rows(&report, width, colours) {
+                assert!(visible_len(&row) <= width, "{width}: {row:?}");
+                let is_open = row.contains('\u{1b}') && !row.ends_with("\u{1b}[0m") && row.contains('…');
+                assert!(!is_open, "the colours end with the row: {row:?}");
+            }
+        }
+        let narrow = rows(&sample_report(), 80, false);
+        assert!(
+            narrow[1].contains("epoch 3") && !narrow[0].contains("power"),
+            "{narrow:?}"
+        );
+        assert_eq!((narrow.len(), narrow[4].as_str()), (5, "http://a:8545"));
+    }
+
+    #[test]
     fn datasets_show_how_far_they_are() {
         let mut report = sample_report();
         report.devices[1].status.state = DeviceState::Preparing { epoch: 3 };
-        assert!(rows(&report, 100, false)[2].contains("epoch 3, dataset 25 %"));
+        for width in [80, 110] {
+            assert!(rows(&report, width, false)[2].ends_with("epoch 3, dataset 25 %"));
+        }
         report.devices[1].status.dataset = None;
         assert!(rows(&report, 100, false)[2].contains("epoch 3, preparing"));
     }

@@ -51,6 +51,10 @@ fn describe() {
     );
     describe_gauge!("miner_searching", "1 while the device searches.");
     describe_gauge!(
+        "miner_resting",
+        "1 while the device rests because of heat, the hour, or a request."
+    );
+    describe_gauge!(
         "miner_dataset_ratio",
         "Completed fraction of the dataset that is being generated, from 0 to 1."
     );
@@ -95,6 +99,8 @@ fn record_device(device: &DeviceReport) {
     }
     let is_searching = matches!(status.state, DeviceState::Searching { .. });
     gauge!("miner_searching", &[name()]).set(f64::from(u8::from(is_searching)));
+    let is_resting = matches!(status.state, DeviceState::Resting { .. });
+    gauge!("miner_resting", &[name()]).set(f64::from(u8::from(is_resting)));
     let dataset = status.dataset;
     let known = [
         (
@@ -130,6 +136,7 @@ mod tests {
             "miner_solutions_total{device=\"gpu:0\",result=\"accepted\"} 7",
             "miner_solutions_total{device=\"gpu:1\",result=\"lost\"} 0",
             "miner_searching{device=\"gpu:1\"} 0",
+            "miner_resting{device=\"gpu:1\"} 0",
             "miner_device_checks_total{device=\"gpu:1\",result=\"failed\"} 2",
             "miner_dataset_ratio{device=\"gpu:1\"} 0.25",
             "miner_temperature_celsius{device=\"gpu:0\"} 61",

@@ -10,10 +10,12 @@ use daemon::ClientId;
 use daemon::status::{PageFuture, StatusSource, status_page};
 use engine::dashboard::DashboardSource;
 use engine::monitor::{DeviceObserver, RigReport};
-use engine::{ClientStats, DeviceState, DeviceStatus, Engine, EngineStatus, EpochRefusal};
+use engine::{ClientStats, DeviceState, DeviceStatus, Engine, EngineStatus, EpochRefusal, RestCause};
 use ethash::Epoch;
 use parking_lot::Mutex;
 use serde_json::Value;
+
+use crate::api::ApiSource;
 
 /// Observes a rig.
 #[derive(Debug)]
@@ -22,16 +24,20 @@ pub(crate) struct RigMonitor {
     engine: Mutex<Option<Engine>>,
     client: Arc<ClientStats>,
     devices: DeviceObserver,
+    /// The temperatures at which a card goes on and rests.
+    heat_limits: Option<(f64, f64)>,
 }
 
 impl RigMonitor {
-    /// A monitor of `engine` and of the client that writes `client`.
-    pub(crate) fn new(engine: Engine, client: Arc<ClientStats>) -> Self {
+    /// A monitor of `engine` and of the client that writes `client`. `heat_limits` are the
+    /// temperatures at which a card goes on and rests.
+    pub(crate) fn new(engine: Engine, client: Arc<ClientStats>, heat_limits: Option<(f64, f64)>) -> Self {
         Self {
             started: Instant::now(),
             engine: Mutex::new(Some(engine)),
             client,
             devices: DeviceObserver::start(),
+            heat_limits,
         }
     }
 
@@ -69,6 +75,21 @@ impl RigMonitor {
         }
     }
 
+    /// Makes device `index` rest for `cause`, or ends that rest. Returns whether that is a change.
+    pub(crate) fn set_rest(&self, index: usize, cause: RestCause, rests: bool) -> bool {
+        let engine = self.engine.lock();
+        engine
+            .as_ref()
+            .is_some_and(|engine| engine.set_rest(index, cause, rests))
+    }
+
+    /// Makes cards begin anew. With `index` only that device.
+    pub(crate) fn restart(&self, index: Option<usize>) {
+        if let Some(engine) = self.engine.lock().as_ref() {
+            engine.restart(index);
+        }
+    }
+
     /// Stops the engine.
     pub(crate) fn stop_engine(&self) {
         let engine = self.engine.lock().take();
@@ -89,6 +110,26 @@ impl StatusSource for RigMonitor {
 
     fn health(&self) -> (bool, &'static str) {
         health(&self.engine_status(), self.client.status().active().is_some())
+    }
+}
+
+impl ApiSource for RigMonitor {
+    fn report(&self) -> RigReport {
+        self.report()
+    }
+
+    fn heat_limits(&self) -> Option<(f64, f64)> {
+        self.heat_limits
+    }
+
+    fn restart(&self) {
+        tracing::info!("all cards begin anew, as the API was asked");
+        self.restart(None);
+    }
+
+    fn pause(&self, index: usize, pause: bool) -> bool {
+        self.set_rest(index, RestCause::Asked, pause);
+        index < self.engine_status().devices.len()
     }
 }
 
@@ -113,16 +154,19 @@ impl DashboardSource for RigMonitor {
     }
 }
 
-/// Whether the rig is healthy, with the reason. It is healthy while a device searches, and while a
-/// connected client waits for the work after a solution.
+/// Whether the rig is healthy, with the reason. It is healthy while a device searches or rests, and
+/// while a connected client waits for the work after a solution.
 fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
     let searching = |device: &DeviceStatus| matches!(device.state, DeviceState::Searching { .. });
     let waiting =
         |device: &DeviceStatus| matches!(device.state, DeviceState::Waiting) && device.hashrate > 0.0;
+    let resting = |device: &DeviceStatus| matches!(device.state, DeviceState::Resting { .. });
     if engine.devices.iter().any(searching) {
         (true, "searching")
     } else if connected && engine.devices.iter().any(waiting) {
         (true, "between two jobs")
+    } else if engine.devices.iter().any(resting) {
+        (true, "resting")
     } else {
         (false, "not searching")
     }
@@ -143,5 +187,9 @@ mod tests {
         assert!(!health(&engine, false).0, "not connected");
         engine.devices[0].hashrate = 0.0;
         assert!(!health(&engine, true).0, "no hashes for ten seconds");
+        engine.devices[0].state = DeviceState::Resting {
+            cause: RestCause::Heat,
+        };
+        assert_eq!(health(&engine, true), (true, "resting"));
     }
 }

@@ -4,6 +4,11 @@
 //! A rig runs until it is told to stop, or until it cannot work any more. [`RigEnd`] says why it
 //! has ended.
 
+mod care;
+mod events;
+mod fruitless;
+mod heat;
+mod hours;
 mod stall;
 
 use std::io;
@@ -20,13 +25,19 @@ use engine::FoundSolution;
 use engine::MinerError;
 use engine::dashboard::{self, DashboardSource};
 use engine::monitor::RigReport;
+use engine::sensors::PowerLimits;
 use engine::{Engine, EngineConfig};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
+use crate::api::{self, ApiConfig};
 use crate::client::{self, ClientConfig, ClientEnd, EngineLink};
 use crate::display;
 use crate::monitor::RigMonitor;
+
+pub use care::CareConfig;
+pub use heat::HeatLimits;
+pub use hours::{RestHours, TimeOfDay, TimeOfDayError};
 
 /// The most solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
@@ -45,12 +56,18 @@ pub struct RigConfig {
     pub status: Option<SocketAddr>,
     /// Address and port where the dashboard is served. `None`: it is not served.
     pub dashboard: Option<SocketAddr>,
+    /// The API of ethminer. `None`: it is not served.
+    pub api: Option<ApiConfig>,
     /// Host names that requests for the status and the dashboard may name.
     pub status_hosts: Hosts,
     /// Time between two log lines about the hashrate, if no table is shown.
     pub log_every: Duration,
     /// The rig ends if it has had work but computed no hash for this time. `None`: never.
     pub stall_timeout: Option<Duration>,
+    /// The dangers that the rig is protected from.
+    pub care: CareConfig,
+    /// The power of each card is limited to this number of watts.
+    pub power_limit: Option<u32>,
 }
 
 /// The reasons why a rig has ended.
@@ -69,6 +86,11 @@ pub enum RigEnd {
     Stalled {
         /// The time without a hash.
         after: Duration,
+    },
+    /// The rig worked in vain, and nothing has helped.
+    Fruitless {
+        /// The sign of that.
+        reason: String,
     },
     /// Its time was over.
     TimeOver,
@@ -94,6 +116,14 @@ pub enum RigError {
     /// The dashboard cannot be served at this address.
     #[error("cannot serve the dashboard on {address}: {reason}")]
     Dashboard {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        reason: io::Error,
+    },
+    /// The API cannot be served at this address.
+    #[error("cannot serve the API on {address}: {reason}")]
+    Api {
         /// The address.
         address: SocketAddr,
         /// The error of the operating system.
@@ -152,7 +182,12 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
     for line in engine.describe() {
         tracing::info!("{line}");
     }
-    let monitor = Arc::new(RigMonitor::new(engine, Arc::clone(&stats)));
+    let monitor = Arc::new(RigMonitor::new(
+        engine,
+        Arc::clone(&stats),
+        config.care.heat.map(|heat| (heat.start_c, heat.stop_c)),
+    ));
+    let power_limits = config.power_limit.map(|watts| limit_power(&monitor, watts));
     let (found_out, found) = mpsc::channel(SOLUTIONS_MAX);
     // The thread ends when the engine drops its end of the channel.
     std::thread::Builder::new()
@@ -177,6 +212,25 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
             Some(server)
         }
     };
+    let api = match config.api {
+        None => None,
+        Some(api) => {
+            let (address, can_change) = (
+                api.address.socket,
+                !api.address.read_only && api.password.is_some(),
+            );
+            let server = api::serve(api, Arc::clone(&monitor) as _)
+                .await
+                .map_err(|reason| RigError::Api { address, reason })?;
+            let rights = if can_change {
+                "with a password"
+            } else {
+                "read-only"
+            };
+            tracing::info!("API of ethminer at {}, {rights}", server.address());
+            Some(server)
+        }
+    };
     let dashboard = match config.dashboard {
         None => None,
         Some(address) => {
@@ -188,12 +242,14 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
             Some(server)
         }
     };
+    let reconnect = Arc::<Notify>::default();
     let (rate, epochs) = (Arc::clone(&monitor), Arc::clone(&monitor));
     let link = EngineLink {
         work,
         found,
         hashrate: Arc::new(move || rate.hashrate()),
         check_epoch: Arc::new(move |epoch| epochs.check_epoch(epoch)),
+        reconnect: Arc::clone(&reconnect),
     };
     let (stop, stopped) = watch::channel(false);
     let mut client = Box::pin(client::run(config.client, link, stats, stopped));
@@ -206,6 +262,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
         () = signal.wait() => Ok(RigEnd::Stopped),
         () = tokio::time::sleep(time) => Ok(RigEnd::TimeOver),
         after = stall::watch(&monitor, config.stall_timeout) => Ok(RigEnd::Stalled { after }),
+        reason = care::watch(&monitor, config.care, &reconnect) => Ok(RigEnd::Fruitless { reason }),
         never = display::show(screen, &monitor, config.log_every) => match never {},
     };
     stop.send_replace(true);
@@ -213,12 +270,25 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
         // Solutions that are being sent reach the node or pool, or are counted as lost.
         let _ = timeout(CLIENT_END_MAX, client).await;
     }
-    drop((status_server, dashboard));
+    drop((status_server, dashboard, api, power_limits));
     screen.clear();
     let report = monitor.report();
     display::log_totals(&report);
     monitor.stop_engine();
     end.map(|end| (end, report))
+}
+
+/// Limits the power of all cards, as far as that is possible.
+fn limit_power(monitor: &RigMonitor, watts: u32) -> PowerLimits {
+    let mut limits = PowerLimits::none();
+    for device in monitor.engine_status().devices {
+        let Some(bus) = &device.pci_bus else { continue };
+        match limits.set(bus, watts) {
+            Ok(()) => tracing::info!(device = device.name, "power limited to {watts} W"),
+            Err(error) => tracing::warn!(device = device.name, "power not limited: {error}"),
+        }
+    }
+    limits
 }
 
 impl From<ClientEnd> for RigEnd {

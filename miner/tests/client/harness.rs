@@ -9,7 +9,7 @@ use engine::{ClientStats, ClientStatus, EpochRefusal};
 use engine::{FoundSolution, SearchTask};
 use ethash::{B256, Epoch, Solution};
 use miner::client::{self, ClientConfig, ClientEnd, EngineLink, MiningEndpoint};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Tests wait this long for an expected event.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -23,6 +23,7 @@ pub(crate) struct Client {
     found: mpsc::Sender<FoundSolution>,
     pub(crate) stats: Arc<ClientStats>,
     stop: watch::Sender<bool>,
+    pub(crate) reconnect: Arc<Notify>,
     thread: Option<JoinHandle<ClientEnd>>,
 }
 
@@ -70,11 +71,13 @@ impl Client {
         let (stop, stopped) = watch::channel(false);
         let stats = Arc::new(ClientStats::new(config.endpoints.iter().map(ToString::to_string)));
         let shared = Arc::clone(&stats);
+        let reconnect = Arc::<Notify>::default();
         let link = EngineLink {
             work,
             found: found_in,
             hashrate: Arc::new(move || rate() as f64),
             check_epoch: Arc::new(check_epoch),
+            reconnect: Arc::clone(&reconnect),
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -89,6 +92,7 @@ impl Client {
             tasks,
             found,
             stats,
+            reconnect,
             stop,
             thread: Some(thread),
         }

@@ -34,6 +34,7 @@ impl ScriptedPool {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).expect("a socket");
+                    stream.set_nodelay(true).expect("a socket");
                     stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
                     return Talk::new(stream);
                 }

@@ -354,7 +354,11 @@ fn a_share_whose_answer_cannot_be_read_counts_as_unknown() {
 
 /// Sends a job with the seed hash of `epoch`.
 fn send_epoch(talk: &mut crate::pool::Talk<std::net::TcpStream>, epoch: Epoch, mark: u8) {
-    let (seed, header) = (epoch.seed_hash(), header(mark));
+    send_job_of_epoch(talk, epoch, header(mark));
+}
+
+fn send_job_of_epoch(talk: &mut crate::pool::Talk<std::net::TcpStream>, epoch: Epoch, header: B256) {
+    let seed = epoch.seed_hash();
     let params = json!(["1", format!("{seed:x}"), format!("{header:x}"), true]);
     talk.send(&json!({"id": null, "method": "mining.notify", "params": params}));
 }
@@ -475,4 +479,51 @@ fn after_a_refused_login_the_next_pool_is_used() {
         "{reason}"
     );
     assert!(status.endpoints[1].active);
+}
+
+#[test]
+fn a_rig_that_works_in_vain_connects_anew() {
+    let (client, pool, mut talk) = ethereum_stratum1();
+    client.reconnect.notify_one();
+    let mut again = pool.accept();
+    again.ethereum_stratum1_login("af4c");
+    again.ethereum_stratum1_job("2", header(2), true);
+    client.task(header(2));
+    let endpoint = client.status().endpoints[0].clone();
+    let reason = endpoint.last_error.unwrap_or_default();
+    assert!(
+        endpoint.connections == 2 && reason.contains("new connection"),
+        "{reason}"
+    );
+    while talk.receive().is_some() {}
+}
+
+/// Each connection has another extranonce, difficulty and epoch, and ends after one share.
+#[test]
+fn a_thousand_reconnections_lose_no_solution() {
+    const CONNECTIONS: u64 = 1000;
+    let pool = ScriptedPool::listen();
+    let back_off = Duration::from_millis(1);
+    let client = Client::start(ClientConfig {
+        first_back_off: back_off,
+        last_back_off: back_off,
+        ..config(&[pool.url("stratum2+tcp")])
+    });
+    for connection in 0..CONNECTIONS {
+        let mut talk = pool.accept();
+        let extranonce = connection as u16;
+        talk.ethereum_stratum1_login(&format!("{extranonce:04x}"));
+        talk.ethereum_stratum1_difficulty(EASY * (1 + connection % 3) as f64);
+        let header = B256::from(ethash::U256::from(connection + 1).to_be_bytes());
+        send_job_of_epoch(&mut talk, Epoch::ethash((connection % 2) as u32), header);
+        let task = client.task(header);
+        let nonce = u64::from(extranonce) << 48 | 7;
+        assert!(task.nonces.contains(nonce) && !task.nonces.contains(nonce ^ 1 << 63));
+        client.find(0, header, nonce);
+        let submit = talk.expect("mining.submit");
+        talk.accept_request(&submit);
+        client.wait_until("the answer", |status| status.total().accepted == connection + 1);
+    }
+    let total = client.status().total();
+    assert_eq!((total.accepted, total.lost, total.stale), (CONNECTIONS, 0, 0));
 }

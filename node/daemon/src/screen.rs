@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub struct Screen {
 struct LiveRows {
     rows: MultiProgress,
     drawn: Arc<Mutex<Vec<ProgressBar>>>,
+    /// The width of the terminal when the rows were drawn.
+    drawn_width: Arc<AtomicUsize>,
 }
 
 impl Screen {
@@ -38,6 +41,7 @@ impl Screen {
             table: (terminal && !plain && !dumb).then(|| LiveRows {
                 rows: MultiProgress::new(),
                 drawn: Arc::default(),
+                drawn_width: Arc::default(),
             }),
             colours: terminal && !dumb && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         }
@@ -62,6 +66,12 @@ impl Screen {
     pub fn draw(&self, rows: &[String]) {
         let Some(table) = &self.table else { return };
         let mut drawn = table.drawn.lock();
+        let width = self.width();
+        if table.drawn_width.swap(width, Ordering::Relaxed) > width {
+            // The terminal has folded the rows, which were made for a wider one.
+            let folded = drawn.iter().map(|row| folds(&row.message(), width)).sum();
+            table.rows.suspend(|| erase_above(folded));
+        }
         while drawn.len() > rows.len() {
             if let Some(row) = drawn.pop() {
                 table.rows.remove(&row);
@@ -86,6 +96,23 @@ impl Screen {
             // An error means that the terminal is gone.
             let _ = table.rows.clear();
         }
+    }
+}
+
+/// The number of lines that a row takes in a terminal of `width` columns, beyond the first.
+fn folds(row: &str, width: usize) -> usize {
+    // The codes of colours take no space.
+    let mut parts = row.split('\u{1b}');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    let others = parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.chars().count()));
+    (first + others.sum::<usize>()).saturating_sub(1) / width.max(1)
+}
+
+/// Erases the last `lines` lines above the cursor, and all that is below them.
+fn erase_above(lines: usize) {
+    if lines > 0 {
+        // An error means that the terminal is gone.
+        let _ = write!(io::stderr(), "\r\u{1b}[{lines}A\u{1b}[J");
     }
 }
 
@@ -132,5 +159,22 @@ impl<'a> MakeWriter<'a> for Screen {
 
     fn make_writer(&'a self) -> LogWriter {
         LogWriter(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fold_in_a_narrower_terminal() {
+        let check =
+            |row: &str, width, expected| assert_eq!(folds(row, width), expected, "{row:?} in {width}");
+        check("", 80, 0);
+        check(&"x".repeat(80), 80, 0);
+        check(&"x".repeat(81), 80, 1);
+        check(&"x".repeat(81), 20, 4);
+        check("\u{1b}[31mabcd\u{1b}[0m", 4, 0);
+        check("\u{1b}[31mabcd\u{1b}[0me", 4, 1);
     }
 }

@@ -19,12 +19,13 @@ use chain::genesis::{
     GenesisError, checked_genesis_header, classic_with_accounts, genesis_header, initialise, read_record,
 };
 use primitives::B256;
-use store::{
+use store::{UpgradeProgress, 
     AncientReads, ArchiveSlot, BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId,
     meta_key,
 };
 
 use self::dev_network::{check_dev_options, dev_network};
+use crate::commands::{CommandProgress, ProgressUnits};
 use crate::options::{Network, OptionsError, VnodeOptions};
 
 /// Longest genesis file that is read, in bytes.
@@ -318,7 +319,18 @@ fn open_store_beside(
         archive: archive.clone(),
         ..StoreOptions::default()
     };
-    let store = Store::open(&path, &store_options)?;
+    let mut shown: Option<CommandProgress> = None;
+    let store = chain::upgrade::open_store(&path, &store_options, &mut |progress| {
+        let UpgradeProgress { what, done, total } = progress;
+        let shown = shown.get_or_insert_with(|| {
+            tracing::info!(
+                "the data directory is of an earlier version: rewriting its state (docs/running.md)"
+            );
+            CommandProgress::new(options, what, ProgressUnits::Items, total)
+        });
+        shown.set_phase(what, total);
+        shown.update(done, || format!("rewriting {what}: {done} of {total}"));
+    })?;
     Ok((path, store))
 }
 

@@ -45,24 +45,27 @@ pub(crate) fn run(args: &CardArgs) -> Result<(), Failure> {
     for adapter in list_adapters() {
         println!("{adapter:?}");
     }
-    let report = measured::run(&BenchConfig {
-        devices: BenchDevices::Selected(DeviceChoice::List {
-            cpu: false,
-            adapters: vec![args.adapter],
-        }),
-        epoch: args.epoch,
-        items: args.items,
-        time: Duration::from_secs(args.seconds),
-        threads: 1,
-        light_only: false,
-        kernel: args.kernel,
-        gpu: GpuOptions {
-            target_batch: Duration::from_millis(args.target_ms),
-            max_page_items: args.page_items,
-            runtime_checks: args.runtime_checks,
-            ..GpuOptions::default()
+    let report = measured::run(
+        &BenchConfig {
+            devices: BenchDevices::Selected(DeviceChoice::List {
+                cpu: false,
+                adapters: vec![args.adapter],
+            }),
+            epoch: args.epoch,
+            items: args.items,
+            time: Duration::from_secs(args.seconds),
+            threads: 1,
+            light_only: false,
+            kernel: args.kernel,
+            gpu: GpuOptions {
+                target_batch: Duration::from_millis(args.target_ms),
+                max_page_items: args.page_items,
+                runtime_checks: args.runtime_checks,
+                ..GpuOptions::default()
+            },
         },
-    })?;
+        &mut |_| {},
+    )?;
     println!("{report}");
     Ok(())
 }

@@ -121,7 +121,7 @@ impl DeviceChoice {
     ///
     /// # Errors
     /// If an adapter that was asked for does not exist.
-    pub(crate) fn select(&self, adapters: &[AdapterInfo]) -> Result<DeviceSelection, MinerError> {
+    pub fn select(&self, adapters: &[AdapterInfo]) -> Result<DeviceSelection, MinerError> {
         let hardware = adapters.iter().find(|adapter| !adapter.software);
         let selection = |adapter: Option<&AdapterInfo>, reason: String| DeviceSelection {
             adapters: adapter.into_iter().cloned().collect(),

@@ -90,6 +90,26 @@ impl EpochMemory {
     }
 }
 
+/// Checks whether a benchmark of `epoch` on `adapters`, and with `cpu` on the processor, fits into
+/// memory. `full`: the full dataset is made, not only the light cache.
+///
+/// # Errors
+/// [`EpochRefusal`] if the light cache does not fit, or the dataset fits into no device.
+pub fn check_bench_memory(
+    epoch: Epoch,
+    adapters: &[AdapterInfo],
+    cpu: bool,
+    full: bool,
+) -> Result<(), EpochRefusal> {
+    let mut memory = EpochMemory::new(adapters);
+    let shortage = memory.memory.shortage(dataset_bytes(epoch.index)?);
+    if cpu {
+        let available = shortage.map_or(u64::MAX, |shortage| shortage.available);
+        memory.adapters.push((available, "the processor".into()));
+    }
+    memory.check(epoch, false, !full)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

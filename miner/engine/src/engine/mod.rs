@@ -21,12 +21,12 @@ use crate::dataset::DatasetPolicy;
 use crate::error::MinerError;
 use crate::gpu::AdapterInfo;
 use crate::search::{FoundSolution, SearchContext, SearchTask};
-use crate::telemetry::{DeviceState, EngineStatus};
+use crate::telemetry::{DeviceState, EngineStatus, RestCause};
 use crate::threads::{join_until, spawn};
 
 pub use config::EngineConfig;
 pub use device_choice::{DeviceChoice, DeviceParseError, DeviceSelection};
-pub use epoch_memory::EpochRefusal;
+pub use epoch_memory::{EpochRefusal, check_bench_memory};
 
 /// The time for which the end of an engine waits for its threads. Every thread ends within a
 /// second, unless it hangs in a driver or in a disk operation.
@@ -128,6 +128,27 @@ impl Engine {
             hardware_errors: devices.iter().map(|device| device.hardware_errors).sum(),
             devices,
         }
+    }
+
+    /// Makes device `index` rest for `cause`, or ends that rest. Returns whether that is a change.
+    pub fn set_rest(&self, index: usize, cause: RestCause, rests: bool) -> bool {
+        let telemetry = self.workers.telemetry();
+        let changes = telemetry
+            .get(index)
+            .is_some_and(|device| device.control.set_rest(cause, rests));
+        self.workers.context.current_job.wake();
+        changes
+    }
+
+    /// Makes cards begin anew: they are opened again, with a new dataset, even if they were given
+    /// up. With `index` only that device. Threads of the processor have nothing to open.
+    pub fn restart(&self, index: Option<usize>) {
+        for device in self.workers.telemetry() {
+            if index.is_none_or(|index| index == device.index) {
+                device.control.request_restart();
+            }
+        }
+        self.workers.context.current_job.wake();
     }
 
     /// Checks whether the devices have the memory for `epoch`.

@@ -118,6 +118,7 @@ impl DeviceReport {
             "average": status.average,
             "hashes": status.hashes,
             "found": status.solutions,
+            "since_found_s": status.since_solution.map(|time| time.as_secs()),
             "accepted": shares.accepted,
             "stale": shares.stale,
             "rejected": shares.rejected,
@@ -146,6 +147,7 @@ fn state_parts(state: &DeviceState) -> (&'static str, Option<u32>, Option<&str>)
         DeviceState::Waiting => ("waiting", None, None),
         DeviceState::Preparing { epoch } => ("preparing", Some(*epoch), None),
         DeviceState::Searching { epoch } => ("searching", Some(*epoch), None),
+        DeviceState::Resting { cause } => ("resting", None, Some(cause.name())),
         DeviceState::Recovering { reason } => ("recovering", None, Some(reason)),
         DeviceState::Failed { reason } => ("failed", None, Some(reason)),
     }

@@ -165,6 +165,30 @@ impl CurrentJob {
         }
     }
 
+    /// Waits while `job` is searched and `condition` holds. Whoever ends the condition calls
+    /// [`wake`](Self::wake).
+    pub(crate) fn wait_while(&self, job: &SearchJob, condition: impl Fn() -> bool) {
+        let mut state = self.state.lock();
+        while self.is_active(job) && condition() {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until `condition` holds. Returns false if the engine stops before.
+    pub(crate) fn wait_until(&self, condition: impl Fn() -> bool) -> bool {
+        let mut state = self.state.lock();
+        while !state.stopping && !condition() {
+            self.changed.wait(&mut state);
+        }
+        !state.stopping
+    }
+
+    /// Wakes all that wait for a condition of their own.
+    pub(crate) fn wake(&self) {
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
     /// Waits until the latest work belongs to another epoch than `epoch`, for `at_most` this time.
     pub(crate) fn wait_for_other_epoch(&self, epoch: Epoch, at_most: Duration) {
         let end = Instant::now() + at_most;

@@ -7,6 +7,7 @@
 
 mod hwmon;
 mod nvidia;
+mod power_limit;
 mod reading;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::threads::spawn;
 
+pub use power_limit::{PowerLimitError, PowerLimits};
 pub use reading::{SensorReading, SlowdownCause};
 
 /// Time between two readings of a device.

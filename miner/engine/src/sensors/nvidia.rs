@@ -8,6 +8,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
+use super::power_limit::{PowerCards, PowerLimitError};
 use super::reading::{SensorReading, SlowdownCause};
 
 /// The library NVML, loaded when it is first needed.
@@ -46,6 +47,39 @@ impl NvidiaCards {
                 .ok()
         });
         library.as_ref()
+    }
+}
+
+impl NvidiaCards {
+    fn card(&self, bus: &str) -> Result<nvml_wrapper::Device<'_>, PowerLimitError> {
+        let library = self.library().ok_or(PowerLimitError::NotSupported)?;
+        library
+            .device_by_pci_bus_id(bus)
+            .map_err(|_| PowerLimitError::NotSupported)
+    }
+}
+
+fn refused(error: nvml_wrapper::error::NvmlError) -> PowerLimitError {
+    PowerLimitError::Refused(error.to_string())
+}
+
+impl PowerCards for NvidiaCards {
+    fn range(&self, bus: &str) -> Result<(u32, u32), PowerLimitError> {
+        let limits = self
+            .card(bus)?
+            .power_management_limit_constraints()
+            .map_err(refused)?;
+        Ok((limits.min_limit, limits.max_limit))
+    }
+
+    fn limit(&self, bus: &str) -> Result<u32, PowerLimitError> {
+        self.card(bus)?.power_management_limit().map_err(refused)
+    }
+
+    fn set_limit(&self, bus: &str, milliwatts: u32) -> Result<(), PowerLimitError> {
+        self.card(bus)?
+            .set_power_management_limit(milliwatts)
+            .map_err(refused)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::control::{DeviceControl, RestCause};
 use super::hash_rate::HashRateMeter;
 
 /// The figures of an engine.
@@ -43,6 +44,8 @@ pub struct DeviceStatus {
     pub hashes: u64,
     /// Solutions found.
     pub solutions: u64,
+    /// Time since the last solution.
+    pub since_solution: Option<Duration>,
     /// Hits that the check on the CPU refused.
     pub hardware_errors: u64,
     /// Comparisons of the device with the CPU during the search.
@@ -77,6 +80,11 @@ pub enum DeviceState {
     Searching {
         /// The number of the epoch.
         epoch: u32,
+    },
+    /// The device rests until the reason is over.
+    Resting {
+        /// The reason.
+        cause: RestCause,
     },
     /// The device failed and will be tried again: soon, or in another epoch if the dataset was too
     /// large.
@@ -113,12 +121,15 @@ pub(crate) struct DeviceTelemetry {
     meter: HashRateMeter,
     began: OnceLock<Instant>,
     solutions: AtomicU64,
+    last_solution: Mutex<Option<Instant>>,
     hardware_errors: AtomicU64,
     checks: Mutex<SelfCheckCounts>,
     state: Mutex<DeviceState>,
     /// Number of threads that search for this device. It changes only while `state` is locked.
     searching: AtomicUsize,
     dataset: Mutex<Option<DatasetProgress>>,
+    /// The commands to the device. Its searchers follow them.
+    pub(crate) control: DeviceControl,
 }
 
 impl DeviceTelemetry {
@@ -142,6 +153,7 @@ impl DeviceTelemetry {
 
     pub(crate) fn count_solution(&self) {
         self.solutions.fetch_add(1, Ordering::Relaxed);
+        *self.last_solution.lock() = Some(Instant::now());
     }
 
     pub(crate) fn count_hardware_error(&self) {
@@ -186,12 +198,22 @@ impl DeviceTelemetry {
         *self.dataset.lock() = progress;
     }
 
+    /// The state of the searchers, unless the device rests. A device that is out of use stays so.
+    fn shown_state(&self) -> DeviceState {
+        let state = self.state.lock().clone();
+        match self.control.rest_cause() {
+            Some(cause) if !matches!(state, DeviceState::Failed { .. }) => DeviceState::Resting { cause },
+            _ => state,
+        }
+    }
+
     pub(crate) fn status(&self, now: Instant) -> DeviceStatus {
         let hashes = self.meter.total();
         let since = self
             .began
             .get()
             .map_or(Duration::ZERO, |began| now.saturating_duration_since(*began));
+        let since_solution = *self.last_solution.lock();
         DeviceStatus {
             name: self.name.clone(),
             label: self.label.clone(),
@@ -204,9 +226,10 @@ impl DeviceTelemetry {
             },
             hashes,
             solutions: self.solutions.load(Ordering::Relaxed),
+            since_solution: since_solution.map(|at| now.saturating_duration_since(at)),
             hardware_errors: self.hardware_errors.load(Ordering::Relaxed),
             checks: *self.checks.lock(),
-            state: self.state.lock().clone(),
+            state: self.shown_state(),
             dataset: *self.dataset.lock(),
         }
     }

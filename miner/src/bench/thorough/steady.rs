@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::figure::{FigureError, FigureResult, merged};
 use crate::client::{ClientConfig, MiningEndpoint};
-use crate::rig::{RigConfig, RigEnd, run_for};
+use crate::rig::{CareConfig, RigConfig, RigEnd, run_for};
 
 /// The node that gives work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +182,9 @@ pub(super) fn mine(
         status_hosts: Default::default(),
         log_every: Duration::from_secs(30),
         stall_timeout: None,
+        api: None,
+        care: CareConfig::default(),
+        power_limit: None,
     };
     let (end, report) = run_for(config, &Screen::choose(true), time).map_err(FigureError::other)?;
     if end == RigEnd::Stopped {

@@ -131,7 +131,7 @@ impl GetWorkClient {
         let Some(http) = self.http.take() else {
             return ClientError::Closed;
         };
-        self.log_work();
+        self.context.log_work(&self.current, None, true);
         self.send_work(link);
         let (polls_out, mut polls) = mpsc::channel(1);
         let poller = Poller {
@@ -161,9 +161,10 @@ impl GetWorkClient {
                             if let Err(error) = self.epochs.accept(work.epoch, last_new) {
                                 return error;
                             }
+                            let is_new_block = work.number.is_none() || work.number != self.current.number;
                             self.current = work;
                             self.newest.send_replace(self.current.header_hash);
-                            self.log_work();
+                            self.context.log_work(&self.current, None, is_new_block);
                         }
                         // The engine ignores work that it already has, but needs it again after a
                         // pause.
@@ -208,17 +209,6 @@ impl GetWorkClient {
                 };
             }
         }
-    }
-
-    /// Logs the current work.
-    fn log_work(&self) {
-        let WorkPackage {
-            header_hash,
-            number,
-            epoch,
-            ..
-        } = &self.current;
-        tracing::info!(%header_hash, epoch = epoch.index, number, "new job");
     }
 
     /// Gives the current work to the engine.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::FoundSolution;
+use engine::units::short_hash;
 use ethash::B256;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -93,14 +94,17 @@ impl Submitter {
             match self.http.call(&method, &params).await {
                 Err(error @ (ClientError::Refused { .. } | ClientError::Answer { .. })) => break Err(error),
                 Err(error) if sent.elapsed() > SOLUTION_LIFETIME => {
-                    tracing::warn!(header_hash = %solution.header_hash, "solution lost: {error}");
+                    tracing::warn!(hash = short_hash(&solution.header_hash), "solution lost: {error}");
                     self.context
                         .stats
                         .count_unanswered(found.device, |counts| counts.lost += 1);
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(header_hash = %solution.header_hash, "solution not submitted, will try again: {error}");
+                    tracing::warn!(
+                        hash = short_hash(&solution.header_hash),
+                        "solution not submitted, will try again: {error}"
+                    );
                     sleep(RETRY_EVERY).await;
                 }
                 Ok(answer) => break Ok(answer),
@@ -109,11 +113,12 @@ impl Submitter {
         let took = sent.elapsed();
         let milliseconds = took.as_millis() as u64;
         let header_hash = solution.header_hash;
+        let hash = short_hash(&header_hash);
         let nonce = format!("{:#018x}", solution.pow_nonce);
         let stats = &self.context.stats;
         match answer {
             Ok(Value::Bool(true)) => {
-                tracing::info!(%header_hash, nonce, milliseconds, stale, "solution accepted");
+                tracing::info!(hash, nonce, milliseconds, stale, "solution accepted");
                 stats.count_answer(found.device, took, |counts| {
                     if stale {
                         counts.stale += 1;
@@ -135,10 +140,10 @@ impl Submitter {
                 tokio::spawn(async move {
                     let new_work = newest.wait_for(|newest| *newest != header_hash);
                     if stale || matches!(timeout(NEW_WORK_TIMEOUT, new_work).await, Ok(Ok(_))) {
-                        tracing::warn!(%header_hash, nonce, milliseconds, "solution stale: {reason}");
+                        tracing::warn!(hash, nonce, milliseconds, "solution stale: {reason}");
                         stats.count_answer(device, took, |counts| counts.stale += 1);
                     } else {
-                        tracing::warn!(%header_hash, nonce, milliseconds, "solution rejected: {reason}");
+                        tracing::warn!(hash, nonce, milliseconds, "solution rejected: {reason}");
                         stats.count_answer(device, took, |counts| counts.rejected += 1);
                     }
                 });
@@ -151,7 +156,7 @@ impl Submitter {
                     ),
                     Err(error) => error.to_string(),
                 };
-                tracing::warn!(%header_hash, nonce, milliseconds, "solution unknown: {got}");
+                tracing::warn!(hash, nonce, milliseconds, "solution unknown: {got}");
                 stats.count_answer(found.device, took, |counts| counts.unknown += 1);
             }
         }

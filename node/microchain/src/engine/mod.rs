@@ -118,8 +118,10 @@ impl MemberEngine {
         let store_options = StoreOptions {
             cache_bytes: options.cache_bytes,
             log_bytes: LOG_BYTES,
+            ..StoreOptions::default()
         };
-        let store = Store::open(&options.directory, &store_options)?;
+        // The chains of MicroChains are small: a rewrite takes a moment.
+        let store = chain::upgrade::open_store(&options.directory, &store_options, &mut |_| ())?;
         let mut engine = Self::on_store(setup, options.key.clone(), store)?;
         engine.confirmations = options.confirmations.min(CONFIRMATIONS_MAX);
         engine.dapp_bases = options.dapp_bases.clone();

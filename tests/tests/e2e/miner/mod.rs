@@ -6,4 +6,5 @@ mod crowd;
 mod dashboard;
 mod getwork;
 mod outside;
+mod rig_systems;
 mod stratum;

@@ -11,6 +11,7 @@ const STATE_WORDS = {
   searching: "good",
   preparing: "busy",
   waiting: "idle",
+  resting: "idle",
   recovering: "busy",
   failed: "bad",
 };
@@ -168,7 +169,7 @@ function warn(number) {
 }
 
 function noDevices(status) {
-  if (status.node?.mining) {
+  if (status.node?.mining || status.node?.stratum) {
     return h("p", { class: "empty" }, "No device of this process mines. The node gives work to other machines.");
   }
   return status.node

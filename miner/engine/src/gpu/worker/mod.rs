@@ -65,7 +65,8 @@ pub(crate) struct GpuWorker {
 }
 
 impl GpuWorker {
-    /// Searches until the engine stops or the device is given up.
+    /// Searches until the engine stops. A device that is given up waits for a request to begin
+    /// anew.
     pub(crate) fn run(self) {
         self.run_with(None, &mut GpuSearcher::find);
     }
@@ -73,6 +74,11 @@ impl GpuWorker {
     fn run_with(mut self, mut device: Option<OpenDevice>, open: &mut OpenAdapter<'_>) {
         let mut record = FailureRecord::default();
         while let Some(job) = self.context.current_job.wait_for_job() {
+            if self.telemetry.control.take_restart() {
+                tracing::info!("gpu:{} ({}) begins anew", self.adapter.index, self.adapter.name);
+                device = None;
+                record.forget();
+            }
             let Err(error) = self.use_device(&mut device, open, &job, &mut record) else {
                 continue;
             };
@@ -88,7 +94,10 @@ impl GpuWorker {
                 .recover(action, &error, &mut record, job.work.epoch)
                 .is_break()
             {
-                return;
+                let current_job = &self.context.current_job;
+                if !current_job.wait_until(|| self.telemetry.control.wants_restart()) {
+                    return;
+                }
             }
         }
     }
@@ -251,6 +260,17 @@ impl GpuWorker {
             self.cursor.begin_job();
             device.searcher.set_work(self.gpu_work(&job));
             while self.context.current_job.is_active(&job) {
+                if self.telemetry.control.wants_restart() {
+                    return device.searcher.stop();
+                }
+                if self.telemetry.control.is_resting() {
+                    device.searcher.stop()?;
+                    let resting =
+                        || self.telemetry.control.is_resting() && !self.telemetry.control.wants_restart();
+                    self.context.current_job.wait_while(&job, resting);
+                    device.searcher.set_work(self.gpu_work(&job));
+                    continue;
+                }
                 if self.cursor.is_exhausted(job.nonces) {
                     device.searcher.stop()?;
                     // A device without nonces must not look like a stalled one.

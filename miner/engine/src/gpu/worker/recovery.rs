@@ -54,6 +54,15 @@ impl FailureRecord {
         self.opened = true;
     }
 
+    /// Forgets all failures, because somebody wants the device to begin anew.
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            opened: self.opened,
+            is_out_of_use: self.is_out_of_use,
+            ..Self::default()
+        };
+    }
+
     /// Records that the device has finished a batch. Returns true if it was out of use until now.
     pub(super) fn record_batch(&mut self) -> bool {
         self.failures = 0;

@@ -1,5 +1,6 @@
 //! The worker on a real adapter: devices that are lost, absent, too small, faulty, or idle.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ethash::{B256, WorkPackage};
@@ -8,7 +9,7 @@ use super::fixture::{easy_work, idle_engine, wait_for, worker};
 use super::*;
 use crate::gpu::fixture::{first_adapter, loaded};
 use crate::search::{NonceSpace, SearchTask};
-use crate::telemetry::DeviceStatus;
+use crate::telemetry::{DeviceStatus, RestCause};
 
 #[test]
 fn a_lost_device_is_opened_again_and_the_search_continues() {
@@ -289,4 +290,62 @@ fn a_device_without_nonces_has_the_state_waiting() {
         });
         current_job.stop();
     });
+}
+
+#[test]
+fn a_device_begins_anew_when_it_is_asked_to_and_after_it_was_given_up() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, _solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    let worker = worker(&engine, adapter, config.gpu);
+    let telemetry = Arc::clone(&worker.telemetry);
+    let status = || telemetry.status(Instant::now());
+    let current_job = &engine.workers.context.current_job;
+    let work = WorkPackage {
+        boundary: B256::ZERO,
+        ..easy_work(epoch)
+    };
+    let job = current_job.set(Some(work.into())).expect("new work");
+    current_job.set_light_cache(&job, cache);
+    let openings = AtomicU32::new(0);
+    let mut open = |adapter: &AdapterInfo, options: GpuOptions| {
+        // The second opening fails for good.
+        if openings.fetch_add(1, Ordering::Relaxed) == 1 {
+            return Err(GpuError::Rejected {
+                what: "kernel".into(),
+                reason: "a test".into(),
+            });
+        }
+        GpuSearcher::find(adapter, options)
+    };
+    let restart = || {
+        telemetry.control.request_restart();
+        current_job.wake();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run_with(None, &mut open));
+        wait_for(&engine, "a batch", || status().hashes > 0);
+        // A device that rests begins anew, too.
+        telemetry.control.set_rest(RestCause::Asked, true);
+        wait_for(&engine, "the rest", || {
+            let cause = RestCause::Asked;
+            status().state == DeviceState::Resting { cause }
+        });
+        restart();
+        wait_for(&engine, "the end of the device", || {
+            matches!(status().state, DeviceState::Failed { .. })
+        });
+        telemetry.control.set_rest(RestCause::Asked, false);
+        let before = status().hashes;
+        restart();
+        wait_for(&engine, "hashes again", || status().hashes > before);
+        current_job.stop();
+    });
+    assert_eq!(openings.load(Ordering::Relaxed), 3);
+    let lines = engine.workers.context.messages.lock().clone();
+    assert!(
+        lines.len() == 2 && lines[1].ends_with("is in use again"),
+        "{lines:?}"
+    );
 }
