@@ -18,7 +18,23 @@ use chain::spec::GenesisAccount;
 use chain::trie::{StateTrie, TrieStats};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
-use store::{AccountRecord, BlockReads, StateReads, Store, StoreOptions, WriteBatch};
+use store::{
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, BlockReads, SlotWrite, StateReads, Store,
+    StoreOptions, WriteBatch,
+};
+
+/// An account after a block.
+fn write(address: Address, account: AccountRecord, slots: Vec<SlotWrite>) -> AccountWrite {
+    AccountWrite {
+        address,
+        key: AccountKey::of(&address),
+        version: AccountVersion {
+            account: Some(account),
+            incarnation: 0,
+        },
+        slots,
+    }
+}
 
 /// The contract with many slots.
 const CONTRACT: Address = Address::repeat_byte(0xc0);
@@ -70,6 +86,8 @@ struct BenchState {
     store: Store,
     _directory: tempfile::TempDir,
     size: u64,
+    /// The number of the last block.
+    number: u64,
     root: B256,
     balances: Vec<U256>,
     slots: Vec<U256>,
@@ -119,6 +137,7 @@ impl BenchState {
             store,
             _directory: directory,
             size,
+            number: 0,
             root,
             balances,
             slots,
@@ -184,13 +203,20 @@ impl BenchState {
             accounts.insert(account, self.balances[account]);
             slots.insert(slot, self.slots[slot]);
         }
+        self.number += 1;
         let batch: WriteBatch = self.store.batch()?;
         let block = batch.write(|tables| {
             let started = Instant::now();
-            let changed = slots.iter().map(|(slot, value)| (U256::from(*slot), *value));
-            trie.set_slots(&*tables, (CONTRACT, 0), self.contract.storage_root, changed)?;
+            let slots: Vec<_> = slots
+                .iter()
+                .map(|(slot, value)| SlotWrite::new(U256::from(*slot), *value))
+                .collect();
+            let contract = AccountKey::of(&CONTRACT);
+            let owner = contract.storage(0);
+            let changed = slots.iter().map(|slot| (slot.hash, slot.value));
+            trie.set_slots(&*tables, owner, self.contract.storage_root, changed)?;
             trie.hash_storages();
-            if let Some(root) = trie.storage_root((CONTRACT, 0)) {
+            if let Some(root) = trie.storage_root(owner) {
                 self.contract.storage_root = root;
             }
             let plain = accounts.iter().map(|(index, balance)| {
@@ -198,17 +224,24 @@ impl BenchState {
                     balance: *balance,
                     ..Default::default()
                 };
-                (account(*index as u64), Some(record))
+                write(account(*index as u64), record, Vec::new())
             });
-            let changed: Vec<_> = plain.chain([(CONTRACT, Some(self.contract))]).collect();
+            let writes: Vec<_> = plain.chain([write(CONTRACT, self.contract, slots)]).collect();
+            let changed: Vec<_> = writes
+                .iter()
+                .map(|write| (write.key, write.version.account))
+                .collect();
             trie.set_accounts(&*tables, &changed)?;
             self.root = trie.root();
             let root = started.elapsed();
             trie.write_to(tables)?;
+            let write = started.elapsed() - root;
+            // The leaves of the trie. What they take is measured by `commits`.
+            tables.put_state(self.number, &writes)?;
             Ok::<_, store::StoreError>(BlockCost {
                 work: trie.take_stats(),
                 root,
-                write: started.elapsed() - root,
+                write,
             })
         })?;
         batch.commit()?;

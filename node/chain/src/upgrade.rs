@@ -1,9 +1,9 @@
 //! Opens a store, and rewrites it first if an older program made it.
 //!
 //! The package `store` rewrites the rows; the tries are built here, from the accounts and slots in
-//! the order of their keys. The account trie must have the state root of the head, so a fault of the
-//! rewrite cannot stay unnoticed. A process that dies meanwhile loses nothing: the next one builds
-//! the tries again. Knows no layout of rows.
+//! the order of their keys. The account trie must have the state root of the head, so a fault of
+//! the rewrite cannot stay unnoticed. A process that dies meanwhile loses nothing: the next one
+//! builds the tries again. Knows no layout of rows.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -25,8 +25,8 @@ const REPORT_ACCOUNTS: u64 = 4096;
 /// this program's first, and calls `report` with the progress.
 ///
 /// # Errors
-/// As for [`Store::upgrade`] and [`Store::open`], and [`StoreError`] if the rewritten state does not
-/// have the state root of the head.
+/// As for [`Store::upgrade`] and [`Store::open`], and [`StoreError`] if the rewritten state does
+/// not have the state root of the head.
 pub fn open_store(
     directory: &Path,
     options: &StoreOptions,

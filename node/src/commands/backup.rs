@@ -10,9 +10,9 @@ use serde_json::json;
 use store::{BackupProgress, back_up};
 
 use super::error::CommandError;
-use super::progress::{CommandProgress, ProgressUnits};
 use super::running::{AskedNode, OpenedChain};
 use super::stop_flag::stop_flag;
+use crate::progress::{CommandProgress, ProgressUnits};
 
 use crate::options::VnodeOptions;
 use crate::output::print_line;

@@ -11,9 +11,9 @@ use rpc::{DatabaseStats, HeadName, TableSize};
 use store::{BLOCKS_FILE_NAME, FILE_NAME, HorizonReads, LOG_FILE_NAME, Store, StoreOptions};
 
 use super::error::CommandError;
-use super::progress::{CommandProgress, ProgressUnits};
 use super::running::OpenedChain;
 use super::stop_flag::stop_flag;
+use crate::progress::{CommandProgress, ProgressUnits};
 
 use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::options::VnodeOptions;

@@ -1,9 +1,9 @@
 //! `vnode dump`: the state after a block as one JSON object, with a member for each account.
 //!
 //! The state is written account by account and slot by slot, so it may be larger than the memory.
-//! Numbers, code and slots have the format of the `alloc` in a genesis file. Accounts and slots come
-//! in the order of the hashes of their addresses and numbers. If only the hash is known, the name is
-//! `pre(HASH)`, as geth writes it.
+//! Numbers, code and slots have the format of the `alloc` in a genesis file. Accounts and slots
+//! come in the order of the hashes of their addresses and numbers. If only the hash is known, the
+//! name is `pre(HASH)`, as geth writes it.
 
 use std::io::Write;
 use std::path::Path;

@@ -12,9 +12,9 @@ use store::{StoreError, TableId};
 
 use super::error::CommandError;
 use super::output_file::{OutputFile, is_standard};
-use super::progress::{CommandProgress, ProgressUnits};
 use super::running::{AskedNode, OpenedChain, is_in_use};
 use super::stop_flag::stop_flag;
+use crate::progress::{CommandProgress, ProgressUnits};
 
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
@@ -26,7 +26,7 @@ pub(super) fn run(
     file: &Path,
     (first, last): (Option<u64>, Option<u64>),
 ) -> Result<(), CommandError> {
-    let mut blocks = BlockSource::open(options)?;
+    let mut blocks = ExportSource::open(options)?;
     let head = blocks.head()?;
     let (first, last) = export_range(first, last, head)?;
     let stop = stop_flag()?;
@@ -62,7 +62,7 @@ pub(super) fn run(
 }
 
 /// The canonical blocks of a data directory, or of the node that runs on it.
-enum BlockSource {
+enum ExportSource {
     Here {
         view: View,
         /// Stays open as long as the view is read.
@@ -75,7 +75,7 @@ enum BlockSource {
     },
 }
 
-impl BlockSource {
+impl ExportSource {
     fn open(options: &VnodeOptions) -> Result<Self, CommandError> {
         match DataDirectory::open(options, OpenPurpose::Read) {
             Ok(directory) => {

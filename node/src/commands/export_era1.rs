@@ -16,8 +16,8 @@ use store::{StoreError, TableId};
 use super::error::CommandError;
 use super::export::{block, export_range};
 use super::output_file::OutputFile;
-use super::progress::{CommandProgress, ProgressUnits};
 use super::stop_flag::stop_flag;
+use crate::progress::{CommandProgress, ProgressUnits};
 
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;

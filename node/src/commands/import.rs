@@ -16,8 +16,8 @@ use store::{BlockReads, Store, StoreError};
 
 use super::error::CommandError;
 use super::output_file::is_standard;
-use super::progress::{CommandProgress, ProgressUnits};
 use super::stop_flag::stop_flag;
+use crate::progress::{CommandProgress, ProgressUnits};
 
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;

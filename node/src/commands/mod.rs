@@ -13,13 +13,13 @@ mod export_era1;
 mod import;
 mod init;
 mod output_file;
-mod progress;
+
 mod running;
 mod stop_flag;
 
+pub use crate::progress::{CommandProgress, ProgressUnits};
 pub use error::CommandError;
 pub use export::export_range;
-pub use progress::{CommandProgress, ProgressUnits};
 pub use stop_flag::stop_flag;
 
 use crate::logging;

@@ -40,7 +40,6 @@ pub(crate) async fn post_json(url: &hyper::Uri, json: String) -> Result<(), Tran
         .map(drop)
 }
 
-
 /// An error that ends the console.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {

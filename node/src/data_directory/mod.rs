@@ -19,14 +19,14 @@ use chain::genesis::{
     GenesisError, checked_genesis_header, classic_with_accounts, genesis_header, initialise, read_record,
 };
 use primitives::B256;
-use store::{UpgradeProgress, 
+use store::{
     AncientReads, ArchiveSlot, BlockReads, Snapshot, Source, Store, StoreError, StoreOptions, TableId,
-    meta_key,
+    UpgradeProgress, meta_key,
 };
 
 use self::dev_network::{check_dev_options, dev_network};
-use crate::commands::{CommandProgress, ProgressUnits};
 use crate::options::{Network, OptionsError, VnodeOptions};
+use crate::progress::{CommandProgress, ProgressUnits};
 
 /// Longest genesis file that is read, in bytes.
 const GENESIS_BYTES_MAX: u64 = 256 << 20;
@@ -324,7 +324,7 @@ fn open_store_beside(
         let UpgradeProgress { what, done, total } = progress;
         let shown = shown.get_or_insert_with(|| {
             tracing::info!(
-                "the data directory is of an earlier version: rewriting its state (docs/running.md)"
+                "the data directory is of an earlier version: rewriting its state (docs/failures.md)"
             );
             CommandProgress::new(options, what, ProgressUnits::Items, total)
         });

@@ -10,11 +10,11 @@ use super::error::{TestVectorError, ToolError};
 
 /// The inputs. Standard input is read once.
 #[derive(Debug, Default)]
-pub(super) struct Inputs {
+pub(super) struct ToolInputs {
     stdin: Option<Value>,
 }
 
-impl Inputs {
+impl ToolInputs {
     /// The JSON at `place`. On standard input it is the first of `members` that is there.
     pub(super) fn read(&mut self, place: &str, members: &[&str]) -> Result<Value, ToolError> {
         if place != "stdin" {

@@ -52,13 +52,13 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
     run_state_with::<Vec<u8>>(request, None)
 }
 
-/// Steps that are wanted, and the place for them.
-pub(super) type Steps<'w, W> = Option<(StreamOptions, &'w mut StepLines<W>)>;
+/// VectorSteps that are wanted, and the place for them.
+pub(super) type VectorSteps<'w, W> = Option<(StreamOptions, &'w mut StepLines<W>)>;
 
 /// As [`run_state`], with the steps of the transaction.
 pub(super) fn run_state_with<W: Write>(
     request: &Value,
-    steps: Steps<'_, W>,
+    steps: VectorSteps<'_, W>,
 ) -> Result<StateOutcome, TestVectorError> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
@@ -90,7 +90,7 @@ pub(super) fn run_state_with<W: Write>(
 }
 
 fn run<W: Write>(
-    (spec, steps): (&ChainSpec, Steps<'_, W>),
+    (spec, steps): (&ChainSpec, VectorSteps<'_, W>),
     tables: &store::Tables<'_>,
     (env, base_fee): (&Header, u64),
     root: B256,

@@ -11,7 +11,6 @@ use chain::rules::difficulty::{DifficultyInput, difficulty as next};
 use chain::rules::payment::BlockPayment;
 use chain::spec::Rule;
 use chain::state::BlockState;
-use chain::state::scan::{accounts as scan_accounts, slots};
 use chain::trace::{StreamOptions, stream_transaction};
 use chain::trie::ordered_root;
 use primitives::rlp::RlpItem;
@@ -19,12 +18,12 @@ use primitives::{
     Address, B256, EMPTY_ROOT, Header, Log, ReceiptOutcome, Transaction, TxForm, U256, keccak256, uncles_hash,
 };
 use serde_json::{Map, Value, json};
-use store::{StateReads, Store, StoreError, TableId};
+use store::{AccountKey, StateReads, Store, StoreError, TableId};
 
 use super::error::{TestVectorError, ToolError};
 use super::fields::{accounts, bytes, fixed, hash_text, hex_text, number, uint, uint64, wrong};
 use super::forks::spec_of_fork;
-use super::places::{Inputs, Outputs, file_error, json_error};
+use super::places::{Outputs, ToolInputs, file_error, json_error};
 use super::state::{base_fee, header};
 use super::steps::StepLines;
 use super::transactions::{TransactionInput, from_json, from_rlp};
@@ -52,7 +51,7 @@ pub(super) fn run(options: &TransitionOptions) -> Result<(), ToolError> {
     if let Some(id) = options.chain_id {
         spec.chain_id = id;
     }
-    let mut inputs = Inputs::default();
+    let mut inputs = ToolInputs::default();
     let alloc = inputs.read(&options.alloc, &["alloc"])?;
     let mut env = inputs.read(&options.env, &["env"])?;
     let txs = inputs.read(&options.txs, &["txsRlp", "txs"])?;
@@ -286,7 +285,7 @@ fn payment(reward: i64, env: &Value) -> Result<Option<BlockPayment>, TestVectorE
 fn post_alloc(store: &Store, number: u64) -> Result<Value, StoreError> {
     let snapshot = store.snapshot()?;
     let mut all = Map::new();
-    scan_accounts::<StoreError>(&*snapshot, number, |found| {
+    snapshot.walk_accounts::<StoreError>(&AccountKey(B256::ZERO), number, |found| {
         let mut account = json!({ "balance": format!("{:#x}", found.account.balance) });
         let code = snapshot.code(&found.account.code_hash)?;
         if !code.is_empty() {
@@ -296,15 +295,14 @@ fn post_alloc(store: &Store, number: u64) -> Result<Value, StoreError> {
             account["nonce"] = format!("{:#x}", found.account.tx_nonce).into();
         }
         let mut storage = BTreeMap::new();
-        let owner = (found.address, found.incarnation);
-        slots::<StoreError>(&*snapshot, owner, number, |slot, value| {
-            storage.insert(hash_text(slot.into()), hash_text(value.into()));
+        snapshot.walk_slots::<StoreError>(&found.storage(), &B256::ZERO, number, |slot| {
+            storage.insert(slot.name(), hash_text(slot.value.into()));
             Ok(())
         })?;
         if !storage.is_empty() {
             account["storage"] = json!(storage);
         }
-        all.insert(format!("{:#x}", found.address), account);
+        all.insert(found.name(), account);
         Ok(())
     })?;
     Ok(Value::Object(all))

@@ -38,13 +38,13 @@ pub struct StorageEntry {
 }
 
 /// The end of a walk over slots.
-enum WalkEnd {
+enum RangeEnd {
     /// There are enough.
     Enough,
     Failed(TraceError),
 }
 
-impl From<StoreError> for WalkEnd {
+impl From<StoreError> for RangeEnd {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.into())
     }
@@ -74,7 +74,7 @@ impl View {
         replay.run_to(index, &bounds)?;
         let overlay = replay.into_overlay();
         let limit = limit.min(STORAGE_RANGE_MAX);
-        // What the block has changed, and one slot more than requested, to know the next one.
+        // Slots that the block has changed, and one slot more than requested, to know the next one.
         let mut found: BTreeMap<B256, StorageEntry> = BTreeMap::new();
         for (slot, value) in overlay.slots(address) {
             let (hash, slot) = (slot_hash(&slot), Some(slot));
@@ -89,9 +89,9 @@ impl View {
             let mut stored = 0;
             let owner = key.storage(version.incarnation);
             let walked = self.snapshot().walk_slots(&owner, &from, parent, |slot| {
-                bounds.check().map_err(WalkEnd::Failed)?;
+                bounds.check().map_err(RangeEnd::Failed)?;
                 if stored > limit {
-                    return Err(WalkEnd::Enough);
+                    return Err(RangeEnd::Enough);
                 }
                 let WalkedSlot { hash, slot, value } = slot;
                 if !changed.contains(&hash) {
@@ -100,7 +100,7 @@ impl View {
                 }
                 Ok(())
             });
-            if let Err(WalkEnd::Failed(error)) = walked {
+            if let Err(RangeEnd::Failed(error)) = walked {
                 return Err(error);
             }
         }

@@ -125,8 +125,8 @@ mod tests {
     use super::*;
     use crate::trie::ShareableNodes;
 
-    /// What block `number` writes: new slots, other values and removals of earlier slots. All hashes
-    /// begin with a nibble below `fan`.
+    /// The writes of block `number`: new slots, other values and removals of earlier slots. All
+    /// hashes begin with a nibble below `fan`.
     fn slots(number: u64, fan: u8) -> Vec<SlotWrite> {
         let below = |slot: &U256| slot_hash(slot)[0] >> 4 < fan;
         let all = (0u64..).map(U256::from).filter(below);
@@ -185,7 +185,8 @@ mod tests {
                     for (path, node) in &rows {
                         tables.put_trie_node(path, node.as_deref())?;
                     }
-                    // The order of the changes decides which rows are removed that were never there.
+                    // The order of the changes decides which rows are removed that were never
+                    // there.
                     for (path, node) in plain_rows {
                         assert_eq!(tables.trie_node(&path)?, node, "block {number}, fan {fan}");
                     }

@@ -1,12 +1,12 @@
 //! The Merkle Patricia trie. It is changed in place, so the cost of a block follows the number of
 //! changed keys and not the size of the state.
 //!
-//! The store has the branches and extensions of the head's state, each under its path; its leaves are
-//! the rows of accounts and slots. A node is loaded when a key's path reaches it, and compared with
-//! the hash that its parent has for it. [`Trie::take_rows`]
-//! returns the rows to write and to remove. Loaded nodes stay in memory until there are too many,
-//! so a trie that follows the head reads each node once. This module knows bytes; [`StateTrie`]
-//! knows what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
+//! The store has the branches and extensions of the head's state, each under its path; its leaves
+//! are the rows of accounts and slots. A node is loaded when a key's path reaches it, and compared
+//! with the hash that its parent has for it. [`Trie::take_rows`] returns the rows to write and to
+//! remove. Loaded nodes stay in memory until there are too many, so a trie that follows the head
+//! reads each node once. This module knows bytes; [`StateTrie`] knows what the keys and values
+//! mean. Source: Ethereum Yellow Paper, appendix D.
 
 mod change;
 mod halves;
@@ -21,7 +21,7 @@ mod verify;
 
 pub use parts::{
     NodeFormError, NodePart, PartContent, account_value, node_parts, read_account_value, read_slot_value,
-    slot_value,
+    row_of_node, slot_value,
 };
 pub(crate) use proof::trie_proof;
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
@@ -285,6 +285,17 @@ impl Trie {
         let mut rows = NodeRows::new();
         self.save(&mut rows);
         (root, rows)
+    }
+
+    /// The root hash, and path and RLP of every node in memory that is not embedded in its parent,
+    /// leaves included.
+    pub fn nodes(&mut self) -> (B256, Vec<(Vec<u8>, Vec<u8>)>) {
+        let root = self.root();
+        let mut nodes = Vec::new();
+        if let NodeLink::Loaded(node) = &self.root {
+            references::collect_nodes(node, &mut Vec::new(), &mut nodes);
+        }
+        (root, nodes)
     }
 
     /// Appends the rows to write since the last call, sorted by path. The references must have

@@ -2,8 +2,8 @@
 //!
 //! The row of a branch or an extension is its RLP; that of a branch has two more bytes, big-endian,
 //! which say which of its children are leaves. Leaves have no rows: they are the rows of accounts
-//! and slots. Source: Ethereum Yellow Paper, appendix D. This module knows neither where nodes are stored nor
-//! how a trie changes.
+//! and slots. Source: Ethereum Yellow Paper, appendix D. This module knows neither where nodes are
+//! stored nor how a trie changes.
 
 use std::cell::OnceCell;
 

@@ -7,7 +7,7 @@ use primitives::{B256, DecodeError, U256, keccak256};
 use store::AccountRecord;
 
 use super::encode_account;
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode};
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
 
 /// A part of a node: what is at a path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,19 @@ fn collect_link(link: &NodeLink, key: &[u8], path: &mut Vec<u8>, parts: &mut Vec
         NodeLink::Loaded(node) => collect(node, path, parts),
     }
     path.truncate(length);
+}
+
+/// The row of a node with this RLP, for a [`NodeSource`](super::NodeSource) that has leaves as
+/// nodes, too.
+pub fn row_of_node(rlp: Vec<u8>) -> Vec<u8> {
+    let mut row = rlp;
+    let reference = NodeReference::Inline(Vec::new());
+    let is_branch =
+        TrieNode::decode_rlp(&row, reference).is_ok_and(|node| matches!(node.kind, NodeKind::Branch(_)));
+    if is_branch {
+        push_leaf_bits(0, &mut row);
+    }
+    row
 }
 
 /// The value of an account's leaf in the state trie.

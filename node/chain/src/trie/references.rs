@@ -125,3 +125,30 @@ pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, 
         }
     }
 }
+
+/// Appends path and RLP of a node and of the nodes below it, but for those that are embedded in
+/// their parents.
+pub(super) fn collect_nodes(node: &TrieNode, path: &mut Vec<u8>, nodes: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    if path.is_empty() || node.is_hashed() {
+        let mut rlp = Vec::new();
+        node.encode_to(&mut rlp);
+        nodes.push((path.clone(), rlp));
+    }
+    let mut below = |key: &[u8], child: &NodeLink| {
+        if let NodeLink::Loaded(child) = child {
+            let length = path.len();
+            path.extend_from_slice(key);
+            collect_nodes(child, path, nodes);
+            path.truncate(length);
+        }
+    };
+    match &node.kind {
+        NodeKind::Leaf(_) => {}
+        NodeKind::Extension(extension) => below(&extension.key, &extension.child),
+        NodeKind::Branch(branch) => {
+            for (nibble, child) in branch.children.iter().enumerate() {
+                below(&[nibble as u8], child);
+            }
+        }
+    }
+}

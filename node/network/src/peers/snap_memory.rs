@@ -67,11 +67,8 @@ impl MemoryState {
     pub(crate) fn build(&mut self) -> (B256, Nodes) {
         let mut nodes = Nodes::new();
         let mut put = |owner: Option<B256>, mut trie: Trie| {
-            let (root, rows) = trie.take_rows();
-            nodes.extend(
-                rows.into_iter()
-                    .filter_map(|(path, rlp)| Some(((owner, path), rlp?))),
-            );
+            let (root, all) = trie.nodes();
+            nodes.extend(all.into_iter().map(|(path, rlp)| ((owner, path), rlp)));
             root
         };
         let mut tries: BTreeMap<B256, Trie> = BTreeMap::new();

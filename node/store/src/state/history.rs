@@ -232,8 +232,8 @@ impl NewestChanges {
     /// Reads the list in `row`, the value under `key` of `table`, which is one of `kind`.
     ///
     /// # Errors
-    /// [`StoreError`] when the row is corrupt, stands in the wrong table, or has an address or number
-    /// of a slot that is not that of the key.
+    /// [`StoreError`] when the row is corrupt, stands in the wrong table, or has an address or
+    /// number of a slot that is not that of the key.
     pub fn read(kind: StateKind, table: TableId, key: &[u8], row: &[u8]) -> Result<Self, StoreError> {
         let read = || {
             let row = StateRow::parse(kind, row)?;
@@ -307,7 +307,7 @@ fn is_nothing(kind: StateKind, value: &[u8]) -> bool {
     }
 }
 
-/// What is read of a row before it is written again.
+/// A row as it is before it is written again.
 #[derive(Default)]
 struct RowBefore {
     has_older: bool,

@@ -161,7 +161,7 @@ pub enum StateTrieId {
 }
 
 impl StateTrieId {
-    /// Where the paths of the trie's nodes begin in [`TableId::PathToTrieNode`].
+    /// The beginning of the keys of the trie's nodes in [`TableId::PathToTrieNode`].
     pub fn prefix(self) -> Vec<u8> {
         match self {
             Self::Accounts => vec![ACCOUNTS],

@@ -1,10 +1,11 @@
 //! The state: accounts and slots as they are now, and what they were after each earlier block.
 //!
-//! The tables [`TableId::Account`] and [`TableId::Storage`] hold the present values, under the hashes
-//! that are the keys of the trie ([`keys`]): they are its leaves. What only earlier states have is in
-//! [`TableId::GoneAccount`] and [`TableId::GoneStorage`]. Each row also lists the newest blocks that
-//! changed it, and the address or the number of the slot ([`history`]). What a block changed, with
-//! the values before it, is in the row of [`TableId::BlockToChanges`] ([`changes`]). So:
+//! The tables [`TableId::Account`] and [`TableId::Storage`] hold the present values, under the
+//! hashes that are the keys of the trie ([`keys`]): they are its leaves. What only earlier states
+//! have is in [`TableId::GoneAccount`] and [`TableId::GoneStorage`]. Each row also lists the newest
+//! blocks that changed it, and the address or the number of the slot ([`history`]). What a block
+//! changed, with the values before it, is in the row of [`TableId::BlockToChanges`] ([`changes`]).
+//! So:
 //!
 //! - A present value is one look-up; one that is not there takes two.
 //! - The value after an earlier block N is the value before the first block above N that changed
@@ -317,8 +318,8 @@ pub trait StateReads: Source {
         walk::slots(self, owner, low, number, visit)
     }
 
-    /// Whether an account or a slot was never written before block `number`, which changed it; `None`
-    /// if the block did not change it.
+    /// Whether an account or a slot was never written before block `number`, which changed it;
+    /// `None` if the block did not change it.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or a row is corrupt.
@@ -414,9 +415,9 @@ impl<S: Source> StateReads for S {}
 
 /// The value of a row after a block.
 enum RowValue<T> {
-    /// It is in the row.
+    /// The value, which is in the row.
     Here(T),
-    /// A later block has changed it.
+    /// The first later change, of a value that is elsewhere.
     Earlier(LaterChange),
 }
 

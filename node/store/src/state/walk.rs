@@ -1,6 +1,6 @@
 //! Walks over accounts and slots at a height, in the order of their keys.
 //!
-//! That is the order of the trie. Present rows and those that are gone are read in pages and merged,
+//! The trie has this order, too. Present rows and those that are gone are read in pages and merged,
 //! so a walk needs little memory whatever the size of the state. It compares nothing.
 
 use std::collections::VecDeque;
@@ -184,11 +184,11 @@ struct MergedRows<'s, S: ?Sized> {
     kind: StateKind,
     /// All keys begin with this.
     prefix: Vec<u8>,
-    pages: [Page; 2],
+    pages: [RowPage; 2],
 }
 
 /// Rows of a table that are read ahead.
-struct Page {
+struct RowPage {
     table: TableId,
     rows: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// The lowest key that was not read yet; `None` at the end.
@@ -197,7 +197,7 @@ struct Page {
 
 impl<'s, S: Source + ?Sized> MergedRows<'s, S> {
     fn new(source: &'s S, kind: StateKind, prefix: Vec<u8>, low: Vec<u8>) -> Self {
-        let pages = kind.tables().map(|table| Page {
+        let pages = kind.tables().map(|table| RowPage {
             table,
             rows: VecDeque::new(),
             next: Some(low.clone()),
@@ -229,7 +229,7 @@ impl<'s, S: Source + ?Sized> MergedRows<'s, S> {
     }
 }
 
-impl Page {
+impl RowPage {
     /// Reads the next rows if there are none left.
     fn fill(
         &mut self,

@@ -172,9 +172,9 @@ tables! {
         may_wait: true,
     }
 
-    /// Storage slots that are not zero after the head block, and the newest blocks that changed each
-    /// of them: the leaves of the storage tries. Those of destroyed accounts keep their rows for
-    /// reads of past blocks.
+    /// Storage slots that are not zero after the head block, and the newest blocks that changed
+    /// each of them: the leaves of the storage tries. Those of destroyed accounts keep their rows
+    /// for reads of past blocks.
     Storage = "storage_by_hash" {
         key: "Keccak-256 of the address (32), incarnation (4), Keccak-256 of the slot's number (32)",
         value: "newest changes and perhaps the slot's number, as `state::history` encodes them; \
@@ -229,8 +229,8 @@ tables! {
         may_wait: true,
     }
 
-    /// Branches and extensions of the tries of the head state. Older states have no trie. Leaves are
-    /// made of the rows of accounts and slots.
+    /// Branches and extensions of the tries of the head state. Older states have no trie. Leaves
+    /// are made of the rows of accounts and slots.
     PathToTrieNode = "path_to_branch" {
         key: "0 (1) for the account trie, or 1 (1), Keccak-256 of the address (32), incarnation (4) \
               for a storage trie; then the path, one byte for each nibble",

@@ -1,9 +1,9 @@
 //! Rewrites the file of layout 4, whose accounts and slots stood under addresses and numbers.
 //!
-//! Each old table of the state is read once. Its rows get their new keys, are sorted in files beside
-//! the database ([`sorter`]), and are written to the new tables in the order of the keys. The old
-//! tables go at the end, in the commit that writes the new version. After that the file has no
-//! tries: the package `chain` builds them, and [`Store::end_upgrade`] says that they are there.
+//! Each old table of the state is read once. Its rows get their new keys, are sorted in files
+//! beside the database ([`sorter`]), and are written to the new tables in the order of the keys.
+//! The old tables go at the end, in the commit that writes the new version. After that the file has
+//! no tries: the package `chain` builds them, and [`Store::end_upgrade`] says that they are there.
 //!
 //! A process that dies at any moment loses nothing: the next one goes on behind the last file of
 //! sorted rows, or behind the last rows that were written. The rewrite needs as much free space as
@@ -41,7 +41,7 @@ const BATCH_BYTES: usize = 64 << 20;
 /// Progress is reported once in so many rows.
 const REPORT_ROWS: u64 = 8192;
 
-/// How far a rewrite is.
+/// The progress of a rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpgradeProgress {
     /// The part: `accounts`, `slots` and so on.
@@ -52,7 +52,7 @@ pub struct UpgradeProgress {
     pub total: u64,
 }
 
-/// What a file needs before it can be used.
+/// The work that a file needs before it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeState {
     /// Nothing: it has the layout of this program, or there is no file.

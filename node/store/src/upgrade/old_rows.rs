@@ -1,4 +1,4 @@
-//! The rows of layout 4, and what becomes of them.
+//! The rows of layout 4, and how they become new ones.
 //!
 //! Accounts stood under their addresses, slots under address, incarnation and number, whether the
 //! head state had them or not. A row began with twice the length of its list of blocks, plus 1 if
@@ -16,7 +16,7 @@ use crate::{TableId, codec};
 pub(super) struct OldTable {
     /// The name in the file.
     pub(super) name: &'static str,
-    /// What its rows are, for the progress.
+    /// The name of its rows, for the progress.
     pub(super) what: &'static str,
     pub(super) kind: OldKind,
 }

@@ -1,8 +1,8 @@
 //! Sorts the rows of a table in files: an external merge sort.
 //!
-//! Rows are collected in memory, sorted, and written as a *run*, a file with rows sorted by key. The
-//! name of a run has the old key of the last row that was read for it, so that a later process reads
-//! on behind it. A file gets its name when it is on the disk. Then the runs are merged.
+//! Rows are collected in memory, sorted, and written as a *run*, a file with rows sorted by key.
+//! The name of a run has the old key of the last row that was read for it, so that a later process
+//! reads on behind it. A file gets its name when it is on the disk. Then the runs are merged.
 //!
 //! A row in a run is: the place of its table in the list of tables (1), length of the key (4),
 //! length of the value (4), little-endian, key, value.

@@ -11,7 +11,6 @@ mod debug;
 mod developer;
 mod durability;
 mod era1;
-mod era1;
 mod export_tables;
 mod false_shares;
 mod faults;

@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-use chain::trie::{NodeSource, prove_range};
+use chain::trie::{NodeSource, StoredLeaf, prove_range, row_of_node};
 use primitives::{B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 use store::{AccountRecord, StoreError};
 
@@ -81,7 +81,12 @@ struct TrieOf<'a> {
 
 impl NodeSource for TrieOf<'_> {
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.state.node(self.account, path)
+        Ok(self.state.node(self.account, path)?.map(row_of_node))
+    }
+
+    /// Leaves come as nodes, too.
+    fn leaf(&self, _path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+        Ok(None)
     }
 }
 
