@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::{TestVectorError, ToolError};
 use super::fields::{bytes, hash_text, hex_text, number, wrong};
-use super::places::{Inputs, Outputs, json_error};
+use super::places::{Outputs, ToolInputs, json_error};
 use crate::options::BuilderOptions;
 
 /// The places of the seal's two fields.
@@ -15,7 +15,7 @@ const SEAL: std::ops::Range<usize> = 13..15;
 
 /// Runs the command.
 pub(super) fn run(options: &BuilderOptions) -> Result<(), ToolError> {
-    let mut inputs = Inputs::default();
+    let mut inputs = ToolInputs::default();
     let header = inputs.read(&options.header, &["header"])?;
     let uncles = match options.ommers.as_str() {
         "" => Value::Null,
