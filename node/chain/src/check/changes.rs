@@ -9,7 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use primitives::hex;
-use store::{NewestChanges, Snapshot, Source, StateHorizon, StateKind, StateReads, StoreError, TableId};
+use store::{
+    NewestChanges, Snapshot, Source, StateChanges, StateHorizon, StateKind, StateReads, StoreError, TableId,
+};
 
 use super::blocks::is_counted;
 use super::{CheckError, CheckFault, StoreCheck, guarded};
@@ -50,6 +52,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<
         sum: ChangeSum::default(),
         with_older: 0,
         faults: Vec::new(),
+        last_changes: None,
     };
     let tables = StateKind::ALL.map(|kind| kind.tables().map(|table| (kind, table)));
     for (kind, table) in tables.into_iter().flatten() {
@@ -80,6 +83,8 @@ struct ChangeLists<'a> {
     /// Accounts and slots that say that they have older changes.
     with_older: u64,
     faults: Vec<CheckFault>,
+    /// The changes of the block that was looked up last.
+    last_changes: Option<(u64, StateChanges)>,
 }
 
 impl ChangeLists<'_> {
@@ -166,7 +171,10 @@ impl ChangeLists<'_> {
             // Older changes are no longer listed.
             return;
         }
-        match self.view.was_nothing_before(kind, key, number) {
+        match self
+            .view
+            .was_nothing_before(kind, key, number, &mut self.last_changes)
+        {
             Ok(None | Some(true)) => {}
             Ok(Some(false)) => self.faults.push(CheckFault::row(
                 TableId::BlockToChanges,
@@ -184,10 +192,10 @@ impl ChangeLists<'_> {
     /// Names rows that list a block that did not change them.
     fn name_rows(&mut self) -> Result<(), StoreError> {
         let (view, horizon) = (self.view, self.horizon);
-        let mut named = Vec::new();
+        let (mut named, mut last) = (Vec::new(), None);
         let mut must_have = |kind: StateKind, key: &[u8], blocks: &[u64]| {
             for number in blocks.iter().filter(|number| is_counted(&horizon, **number)) {
-                let found = view.was_nothing_before(kind, key, *number);
+                let found = view.was_nothing_before(kind, key, *number, &mut last);
                 if !found.is_ok_and(|found| found.is_some()) && named.len() < NAMED_MAX {
                     named.push(CheckFault::Change {
                         table: kind.present().name(),

@@ -319,7 +319,8 @@ pub trait StateReads: Source {
     }
 
     /// Whether an account or a slot was never written before block `number`, which changed it;
-    /// `None` if the block did not change it.
+    /// `None` if the block did not change it. `last` keeps the changes of the block that was asked
+    /// for last.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or a row is corrupt.
@@ -328,8 +329,9 @@ pub trait StateReads: Source {
         kind: StateKind,
         key: &[u8],
         number: u64,
+        last: &mut Option<(u64, StateChanges)>,
     ) -> Result<Option<bool>, StoreError> {
-        was_nothing_before(self, kind, key, number)
+        was_nothing_before(self, kind, key, number, last)
     }
 
     /// The first leaf of a trie of the head state whose path begins with these nibbles, with its
@@ -494,10 +496,11 @@ fn value_before_change<T>(
 }
 
 fn was_nothing_before(
-    source: &(impl Source + ?Sized),
+    source: &(impl StateReads + ?Sized),
     kind: StateKind,
     key: &[u8],
     number: u64,
+    last: &mut Option<(u64, StateChanges)>,
 ) -> Result<Option<bool>, StoreError> {
     let preimage = read_state_row(source, kind, key, |row| row.known_preimage().map(<[u8]>::to_vec))?;
     let Some((_, preimage)) = preimage else {
@@ -510,19 +513,25 @@ fn was_nothing_before(
         Some(owner) => walk::known_address(source, &owner.account)?,
         None => Address::from_slice(&preimage),
     };
-    let find = |changes: &[u8]| match owner {
+    let changes = match last {
+        Some((found, changes)) if *found == number => changes,
+        _ => &mut last.insert((number, source.changes(number)?)).1,
+    };
+    Ok(match owner {
         None => {
-            let found = StateChanges::find_account(changes, &address)?;
-            Ok(found.map(|before| before == AccountVersion::default()))
+            let place = changes
+                .accounts
+                .binary_search_by_key(&address, |(address, _)| *address);
+            place
+                .ok()
+                .map(|place| changes.accounts[place].1 == AccountVersion::default())
         }
         Some(owner) => {
-            let slot = U256::from_be_slice(&preimage);
-            let found = StateChanges::find_slot(changes, &address, owner.incarnation, &slot)?;
-            Ok(found.map(|before| before.is_zero()))
+            let wanted = (address, owner.incarnation, U256::from_be_slice(&preimage));
+            let place = changes.slots.binary_search_by_key(&wanted, SlotChange::key);
+            place.ok().map(|place| changes.slots[place].before.is_zero())
         }
-    };
-    let found = read_row(source, TableId::BlockToChanges, &number.to_be_bytes(), find)?;
-    found.ok_or_else(|| RowError::Missing.in_row(TableId::BlockToChanges, &number.to_be_bytes()))
+    })
 }
 
 /// The first present row of a trie whose key begins with these nibbles.

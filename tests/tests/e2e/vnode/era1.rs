@@ -44,7 +44,7 @@ fn era1_files_are_exported_imported_and_served() {
     assert_contains(&error, &["got no file with a name that ends in .era1"]);
     let error = run_failing(
         &data,
-        &["--ancient", text(&home.path().join("none")), "db", "stats"],
+        &["--ancient", text(&home.path().join("none")), "db", "check"],
     );
     assert_contains(&error, &["none"]);
 }

@@ -45,8 +45,14 @@ pub(crate) fn run_ok(data: &Path, arguments: &[&str]) -> String {
 /// Runs a command that must fail. Returns its standard error.
 #[track_caller]
 pub(crate) fn run_failing(data: &Path, arguments: &[&str]) -> String {
+    run_with_code(data, arguments, 1)
+}
+
+/// Runs a command that must end with this code. Returns its standard error.
+#[track_caller]
+fn run_with_code(data: &Path, arguments: &[&str], code: i32) -> String {
     let ended = vnode(data, arguments);
-    assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stdout);
+    assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.stdout);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     ended.stderr
 }
@@ -194,7 +200,7 @@ fn a_directory_is_initialised_once() {
         &run_failing(&data, &["--genesis", text(&other)]),
         &["other rules from block 0 on"],
     );
-    assert_contains(&run_failing(&data, &["--mine"]), &["--moacbase"]);
+    assert_contains(&run_with_code(&data, &["--mine"], 2), &["--moacbase"]);
     let flags = ["--genesis", text(&file)];
     let node = Launch::bare(flags).data(&data).start();
     assert!(node.end(EndSignal::Interrupt).status.success());
@@ -223,7 +229,9 @@ fn without_a_network_no_directory_is_created() {
     for (name, hash) in [("main", "0x6b9661646439fab9"), ("test", "0xb44f499ad420fbba")] {
         check(&["--network", name], &[name, "not built in", "vnode init", hash]);
     }
-    check(&["--dev", "--network", "test"], &["--dev", "--network test"]);
+    let contradiction = run_with_code(&data, &["--dev", "--network", "test"], 2);
+    assert_contains(&contradiction, &["--dev", "--network test"]);
+    assert!(!data.exists());
     check(&["init", "no-such-file"], &["no-such-file"]);
     check(&["--genesis", "no-such-file"], &["no-such-file"]);
     let file = home.path().join("g.json");
