@@ -3,7 +3,7 @@
 //!
 //! Nobody changes anything without the password, and if there is none, the API is read-only. The
 //! module `answers` says what each method returns, `session` who gets which answer. The sockets are
-//! in `server`. Knows no pool and no engine: both are behind [`ApiSource`].
+//! in `server`. Knows no pool and no engine: both are behind `ApiSource`.
 
 mod address;
 mod answers;

@@ -52,7 +52,7 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
     run_state_with::<Vec<u8>>(request, None)
 }
 
-/// VectorSteps that are wanted, and the place for them.
+/// The steps that are wanted, and the place for them.
 pub(super) type VectorSteps<'w, W> = Option<(StreamOptions, &'w mut StepLines<W>)>;
 
 /// As [`run_state`], with the steps of the transaction.

@@ -178,7 +178,9 @@ impl ExampleNode {
             | "trace_transaction"
             | "ots_getInternalOperations"
             | "ots_getTransactionError"
-            | "ots_traceTransaction" => json!([self.call]),
+            | "ots_traceTransaction"
+            | "anvil_dropTransaction"
+            | "hardhat_dropTransaction" => json!([self.call]),
             "mc_getTransactionByBlockHashAndIndex" | "mc_getRawTransactionByBlockHashAndIndex" => {
                 json!([block, "0x1"])
             }
@@ -242,7 +244,6 @@ impl ExampleNode {
             "debug_traceCall" => {
                 json!([{"to": contract, "data": word(7)}, "latest", {"tracer": "prestateTracer"}])
             }
-            "anvil_dropTransaction" | "hardhat_dropTransaction" => json!([self.call]),
             "evm_mine" => json!([{"blocks": 2}]),
             "evm_revert" => json!([self.net.ok("evm_snapshot", json!([]))]),
             "evm_increaseTime" => json!([3600]),

@@ -162,6 +162,9 @@ impl NodeSource for NoNodes {
 /// The rows to write: path with prefix, and the row of the node. `None` removes the row.
 pub type NodeRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
+/// Nodes: path and RLP.
+pub type PathNodes = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Counts of a trie's work since they were last taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrieStats {
@@ -289,7 +292,7 @@ impl Trie {
 
     /// The root hash, and path and RLP of every node in memory that is not embedded in its parent,
     /// leaves included.
-    pub fn nodes(&mut self) -> (B256, Vec<(Vec<u8>, Vec<u8>)>) {
+    pub fn nodes(&mut self) -> (B256, PathNodes) {
         let root = self.root();
         let mut nodes = Vec::new();
         if let NodeLink::Loaded(node) = &self.root {

@@ -7,7 +7,7 @@ use ethash::keccak256_many;
 use primitives::B256;
 
 use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
-use super::{NodeRows, Trie};
+use super::{NodeRows, PathNodes, Trie};
 
 /// A node whose RLP is shorter is embedded in its parent.
 const HASHED_BYTES_MIN: usize = 32;
@@ -128,7 +128,7 @@ pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, 
 
 /// Appends path and RLP of a node and of the nodes below it, but for those that are embedded in
 /// their parents.
-pub(super) fn collect_nodes(node: &TrieNode, path: &mut Vec<u8>, nodes: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+pub(super) fn collect_nodes(node: &TrieNode, path: &mut Vec<u8>, nodes: &mut PathNodes) {
     if path.is_empty() || node.is_hashed() {
         let mut rlp = Vec::new();
         node.encode_to(&mut rlp);

@@ -134,11 +134,11 @@ impl Scene {
                 other => note(other.is_err()),
             }
             note(view.snapshot().changes(number).is_err() && number < 4);
-            for address in self.addresses.iter().copied() {
-                note(view.account(&address, number).is_err());
-                note(view.code(&address, number).is_err());
-                note(view.slot(&address, &U256::from(1), number).is_err());
-                note(view.slot(&address, &U256::from(2), number).is_err());
+            for address in &self.addresses {
+                note(view.account(address, number).is_err());
+                note(view.code(address, number).is_err());
+                note(view.slot(address, &U256::from(1), number).is_err());
+                note(view.slot(address, &U256::from(2), number).is_err());
             }
             note(
                 view.call(StateAt::Block(number), &request, TIMEOUT_DEFAULT)

@@ -525,12 +525,15 @@ impl Tables<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use primitives::{B256, keccak256};
     use proptest::prelude::*;
 
     use super::*;
     use crate::Store;
 
-    const KEY: &[u8] = &[7; 32];
+    static KEY: LazyLock<B256> = LazyLock::new(|| keccak256(ADDRESS));
     const ADDRESS: &[u8] = &[7; 20];
 
     fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -567,7 +570,13 @@ mod tests {
         let mut states = vec![rows(&store)];
         for (index, block) in blocks.iter().enumerate() {
             write(&store, |tables| {
-                let before = tables.put_value(StateKind::Account, KEY, ADDRESS, *block, &[1, index as u8])?;
+                let before = tables.put_value(
+                    StateKind::Account,
+                    KEY.as_slice(),
+                    ADDRESS,
+                    *block,
+                    &[1, index as u8],
+                )?;
                 assert_eq!(before, index.checked_sub(1).map(|before| vec![1, before as u8]));
                 Ok(())
             });
@@ -575,17 +584,17 @@ mod tests {
         }
         assert!(states.last().unwrap().len() > 3, "there are several older rows");
         let view = store.snapshot().unwrap();
-        let row = view.get(TableId::Account, KEY).unwrap().unwrap();
+        let row = view.get(TableId::Account, KEY.as_slice()).unwrap().unwrap();
         let mut all = Vec::new();
         scan_older_changes(&view, |found| {
             let (kind, key, older) = found.unwrap();
-            assert_eq!((kind, key), (StateKind::Account, KEY));
+            assert_eq!((kind, key), (StateKind::Account, KEY.as_slice()));
             all.extend_from_slice(older);
             ControlFlow::Continue(())
         })
         .unwrap();
         all.extend(
-            NewestChanges::read(StateKind::Account, TableId::Account, KEY, &row)
+            NewestChanges::read(StateKind::Account, TableId::Account, KEY.as_slice(), &row)
                 .unwrap()
                 .blocks,
         );
@@ -604,7 +613,7 @@ mod tests {
                 .next_change(number)
                 .unwrap();
             let got = change.map(|change| {
-                let older = || next_older_change(&view, StateKind::Account, KEY, number).unwrap();
+                let older = || next_older_change(&view, StateKind::Account, KEY.as_slice(), number).unwrap();
                 let older = change.may_be_older.then(older).flatten();
                 older.unwrap_or(change.block)
             });
@@ -616,7 +625,7 @@ mod tests {
                 let before = index
                     .checked_sub(1)
                     .map_or(Vec::new(), |before| vec![1, before as u8]);
-                tables.revert_value(StateKind::Account, KEY, *block, &before)
+                tables.revert_value(StateKind::Account, KEY.as_slice(), *block, &before)
             });
             assert!(rows(&store) == states[index], "after {block} was taken back");
         }
@@ -631,17 +640,17 @@ mod tests {
         };
         check(
             &|tables| {
-                tables.put_value(StateKind::Account, KEY, ADDRESS, 5, &[])?;
+                tables.put_value(StateKind::Account, KEY.as_slice(), ADDRESS, 5, &[])?;
                 tables
-                    .put_value(StateKind::Account, KEY, ADDRESS, 5, &[])
+                    .put_value(StateKind::Account, KEY.as_slice(), ADDRESS, 5, &[])
                     .map(drop)
             },
             "got 5, expected less than 5",
         );
         check(
             &|tables| {
-                tables.put_value(StateKind::Account, KEY, ADDRESS, 5, &[])?;
-                tables.revert_value(StateKind::Account, KEY, 4, &[])
+                tables.put_value(StateKind::Account, KEY.as_slice(), ADDRESS, 5, &[])?;
+                tables.revert_value(StateKind::Account, KEY.as_slice(), 4, &[])
             },
             "got 5, expected 4",
         );

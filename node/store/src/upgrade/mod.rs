@@ -136,6 +136,9 @@ fn remove_folder(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// Key and value of an old row.
+type OldRow = (Vec<u8>, Vec<u8>);
+
 /// A rewrite that runs.
 struct Upgrade<'a> {
     database: &'a Database,
@@ -205,7 +208,7 @@ impl Upgrade<'_> {
             self.sort(table, &mut sorter, &mut progress)?;
         }
         progress.done = rows;
-        self.write(&mut sorter, &mut progress)?;
+        self.write(&sorter, &mut progress)?;
         sorter.end()
     }
 
@@ -244,7 +247,7 @@ impl Upgrade<'_> {
     }
 
     /// The rows of an old table behind the key `after`, some thousand at most.
-    fn read_part(&self, name: &str, after: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    fn read_part(&self, name: &str, after: Option<&[u8]>) -> Result<Vec<OldRow>, StoreError> {
         const PART_ROWS: usize = 4096;
         self.monitor.run(|| -> Result<_, redb::Error> {
             let table = match self.database.begin_read()?.open_table(definition(name)) {
@@ -265,7 +268,7 @@ impl Upgrade<'_> {
     }
 
     /// Writes the sorted rows to the new tables, behind those that are there.
-    fn write(&self, sorter: &mut Sorter, progress: &mut Progress<'_>) -> Result<(), StoreError> {
+    fn write(&self, sorter: &Sorter, progress: &mut Progress<'_>) -> Result<(), StoreError> {
         let mut last = Vec::new();
         for table in sorter.targets() {
             last = last.max(self.last_key(table)?);
@@ -275,12 +278,14 @@ impl Upgrade<'_> {
         let mut bytes = 0;
         loop {
             let row = merged.next()?;
-            if bytes >= BATCH_BYTES || (row.is_none() && !batch.is_empty()) {
+            if bytes >= BATCH_BYTES {
                 self.write_batch(&batch)?;
                 batch.clear();
                 bytes = 0;
             }
-            let Some(row) = row else { return Ok(()) };
+            let Some(row) = row else {
+                return self.write_batch(&batch);
+            };
             progress.add();
             if row.key > last {
                 bytes += row.key.len() + row.value.len();

@@ -185,6 +185,11 @@ impl Sorter {
     }
 }
 
+/// Key, number of the run, place of the table, value.
+type FirstRow = (Vec<u8>, usize, usize, Vec<u8>);
+/// Place of the table, key, value.
+type RunRow = (usize, Vec<u8>, Vec<u8>);
+
 struct Run {
     path: PathBuf,
     file: BufReader<File>,
@@ -194,7 +199,7 @@ struct Run {
 pub(super) struct Merged {
     runs: Vec<Run>,
     /// The first row of each run that was not taken: key, run, table, value.
-    first: BinaryHeap<Reverse<(Vec<u8>, usize, usize, Vec<u8>)>>,
+    first: BinaryHeap<Reverse<FirstRow>>,
     ended: BTreeSet<usize>,
 }
 
@@ -229,7 +234,7 @@ impl Merged {
     }
 }
 
-fn read_row(file: &mut impl Read) -> io::Result<Option<(usize, Vec<u8>, Vec<u8>)>> {
+fn read_row(file: &mut impl Read) -> io::Result<Option<RunRow>> {
     let mut table = [0];
     if file.read(&mut table)? == 0 {
         return Ok(None);

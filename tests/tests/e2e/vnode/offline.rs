@@ -240,7 +240,9 @@ fn without_a_network_no_directory_is_created() {
         &["init", text(&file), "--network", "main"],
         &["block 0", "0x6b9661646439fab9"],
     );
-    check(&["init", text(&file), "--dev"], &["built in"]);
+    let built_in = run_with_code(&data, &["init", text(&file), "--dev"], 2);
+    assert_contains(&built_in, &["built in"]);
+    assert!(!data.exists());
     std::fs::write(&file, "{\n\"difficulty\": }").expect("a write");
     check(&["init", text(&file)], &["g.json", "line 2"]);
     // A genesis file is enough to start.

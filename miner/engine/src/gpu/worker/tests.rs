@@ -185,12 +185,14 @@ fn a_device_that_never_existed_is_given_up() {
         .set_light_cache(&job.expect("new work"), cache);
     let worker = worker(&engine, gone, config.gpu);
     let telemetry = Arc::clone(&worker.telemetry);
-    worker.run();
-    let state = telemetry.status(Instant::now()).state;
-    assert!(
-        matches!(&state, DeviceState::Failed { reason } if reason.contains("ffff:ff:1f.7")),
-        "{state:?}"
-    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run());
+        wait_for(&engine, "the end of the device", || {
+            let state = telemetry.status(Instant::now()).state;
+            matches!(&state, DeviceState::Failed { reason } if reason.contains("ffff:ff:1f.7"))
+        });
+        engine.workers.context.current_job.stop();
+    });
     assert_eq!(engine.workers.context.messages.lock().len(), 1);
 }
 
