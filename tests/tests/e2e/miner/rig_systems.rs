@@ -127,7 +127,10 @@ fn hiveos_runs_and_reads_the_miner() {
     );
     let khs: f64 = got["khs"].as_str().unwrap_or_default().parse().expect("a number");
     let rate = got["hs"][0].as_f64().expect("a number");
-    assert!(rate > 0.0 && (khs * 1000.0 - rate).abs() < rate * 0.01, "{got}");
+    assert!(
+        rate > 0.0 && khs.mul_add(1000.0, -rate).abs() < rate * 0.01,
+        "{got}"
+    );
     assert!(
         got["uptime"].is_u64() && got["temp"][0].is_u64() && got["fan"][0].is_u64(),
         "{got}"
