@@ -23,7 +23,7 @@ mod options;
 mod output;
 mod passwords;
 mod peers;
-mod progress;
+pub mod progress;
 mod scs;
 mod servers;
 mod service_manager;

@@ -32,6 +32,10 @@ pub fn open_store(
     options: &StoreOptions,
     report: &mut dyn FnMut(UpgradeProgress),
 ) -> Result<Store, StoreError> {
+    match Store::open(directory, options) {
+        Err(StoreError::Schema { .. } | StoreError::WithoutTries { .. }) => {}
+        opened => return opened,
+    }
     if Store::upgrade(directory, options, report)? == UpgradeState::WithoutTries {
         let without_tries = StoreOptions {
             without_tries: true,

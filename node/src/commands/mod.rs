@@ -17,7 +17,6 @@ mod output_file;
 mod running;
 mod stop_flag;
 
-pub use crate::progress::{CommandProgress, ProgressUnits};
 pub use error::CommandError;
 pub use export::export_range;
 pub use stop_flag::stop_flag;

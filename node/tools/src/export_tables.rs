@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use chain::View;
 use etl::{BlockRange, EtlError, EtlTable, ExportRequest, ExportSummary, NoSuchTable};
-use node::commands::{CommandError, CommandProgress, ProgressUnits, export_range, stop_flag};
+use node::commands::{CommandError, export_range, stop_flag};
 use node::data_directory::{DataDirectory, OpenPurpose};
+use node::progress::{CommandProgress, ProgressUnits};
 use node::{VnodeOptions, print_line};
 
 /// An error of an export of tables.

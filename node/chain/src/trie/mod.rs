@@ -20,8 +20,8 @@ mod state;
 mod verify;
 
 pub use parts::{
-    NodeFormError, NodePart, PartContent, account_value, node_parts, read_account_value, read_slot_value,
-    row_of_node, slot_value,
+    NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_parts, read_account_value,
+    read_slot_value, row_of_node, slot_value,
 };
 pub(crate) use proof::trie_proof;
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};

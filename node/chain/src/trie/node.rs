@@ -403,6 +403,11 @@ pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
         };
         header.encode(out);
     }
+    extend_with_hex_prefix(key, leaf, out);
+}
+
+/// Appends a key in hex-prefix encoding.
+pub(super) fn extend_with_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
     let flag = if leaf { 0x20 } else { 0 };
     let pairs = if key.len() % 2 == 1 {
         out.push(flag | 0x10 | key[0]);

@@ -7,7 +7,7 @@ use primitives::{B256, DecodeError, U256, keccak256};
 use store::AccountRecord;
 
 use super::encode_account;
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, extend_with_hex_prefix, push_leaf_bits};
 
 /// A part of a node: what is at a path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,13 @@ pub fn row_of_node(rlp: Vec<u8>) -> Vec<u8> {
     row
 }
 
+/// The path to a branch or an extension in hex-prefix encoding. `nibbles` has one per byte.
+pub fn hex_prefix(nibbles: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(nibbles.len() / 2 + 1);
+    extend_with_hex_prefix(nibbles, false, &mut path);
+    path
+}
+
 /// The value of an account's leaf in the state trie.
 pub fn account_value(account: &AccountRecord) -> Vec<u8> {
     encode_account(account)
@@ -161,6 +168,13 @@ mod tests {
         assert_eq!(parts[1].content, PartContent::Value(vec![6]));
         assert!(matches!(parts[2].content, PartContent::Child(_)));
         assert!(node_parts(&[0xc1, 0x80]).is_err());
+    }
+
+    #[test]
+    fn paths_have_the_form_of_branches() {
+        assert_eq!(hex_prefix(&[]), [0]);
+        assert_eq!(hex_prefix(&[0xa]), [0x1a]);
+        assert_eq!(hex_prefix(&[1, 2, 3, 4]), [0, 0x12, 0x34]);
     }
 
     #[test]

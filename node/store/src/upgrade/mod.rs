@@ -16,7 +16,7 @@ mod sorter;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle,
@@ -29,7 +29,7 @@ use crate::open_database::{commit_durably, read_position, read_schema, write_pos
 use crate::tables::{ByteSlice, SCHEMA_VERSION, TableId, meta_key};
 use crate::wal::{LogPosition, row_changes_of};
 use crate::{Store, StoreError};
-use old_rows::{Converter, OLD_TABLES, OldTable, TRIE_TABLE, old_table_by_name};
+use old_rows::{Converter, OLD_TABLES, OldKind, OldTable, TRIE_TABLE, old_table_by_name};
 use sorter::{SortedRow, Sorter};
 
 /// The version of the layout that is rewritten.
@@ -208,7 +208,7 @@ impl Upgrade<'_> {
             self.sort(table, &mut sorter, &mut progress)?;
         }
         progress.done = rows;
-        self.write(&sorter, &mut progress)?;
+        self.write(table.kind, &sorter, &mut progress)?;
         sorter.end()
     }
 
@@ -268,10 +268,10 @@ impl Upgrade<'_> {
     }
 
     /// Writes the sorted rows to the new tables, behind those that are there.
-    fn write(&self, sorter: &Sorter, progress: &mut Progress<'_>) -> Result<(), StoreError> {
+    fn write(&self, kind: OldKind, sorter: &Sorter, progress: &mut Progress<'_>) -> Result<(), StoreError> {
         let mut last = Vec::new();
-        for table in sorter.targets() {
-            last = last.max(self.last_key(table)?);
+        for table in kind.targets() {
+            last = last.max(self.last_key(*table)?);
         }
         let mut merged = sorter.merge()?;
         let mut batch = Vec::new();
@@ -371,9 +371,4 @@ impl Progress<'_> {
             });
         }
     }
-}
-
-/// The path of a file of the rewrite.
-fn in_folder(folder: &Path, name: &str) -> PathBuf {
-    folder.join(name)
 }

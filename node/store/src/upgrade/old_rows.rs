@@ -30,6 +30,18 @@ pub(super) enum OldKind {
     DeadStorage,
 }
 
+impl OldKind {
+    /// The new tables that the rows go to.
+    pub(super) const fn targets(self) -> &'static [TableId] {
+        match self {
+            Self::Account => &[TableId::Account, TableId::GoneAccount],
+            Self::Slot => &[TableId::Storage, TableId::GoneStorage],
+            Self::History => &[TableId::StateHistory],
+            Self::DeadStorage => &[TableId::DeadStorage],
+        }
+    }
+}
+
 /// The tables that are rewritten.
 pub(super) const OLD_TABLES: [OldTable; 4] = [
     OldTable {

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 
 use primitives::hex;
 
-use super::in_folder;
 use crate::medium::sync_name;
 use crate::{StoreError, TableId};
 
@@ -117,7 +116,7 @@ impl Sorter {
     }
 
     fn marker(&self, what: &str) -> PathBuf {
-        in_folder(&self.folder, &format!("{}.{what}", self.name))
+        self.folder.join(format!("{}.{what}", self.name))
     }
 
     fn mark(&self, what: &str) -> Result<(), StoreError> {
@@ -128,24 +127,14 @@ impl Sorter {
             .map_err(|source| StoreError::medium(&path, source))
     }
 
-    /// The new tables that the rows of this old table go to.
-    pub(super) fn targets(&self) -> Vec<TableId> {
-        match self.name {
-            "account" => vec![TableId::Account, TableId::GoneAccount],
-            "storage" => vec![TableId::Storage, TableId::GoneStorage],
-            "state_history" => vec![TableId::StateHistory],
-            _ => vec![TableId::DeadStorage],
-        }
-    }
-
     fn write_run(&mut self) -> Result<(), StoreError> {
         let mut rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
         rows.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         let last = hex::encode(self.last_read.as_deref().unwrap_or_default());
         let name = format!("{}-{:06}-{last}.run", self.name, self.runs.len());
-        let path = in_folder(&self.folder, &name);
-        let temporary = in_folder(&self.folder, "unfinished");
+        let path = self.folder.join(name);
+        let temporary = self.folder.join("unfinished");
         let write = || -> io::Result<()> {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
             for row in &rows {

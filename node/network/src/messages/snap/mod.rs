@@ -165,14 +165,3 @@ impl SnapMessage {
         }
     }
 }
-
-/// A path in hex-prefix encoding, as requests for nodes have it.
-pub(crate) fn hex_prefix(nibbles: &[u8]) -> Bytes {
-    let (first, pairs) = if nibbles.len().is_multiple_of(2) {
-        (0, nibbles)
-    } else {
-        (0x10 | nibbles[0], &nibbles[1..])
-    };
-    let pairs = pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]);
-    std::iter::once(first).chain(pairs).collect()
-}

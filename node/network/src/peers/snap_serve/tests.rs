@@ -1,6 +1,6 @@
 //! Every limit of the answers, and that they prove themselves.
 
-use chain::trie::{account_value, slot_value, verify_range};
+use chain::trie::{account_value, hex_prefix, slot_value, verify_range};
 use primitives::keccak256;
 
 use super::*;
@@ -284,7 +284,7 @@ fn nodes_and_empty_places() {
                 .flat_map(|byte| [byte >> 4, byte & 0xf])
                 .take(length)
                 .collect();
-            vec![crate::messages::snap::hex_prefix(&nibbles)]
+            vec![Bytes::from(hex_prefix(&nibbles))]
         })
         .collect();
     let found = nodes(prefixes, 5000, true);

@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use chain::trie::{NodeFormError, PartContent, node_parts, read_account_value, read_slot_value};
+use chain::trie::{NodeFormError, PartContent, hex_prefix, node_parts, read_account_value, read_slot_value};
 use primitives::{B256, Bytes, DecodeError, EMPTY_ROOT, U256, keccak256};
 use store::{AccountRecord, StoreError};
 
 use super::load::{LAST_KEY, WantedCodes};
 use super::path::{KEY_NIBBLES, key_below, next_key};
 use super::sink::{SnapFigures, SnapSink};
-use crate::messages::snap::{PathSet, hex_prefix};
+use crate::messages::snap::PathSet;
 
 /// The mark between the path of an account and a path of its storage. It is above all nibbles.
 const STORAGE_MARK: u8 = 16;
@@ -208,9 +208,12 @@ pub(super) fn path_sets(nodes: &[(NodePlace, B256)]) -> Vec<PathSet> {
     for (place, _) in nodes {
         let (owner, path) = split(place);
         match (owner, sets.last_mut()) {
-            (Some(_), Some(set)) if owner == owner_of_last => set.push(hex_prefix(path)),
-            (Some(owner), _) => sets.push(vec![Bytes::copy_from_slice(owner.as_slice()), hex_prefix(path)]),
-            (None, _) => sets.push(vec![hex_prefix(path)]),
+            (Some(_), Some(set)) if owner == owner_of_last => set.push(Bytes::from(hex_prefix(path))),
+            (Some(owner), _) => sets.push(vec![
+                Bytes::copy_from_slice(owner.as_slice()),
+                Bytes::from(hex_prefix(path)),
+            ]),
+            (None, _) => sets.push(vec![Bytes::from(hex_prefix(path))]),
         }
         owner_of_last = owner;
     }

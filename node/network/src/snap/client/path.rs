@@ -33,13 +33,9 @@ pub(super) fn next_key(key: &B256) -> Option<B256> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::snap::hex_prefix;
 
     #[test]
     fn keys_below_a_path() {
-        assert_eq!(hex_prefix(&[])[..], [0]);
-        assert_eq!(hex_prefix(&[0xa])[..], [0x1a]);
-        assert_eq!(hex_prefix(&[1, 2, 3, 4])[..], [0, 0x12, 0x34]);
         assert_eq!(key_below(&[], 0), B256::ZERO);
         assert_eq!(key_below(&[], 15), B256::repeat_byte(0xff));
         let high = key_below(&[1, 2, 3], 15);
