@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -162,6 +162,8 @@ pub(super) struct Core {
     pub(super) traffic: TrafficCells,
     pub(super) sync: SyncInbox,
     pub(super) sync_status: Arc<SyncShared>,
+    /// The head has moved and peers were not told, because many blocks were missing.
+    pub(super) has_untold_head: AtomicBool,
     /// Nodes whose Status fitted, and their addresses, for discovery.
     pub(super) agreed: mpsc::Sender<(B512, SocketAddr)>,
 }
@@ -215,6 +217,7 @@ impl Core {
             traffic: TrafficCells::default(),
             sync: parts.sync,
             sync_status: parts.sync_status,
+            has_untold_head: AtomicBool::new(false),
             agreed,
         };
         let inboxes = CoreInboxes {

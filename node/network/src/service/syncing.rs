@@ -2,6 +2,7 @@
 //! carry out the orders.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -68,6 +69,18 @@ impl WaitingInputs {
     fn is_long(&self) -> bool {
         self.queue.len() >= QUEUE_USUAL
     }
+
+    /// Keeps the latest head of a peer and kind; of announced blocks, the highest.
+    fn keep_head(&mut self, source: (PeerId, HeadNewsKind), news: PeerNews) {
+        let highest = |news: &PeerNews| match news {
+            PeerNews::DistantAnnouncement { blocks, .. } => blocks.iter().map(|block| block.number).max(),
+            _ => None,
+        };
+        let is_lower = |kept: &PeerNews| highest(&news) < highest(kept);
+        if !self.heads.get(&source).is_some_and(is_lower) {
+            self.heads.insert(source, news);
+        }
+    }
 }
 
 /// The end of the queue that takes news. The default is of a network over which nobody
@@ -92,7 +105,7 @@ impl SyncInbox {
 
     pub(super) fn news(&self, news: PeerNews) {
         self.put(|waiting| match HeadNewsKind::of(&news) {
-            Some(source) if waiting.is_long() => drop(waiting.heads.insert(source, news)),
+            Some(source) if waiting.is_long() => waiting.keep_head(source, news),
             _ => waiting.queue.push_back(SyncInput::News(news)),
         });
     }
@@ -140,7 +153,6 @@ impl SyncInputs {
 pub(super) fn run(core: &Weak<Core>, mut sync: ChainSync, inputs: &SyncInputs) {
     let shared = sync.shared();
     let mut now = Duration::ZERO;
-    let mut was_behind = false;
     loop {
         let wait = sync
             .deadline()
@@ -162,12 +174,10 @@ pub(super) fn run(core: &Weak<Core>, mut sync: ChainSync, inputs: &SyncInputs) {
         }
         let missing = shared.missing();
         carry_out(&core, orders, missing > FAR_BEHIND_BLOCKS);
-        let is_behind = missing > SHORT_GAP_BLOCKS;
-        if was_behind && !is_behind {
-            // Heads were not told meanwhile. Peers that hang on this node wait for the last one.
+        if missing <= SHORT_GAP_BLOCKS && core.has_untold_head.swap(false, Ordering::AcqRel) {
+            // Peers that hang on this node wait for the last one.
             tell_head(&core, sync.chain());
         }
-        was_behind = is_behind;
     }
 }
 
@@ -184,6 +194,7 @@ mod tests {
     use primitives::{B256, U256};
 
     use super::*;
+    use crate::messages::AnnouncedBlock;
 
     fn head(peer: u64, mark: u8) -> PeerNews {
         PeerNews::Head {
@@ -226,6 +237,26 @@ mod tests {
             assert!(came.contains(&expected), "{expected:?}");
         }
         assert!(has_moved > 0);
+    }
+
+    #[test]
+    fn the_highest_announced_block_is_kept() {
+        let announced = |number: u64| {
+            let hash = B256::repeat_byte(1);
+            let blocks = vec![AnnouncedBlock { hash, number }];
+            PeerNews::DistantAnnouncement {
+                peer: PeerId(1),
+                blocks,
+            }
+        };
+        let mut waiting = WaitingInputs::default();
+        for number in [7, 9, 8] {
+            let news = announced(number);
+            let source = HeadNewsKind::of(&news).expect("the news of a head");
+            waiting.keep_head(source, news);
+        }
+        let kept: Vec<_> = waiting.heads.into_values().collect();
+        assert_eq!(kept, [announced(9)]);
     }
 
     #[test]

@@ -157,6 +157,7 @@ fn follow_head(core: &Core, chain: &Chain, event: &HeadEvent) {
     core.sync.head_moved();
     if core.sync_status.missing() > SHORT_GAP_BLOCKS {
         // Most peers have had these blocks for long. At the end all are told of the head.
+        core.has_untold_head.store(true, Ordering::Release);
         return;
     }
     let told = event.applied.len().saturating_sub(APPLIED_TOLD_MAX);

@@ -331,7 +331,7 @@ impl Synchronizer {
                 let highest = blocks.into_iter().max_by_key(|block| block.number);
                 let lowest = self.chain.best.number.saturating_sub(NEAR_BELOW);
                 if let Some(block) = highest.filter(|block| block.number >= lowest) {
-                    self.roster.hint(peer, block.hash, self.now + GOSSIP_TIME);
+                    self.roster.hint(peer, &block, self.now + GOSSIP_TIME);
                 }
             }
             PeerNews::Answer {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use primitives::{B256, B512, U256};
 
 use super::claims::UnfulfilledClaims;
+use crate::messages::AnnouncedBlock;
 use crate::peers::{PeerFacts, PeerFault, PeerId};
 use crate::rlpx::RlpxDisconnect;
 
@@ -153,6 +154,8 @@ pub(super) struct RosterEntry {
     claim: ToldHead,
     /// A block that it has announced.
     hint: Option<ToldHead>,
+    /// The number that the block of the hint has, as the peer says.
+    hint_number: u64,
     pub(super) header_questions: u32,
     pub(super) body_questions: u32,
     /// The number of bodies to ask for.
@@ -179,6 +182,7 @@ impl RosterEntry {
             no_download_until: Duration::ZERO,
             claim: ToldHead::new(facts.head, Some(facts.total_difficulty), look_at),
             hint: None,
+            hint_number: 0,
             header_questions: 0,
             body_questions: 0,
             batch: FIRST_BATCH,
@@ -341,16 +345,22 @@ impl Roster {
         }
     }
 
-    /// The peer has announced a block. It is looked at from `look_at` on.
-    pub(super) fn hint(&mut self, peer: PeerId, hash: B256, look_at: Duration) {
-        if let Some(entry) = self.entries.get_mut(&peer)
-            && entry.claim.hash != hash
-            && entry.hint.as_ref().is_none_or(|hint| hint.hash != hash)
-        {
+    /// The peer has announced a block. It is looked at from `look_at` on. A higher one that is open
+    /// stays, because announcements may come in any order.
+    pub(super) fn hint(&mut self, peer: PeerId, block: &AnnouncedBlock, look_at: Duration) {
+        let AnnouncedBlock { hash, number } = *block;
+        let Some(entry) = self.entries.get_mut(&peer) else {
+            return;
+        };
+        let hint = entry.hint.as_ref();
+        if entry.claim.hash == hash || hint.is_some_and(|hint| hint.hash == hash) {
+            return;
+        }
+        let open = hint.filter(|hint| !hint.settled);
+        if open.is_none() || number >= entry.hint_number {
             // Many announcements do not put it off for ever.
-            let open = entry.hint.as_ref().filter(|hint| !hint.settled);
             let look_at = open.map_or(look_at, |hint| hint.look_at.min(look_at));
-            entry.hint = Some(ToldHead::new(hash, None, look_at));
+            (entry.hint, entry.hint_number) = (Some(ToldHead::new(hash, None, look_at)), number);
         }
     }
 

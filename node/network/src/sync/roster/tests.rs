@@ -53,8 +53,14 @@ fn the_best_claim_comes_first() {
     let best = open(3, 9, Some(U256::from(80)), 5);
     assert_eq!(open_heads(&roster, 75), [best]);
     // A hint says nothing of weight. It comes last, and does not replace the claim.
-    roster.hint(PeerId(3), B256::repeat_byte(0x33), seconds(7));
-    roster.hint(PeerId(3), B256::repeat_byte(0x34), seconds(8));
+    let mut hint = |mark, number, at| {
+        let hash = B256::repeat_byte(mark);
+        roster.hint(PeerId(3), &AnnouncedBlock { hash, number }, seconds(at));
+    };
+    hint(0x33, 70, 7);
+    hint(0x34, 72, 8);
+    // A lower block that comes late does not replace a higher one.
+    hint(0x35, 71, 9);
     assert_eq!(open_heads(&roster, 75), [best, open(3, 0x34, None, 7)]);
     roster.settle(PeerId(3), &B256::repeat_byte(9));
     assert_eq!(open_heads(&roster, 75), [open(3, 0x34, None, 7)]);
