@@ -1,10 +1,11 @@
 //! Programs and tests have the same features of their dependencies, so nothing is compiled twice.
-//! Compared are `cargo run`, `cargo test --workspace` and the `cargo build` that tests start.
+//! Compared are `cargo run`, `cargo test --workspace`, the `cargo build` that tests start, and
+//! `cargo test` of each package.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::sources::expect_none;
+use crate::sources::{expect_none, packages};
 
 /// The packages that `cargo` would build with `options`, each with its features.
 fn built(options: &[&str]) -> BTreeSet<String> {
@@ -28,14 +29,19 @@ fn programs_and_tests_share_the_features_of_their_dependencies() {
     let tests = built(&["--workspace", "--edges", "normal,build,dev"]);
     assert!(tests.len() > 300, "only {} packages were found", tests.len());
     let mut faults = Vec::new();
-    for selection in [["--package", "node"].as_slice(), &["--workspace"]] {
-        let options = [selection, &["--edges", "normal,build"]].concat();
-        let others = built(&options);
+    let mut compare = |selection: &[&str], edges: &str| {
+        let others = built(&[selection, &["--edges", edges]].concat());
         let different = others.difference(&tests);
         faults.extend(different.map(|line| format!("{}: {line}", selection.join(" "))));
+    };
+    compare(&["--package", "node"], "normal,build");
+    compare(&["--workspace"], "normal,build");
+    for folder in packages() {
+        let manifest = format!("{folder}/Cargo.toml");
+        compare(&["--manifest-path", &manifest], "normal,build,dev");
     }
     expect_none(
         &faults,
-        "let [workspace.dependencies] turn on what a dependency of the tests turns on",
+        "let [workspace.dependencies] or the manifest of `features` turn on what the tests of all turn on",
     );
 }

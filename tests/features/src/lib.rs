@@ -1,0 +1,1 @@
+//! Has no code: its manifest turns on features. See there.
