@@ -90,6 +90,7 @@ fn run(
             stall_timeout: above_zero(options.stall_timeout),
             api: options.api.config()?,
             care: options.care.config()?,
+            costs: options.costs.config(),
             power_limit: options.care.power_limit,
         })
     }) {

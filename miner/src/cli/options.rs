@@ -14,7 +14,7 @@ use engine::{DeviceChoice, Intensity};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
 use miner::bench::BenchDevices;
 
-use super::rig_options::{ApiOptions, CareOptions};
+use super::rig_options::{ApiOptions, CareOptions, CostOptions};
 
 /// Ethash and Etchash mining on CPUs and graphics adapters.
 #[derive(Debug, Parser)]
@@ -215,6 +215,8 @@ pub(crate) struct MiningOptions {
     pub(crate) api: ApiOptions,
     #[command(flatten)]
     pub(crate) care: CareOptions,
+    #[command(flatten)]
+    pub(crate) costs: CostOptions,
     /// Host names that requests for the status and the dashboard may use, comma-separated; * allows
     /// all. Numeric addresses are always allowed.
     #[arg(long, value_name = "LIST", default_value = "localhost")]

@@ -1,8 +1,10 @@
 //! Options that rig systems use, and those that take care of a rig.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use miner::api::{ApiAddress, ApiAddressError, ApiConfig};
-use miner::rig::{CareConfig, HeatLimits, RestHours, TimeOfDay};
+use miner::rig::{CareConfig, CostConfig, HeatLimits, PowerPrices, PriceFileError, RestHours, TimeOfDay};
 
 use super::options::BadValue;
 
@@ -43,6 +45,14 @@ pub(crate) struct CareOptions {
     /// Go on at this time of the day.
     #[arg(long, value_name = "HH:MM", requires = "pause_at")]
     pub(crate) resume_at: Option<TimeOfDay>,
+    /// File with prices of power by time. Each line has a start and the price of a kilowatt hour
+    /// from then on: `07:00 0.31` every day in the time zone of this machine, or
+    /// `2026-11-28T07:00Z 0.31`. The file is read again when it changes; a bad one changes nothing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) price_file: Option<PathBuf>,
+    /// Rest while the price in --price-file is higher.
+    #[arg(long, value_name = "PRICE", requires = "price_file", allow_hyphen_values = true, value_parser = price)]
+    pub(crate) price_max: Option<f64>,
     /// A device that finds nothing although so many solutions were to be expected works in vain:
     /// the miner connects anew, then lets the card begin anew, then says so; 0: never. The same
     /// steps follow if 20 solutions in a row are too late.
@@ -58,9 +68,34 @@ pub(crate) struct CareOptions {
     pub(crate) on_event: Option<String>,
 }
 
+/// Options for the balance of a day, on the dashboard and in the status. All prices are in one
+/// currency.
+#[derive(Debug, Args)]
+pub(crate) struct CostOptions {
+    /// Price of a kilowatt hour, for the balance of a day. A price in --price-file comes first.
+    #[arg(long, value_name = "PRICE", allow_hyphen_values = true, value_parser = price)]
+    pub(crate) power_price: Option<f64>,
+    /// Price of a coin, for the balance of a day.
+    #[arg(long, value_name = "PRICE", value_parser = above_zero)]
+    pub(crate) coin_price: Option<f64>,
+    /// Coins that a block pays its miner, for the coins of a day.
+    #[arg(long, value_name = "COINS", value_parser = above_zero)]
+    pub(crate) block_reward: Option<f64>,
+    /// Difficulty of a block, such as 2.5e15, for the coins of a day. A node tells it with its
+    /// work, a pool does not.
+    #[arg(long, value_name = "N", value_parser = above_zero)]
+    pub(crate) network_difficulty: Option<f64>,
+    /// Power in watts of what no sensor shows, such as fans and processors.
+    #[arg(long, value_name = "WATTS", default_value = "0", value_parser = watts)]
+    pub(crate) base_watts: f64,
+}
+
 /// The reasons why these options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadRigOptions {
+    /// The prices of power cannot be read.
+    #[error("--price-file: {0}")]
+    Prices(#[from] PriceFileError),
     /// The port of the API is no port.
     #[error("--api-port: {0}")]
     ApiPort(#[from] ApiAddressError),
@@ -120,14 +155,48 @@ impl CareOptions {
             None
         };
         let hours = self.pause_at.zip(self.resume_at);
+        let prices = self.price_file.as_deref().map(PowerPrices::open).transpose()?;
         Ok(CareConfig {
             heat,
             hours: hours.map(|(pause_at, resume_at)| RestHours { pause_at, resume_at }),
+            prices,
+            price_max: self.price_max,
             fruitless_after: (self.fruitless > 0.0).then_some(self.fruitless),
             ends_if_fruitless: self.fruitless_exit,
             on_event: self.on_event.clone(),
         })
     }
+}
+
+impl CostOptions {
+    /// The settings for the balance of a day.
+    pub(crate) const fn config(&self) -> CostConfig {
+        CostConfig {
+            power_price: self.power_price,
+            coin_price: self.coin_price,
+            block_reward: self.block_reward,
+            network_difficulty: self.network_difficulty,
+            base_watts: self.base_watts,
+        }
+    }
+}
+
+/// Reads a price of power, which may be negative.
+fn price(text: &str) -> Result<f64, BadValue> {
+    let price = text.parse::<f64>().ok().filter(|price| price.abs() <= 1e9);
+    price.ok_or_else(|| BadValue::new(text, "a price, such as 0.25"))
+}
+
+fn above_zero(text: &str) -> Result<f64, BadValue> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| *number > 0.0 && *number <= 1e30);
+    number.ok_or_else(|| BadValue::new(text, "a number above 0"))
+}
+
+fn watts(text: &str) -> Result<f64, BadValue> {
+    let watts = text.parse::<f64>().ok();
+    let watts = watts.filter(|watts| (0.0..=1e6).contains(watts));
+    watts.ok_or_else(|| BadValue::new(text, "a number of watts from 0 to 1000000"))
 }
 
 /// Reads a temperature in the range of ethminer, or 0.
@@ -158,6 +227,8 @@ mod tests {
         api: ApiOptions,
         #[command(flatten)]
         care: CareOptions,
+        #[command(flatten)]
+        costs: CostOptions,
     }
 
     fn parse(arguments: &[&str]) -> Both {
@@ -204,5 +275,40 @@ mod tests {
             matches!(wrong, Err(BadRigOptions::HeatLimits { .. })),
             "{wrong:?}"
         );
+    }
+
+    #[test]
+    fn prices_are_numbers_in_a_file_that_is_good() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("prices");
+        let file = file.to_str().expect("a text");
+        std::fs::write(file, "07:00 dear").expect("written");
+        let arguments = ["--price-file", file, "--price-max", "-0.01"];
+        let error = parse(&arguments).care.config().expect_err("it is bad");
+        assert!(
+            error.to_string().starts_with("--price-file: ") && error.to_string().contains("line 1"),
+            "{error}"
+        );
+        std::fs::write(file, "07:00 0.3").expect("written");
+        let care = parse(&arguments).care.config().expect("it is good");
+        assert!(care.prices.is_some() && care.price_max == Some(-0.01));
+        let costs = parse(&["--power-price", "0.25", "--network-difficulty", "2.5e15"])
+            .costs
+            .config();
+        assert_eq!(
+            (costs.power_price, costs.network_difficulty),
+            (Some(0.25), Some(2.5e15))
+        );
+        for bad in [
+            &["--power-price", "NaN"][..],
+            &["--coin-price", "0"],
+            &["--base-watts", "-1"],
+            &["--price-max", "1"],
+        ] {
+            assert!(
+                Both::try_parse_from(std::iter::once(&"x").chain(bad)).is_err(),
+                "{bad:?}"
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use daemon::tls::TlsOptions;
 use ethash::{B256, Schedule};
 
+use super::clock::ClientClock;
 use super::endpoint::MiningEndpoint;
 
 /// Name and version of this program, as nodes and pools see them.
@@ -35,6 +36,8 @@ pub struct ClientConfig {
     pub last_back_off: Duration,
     /// Settings for TLS connections.
     pub tls: TlsOptions,
+    /// The clock for all of these times but those of getWork.
+    pub clock: ClientClock,
 }
 
 impl ClientConfig {
@@ -52,6 +55,7 @@ impl ClientConfig {
             first_back_off: Duration::from_millis(500),
             last_back_off: Duration::from_secs(30),
             tls: TlsOptions::default(),
+            clock: ClientClock::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The state that every connection to one endpoint needs.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use daemon::tls::TlsClient;
 use engine::units::{large_text, short_hash};
@@ -26,6 +27,11 @@ pub(super) struct ClientContext {
 }
 
 impl ClientContext {
+    /// The time by the client's clock.
+    pub(super) fn now(&self) -> Instant {
+        self.config.clock.now()
+    }
+
     /// Begins to count the skipped messages of a session with this endpoint. `endpoint` is its
     /// present address.
     pub(super) fn skipped_messages(&self, endpoint: &MiningEndpoint) -> SkippedMessages {

@@ -12,7 +12,6 @@ use engine::ClientStats;
 use ethash::B256;
 use stratum::Dialect;
 use tokio::sync::watch;
-use tokio::time::sleep_until;
 
 use super::config::ClientConfig;
 use super::context::ClientContext;
@@ -95,7 +94,7 @@ pub async fn run(
 ) -> Result<ClientEnd, TlsError> {
     let tls = config.tls.client()?;
     let config = Arc::new(config);
-    let now = Instant::now();
+    let now = config.clock.now();
     let state = |(index, endpoint): (usize, &MiningEndpoint)| EndpointState {
         context: ClientContext {
             config: Arc::clone(&config),
@@ -167,7 +166,7 @@ impl Failover {
         let reconnect = Arc::clone(&link.reconnect);
         loop {
             self.note_connected(index);
-            let since = Instant::now();
+            let since = self.config.clock.now();
             let end = tokio::select! {
                 error = source.run(link) => SourceEnd::Failed(error),
                 (preferred, new) = self.connect_preferred(index) => SourceEnd::Replaced(preferred, new),
@@ -193,7 +192,8 @@ impl Failover {
                 }
                 SourceEnd::Failed(error) => {
                     source.submit_remaining(link, false, &stats);
-                    self.note_failure(index, &error, since.elapsed());
+                    let worked = self.config.clock.now().duration_since(since);
+                    self.note_failure(index, &error, worked);
                     return ServeEnd::Failed(source);
                 }
             }
@@ -210,11 +210,12 @@ impl Failover {
         link: &mut EngineLink,
         previous: &mut Option<WorkSource>,
     ) -> Result<(usize, WorkSource), ClientEnd> {
-        let since = Instant::now();
+        let clock = self.config.clock.clone();
+        let since = clock.now();
         let mut paused = false;
         let stats = Arc::clone(&self.stats);
         loop {
-            let now = Instant::now();
+            let now = clock.now();
             let due = (0..self.endpoints.len()).find(|&index| self.endpoints[index].next_try <= now);
             let connected = match due {
                 Some(index) => self.try_connect(index).await.map(|source| (index, source)),
@@ -232,7 +233,7 @@ impl Failover {
                 return Ok(connected);
             }
             if let Some(after) = self.config.max_wait
-                && since.elapsed() >= after
+                && clock.now().duration_since(since) >= after
             {
                 return Err(ClientEnd::NoConnection {
                     after,
@@ -242,7 +243,7 @@ impl Failover {
             let next_try = self.endpoints.iter().map(|state| state.next_try).min();
             let deadline = self.config.max_wait.map(|wait| since + wait);
             if let Some(until) = next_try.into_iter().chain(deadline).min() {
-                sleep_until(until.into()).await;
+                clock.sleep_until(until).await;
             }
         }
     }
@@ -255,8 +256,8 @@ impl Failover {
             let Some(next_try) = self.endpoints[..index].iter().map(|state| state.next_try).min() else {
                 return std::future::pending().await;
             };
-            sleep_until(next_try.into()).await;
-            let now = Instant::now();
+            self.config.clock.sleep_until(next_try).await;
+            let now = self.config.clock.now();
             for preferred in 0..index {
                 if self.endpoints[preferred].next_try > now {
                     continue;
@@ -309,12 +310,15 @@ impl Failover {
         let own = &config.endpoints[index];
         let state = &mut self.endpoints[index];
         self.last_error = format!("{}: {error}", state.endpoint);
+        if worked > HEALTHY_AFTER {
+            state.redirects = 0;
+        }
         if let ClientError::Redirected { host, port, wait } = error {
             if is_same_site(host, &own.host) && state.redirects < REDIRECTS_MAX {
                 state.redirects += 1;
                 state.endpoint.host.clone_from(host);
                 state.endpoint.port = *port;
-                state.next_try = Instant::now() + *wait;
+                state.next_try = config.clock.now() + *wait;
                 tracing::info!(endpoint = %own, "the pool asks to reconnect to {host}:{port} in {} s", wait.as_secs());
                 return;
             }
@@ -352,7 +356,7 @@ impl Failover {
                 .min(config.last_back_off);
             state.failures = state.failures.saturating_add(1);
         }
-        state.next_try = Instant::now() + wait;
+        state.next_try = config.clock.now() + wait;
         tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
         self.stats.count_failure(index, error.to_string());
     }

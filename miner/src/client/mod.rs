@@ -12,10 +12,12 @@
 //! | polling a node | `getwork/`, over `http.rs` |
 //! | a connection to a pool | `pool.rs`; the messages are in the package `stratum` |
 //! | odd messages, and how many of them are too many | `skipped.rs` |
+//! | the clock of the time limits | `clock.rs` |
 //! | which epochs an endpoint may name | `epochs.rs` |
 //! | where a pool may send its miners | `site.rs` |
 //! | TCP, with TLS or without | `net.rs` |
 
+mod clock;
 mod config;
 mod context;
 mod endpoint;
@@ -31,6 +33,7 @@ mod site;
 mod skipped;
 mod work_source;
 
+pub use clock::ClientClock;
 pub use config::ClientConfig;
 pub use endpoint::{MiningEndpoint, MiningEndpointError, MiningProtocol};
 pub use engine_link::EngineLink;

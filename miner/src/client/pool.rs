@@ -125,7 +125,7 @@ impl PoolClient {
             host: endpoint.host.clone(),
             port: endpoint.port,
         };
-        let now = Instant::now();
+        let now = context.now();
         let mut pool = Self {
             stream,
             lines: LineBuffer::default(),
@@ -279,7 +279,7 @@ impl PoolClient {
             .await
             .map_err(timed_out)?
             .map_err(ClientError::Lost)?;
-        self.last_sent = Instant::now();
+        self.last_sent = self.state.context.now();
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl PoolClient {
             id,
             SentShare {
                 device: found.device,
-                sent: Instant::now(),
+                sent: self.state.context.now(),
             },
         );
         Ok(())
@@ -314,8 +314,8 @@ impl PoolClient {
     /// Checks the time limits, and sends a message if the pool would end the session because of
     /// silence.
     fn check_clock(&mut self) -> Result<(), ClientError> {
-        let config = &self.state.context.config;
-        if self.state.last_job.elapsed() > config.work_timeout {
+        let (config, now) = (&self.state.context.config, self.state.context.now());
+        if now.duration_since(self.state.last_job) > config.work_timeout {
             return Err(ClientError::NoNewWork {
                 header_hash: self.header_hash().unwrap_or_default(),
                 after: config.work_timeout,
@@ -324,7 +324,7 @@ impl PoolClient {
         let after = config.response_timeout * SHARE_ANSWER_FACTOR;
         let late = self.state.shares.iter();
         let late: Vec<u64> = late
-            .filter(|(_, share)| share.sent.elapsed() > after)
+            .filter(|(_, share)| now.duration_since(share.sent) > after)
             .map(|(id, _)| *id)
             .collect();
         for id in late {
@@ -337,7 +337,7 @@ impl PoolClient {
             self.session.forget(id);
         }
         if let Some(silence_max) = self.session.silence_max()
-            && self.last_sent.elapsed() > silence_max / 2
+            && now.duration_since(self.last_sent) > silence_max / 2
         {
             self.session.keep_alive();
         }
@@ -397,7 +397,7 @@ impl PoolState {
         match event {
             PoolEvent::LoggedIn => {}
             PoolEvent::Note(text) => {
-                if let Some(unlogged) = self.notes.admit(Instant::now()) {
+                if let Some(unlogged) = self.notes.admit(self.context.now()) {
                     tracing::info!(endpoint = %self.endpoint, unlogged, "{text}");
                 }
             }
@@ -426,7 +426,7 @@ impl PoolState {
         if !is_notice && self.unread_answers < self.shares.len() {
             self.unread_answers += 1;
         }
-        let now = Instant::now();
+        let now = self.context.now();
         match reason {
             MessageError::NotJson { .. } => self.skipped.count_not_json(reason, now),
             MessageError::NoObject { .. } | MessageError::Value { .. } => self.skipped.count(reason, now),
@@ -454,7 +454,7 @@ impl PoolState {
     /// # Errors
     /// If the epoch of the job is refused.
     fn add_job(&mut self, job: PoolJob) -> Result<(), ClientError> {
-        self.epochs.accept(job.package.epoch, Instant::now())?;
+        self.epochs.accept(job.package.epoch, self.context.now())?;
         // A pool renews its jobs for the same block, for example when there are more transactions.
         let before = self.jobs.back().map(|before| before.package.number);
         let is_new_block = match (before, job.package.number) {
@@ -471,14 +471,14 @@ impl PoolState {
         if self.jobs.len() > JOBS_MAX {
             self.jobs.pop_front();
         }
-        self.last_job = Instant::now();
+        self.last_job = self.context.now();
         Ok(())
     }
 
     /// Counts and logs the answer to a share.
     fn note_answer(&self, share: SentShare, outcome: &ShareOutcome) {
         let SentShare { device, sent } = share;
-        let took = sent.elapsed();
+        let took = self.context.now().duration_since(sent);
         let milliseconds = took.as_millis() as u64;
         let stats = &self.context.stats;
         match outcome {

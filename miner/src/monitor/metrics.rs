@@ -5,14 +5,23 @@ use engine::monitor::{DeviceReport, RigReport};
 use engine::{DeviceState, EndpointStatus};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
-/// The whole page of metrics.
-pub(super) fn page(report: &RigReport) -> String {
+use super::costs::DayBalance;
+
+/// The whole page of metrics. `day` is the balance of a day, if prices are known.
+pub(super) fn page(report: &RigReport, day: Option<&DayBalance>) -> String {
     metrics_page(|| {
         describe();
         counter!("miner_uptime_seconds").absolute(report.uptime.as_secs());
         counter!("miner_jobs_total").absolute(report.client.jobs);
         report.client.endpoints.iter().for_each(record_endpoint);
         report.devices.iter().for_each(record_device);
+        for (name, text, value) in day.iter().flat_map(|day| day.figures()) {
+            if let Some(value) = value {
+                let name = format!("miner_day_{name}");
+                describe_gauge!(name.clone(), text);
+                gauge!(name).set(value);
+            }
+        }
     })
 }
 
@@ -125,11 +134,12 @@ fn record_device(device: &DeviceReport) {
 mod tests {
     use engine::testing::sample_report;
 
+    use super::super::costs::CostConfig;
     use super::*;
 
     #[test]
     fn metrics_have_a_head_and_unknown_ones_do_not_appear() {
-        let text = page(&sample_report());
+        let text = page(&sample_report(), None);
         for line in [
             "# TYPE miner_hashes_per_second gauge",
             "miner_hashes_per_second{device=\"gpu:0\"} 25000000",
@@ -155,6 +165,18 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.matches("# HELP miner_solutions_total").count(), 1);
+        assert!(!text.contains("miner_day_"), "no price is known: {text}");
+        let costs = CostConfig {
+            power_price: Some(0.5),
+            base_watts: 1000.0,
+            ..CostConfig::default()
+        };
+        let report = sample_report();
+        let text = page(&report, costs.day(None, &report).as_ref());
+        assert!(
+            text.contains("\nminer_day_power_cost 12\n") && !text.contains("miner_day_coins"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -180,7 +202,7 @@ mod tests {
             ),
         ];
         report.client.endpoints = vec![active, standby];
-        let text = page(&report);
+        let text = page(&report, None);
         for line in expected {
             assert!(text.lines().any(|got| got == line), "{line} in {text}");
         }

@@ -1,10 +1,11 @@
 //! Observes a rig: collects the state of engine, client and sensors in one report, and serves it as
 //! status, metrics and dashboard.
 
+mod costs;
 mod metrics;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use daemon::ClientId;
 use daemon::status::{PageFuture, StatusSource, status_page};
@@ -15,7 +16,10 @@ use ethash::Epoch;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use self::costs::DayBalance;
 use crate::api::ApiSource;
+
+pub use costs::CostConfig;
 
 /// Observes a rig.
 #[derive(Debug)]
@@ -26,19 +30,47 @@ pub(crate) struct RigMonitor {
     devices: DeviceObserver,
     /// The temperatures at which a card goes on and rests.
     heat_limits: Option<(f64, f64)>,
+    costs: CostConfig,
+    /// The price of power now, if it changes with time.
+    power_price: Mutex<Option<f64>>,
 }
 
 impl RigMonitor {
     /// A monitor of `engine` and of the client that writes `client`. `heat_limits` are the
     /// temperatures at which a card goes on and rests.
-    pub(crate) fn new(engine: Engine, client: Arc<ClientStats>, heat_limits: Option<(f64, f64)>) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        client: Arc<ClientStats>,
+        heat_limits: Option<(f64, f64)>,
+        costs: CostConfig,
+    ) -> Self {
         Self {
             started: Instant::now(),
             engine: Mutex::new(Some(engine)),
             client,
             devices: DeviceObserver::start(),
             heat_limits,
+            costs,
+            power_price: Mutex::default(),
         }
+    }
+
+    /// Sets the price of power for now. `None`: it does not change with time.
+    pub(crate) fn set_power_price(&self, price: Option<f64>) {
+        *self.power_price.lock() = price;
+    }
+
+    /// The balance of a day; `None` without prices.
+    fn day(&self, report: &RigReport) -> Option<DayBalance> {
+        self.costs.day(*self.power_price.lock(), report)
+    }
+
+    /// The status as JSON.
+    fn status_json(&self) -> Value {
+        let report = self.report();
+        let mut status = report.to_json();
+        status["day"] = self.day(&report).map_or(Value::Null, DayBalance::to_json);
+        status
     }
 
     /// The hashrate of all devices in hashes per second.
@@ -83,6 +115,14 @@ impl RigMonitor {
             .is_some_and(|engine| engine.set_rest(index, cause, rests))
     }
 
+    /// Notes that device `index` has computed no hash for `time`, although it should have; `None`:
+    /// it does again.
+    pub(crate) fn set_hung(&self, index: usize, time: Option<Duration>) {
+        if let Some(engine) = self.engine.lock().as_ref() {
+            engine.set_hung(index, time);
+        }
+    }
+
     /// Makes cards begin anew. With `index` only that device.
     pub(crate) fn restart(&self, index: Option<usize>) {
         if let Some(engine) = self.engine.lock().as_ref() {
@@ -101,11 +141,12 @@ impl RigMonitor {
 
 impl StatusSource for RigMonitor {
     fn json(&self) -> Value {
-        self.report().to_json()
+        self.status_json()
     }
 
     fn metrics(&self) -> String {
-        metrics::page(&self.report())
+        let report = self.report();
+        metrics::page(&report, self.day(&report).as_ref())
     }
 
     fn health(&self) -> (bool, &'static str) {
@@ -135,7 +176,7 @@ impl ApiSource for RigMonitor {
 
 impl DashboardSource for RigMonitor {
     fn status(&self) -> Value {
-        let mut status = self.report().to_json();
+        let mut status = self.status_json();
         status["program"] = "miner".into();
         status
     }

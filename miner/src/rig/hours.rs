@@ -7,7 +7,7 @@ use core::str::FromStr;
 const DAY: u16 = 24 * 60;
 
 /// A time of the day, in minutes since midnight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeOfDay(u16);
 
 /// A text is no time of the day.
@@ -40,6 +40,11 @@ impl fmt::Display for TimeOfDay {
 }
 
 impl TimeOfDay {
+    /// The minutes since midnight.
+    pub(super) const fn minutes(self) -> u16 {
+        self.0
+    }
+
     /// The time of this machine's clock, in its time zone.
     pub(super) fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -9,6 +9,7 @@ mod events;
 mod fruitless;
 mod heat;
 mod hours;
+mod prices;
 mod stall;
 
 use std::io;
@@ -38,6 +39,9 @@ use crate::monitor::RigMonitor;
 pub use care::CareConfig;
 pub use heat::HeatLimits;
 pub use hours::{RestHours, TimeOfDay, TimeOfDayError};
+pub use prices::{PowerPrices, PriceFileError};
+
+pub use crate::monitor::CostConfig;
 
 /// The most solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
@@ -66,6 +70,8 @@ pub struct RigConfig {
     pub stall_timeout: Option<Duration>,
     /// The dangers that the rig is protected from.
     pub care: CareConfig,
+    /// Prices, for the balance of a day.
+    pub costs: CostConfig,
     /// The power of each card is limited to this number of watts.
     pub power_limit: Option<u32>,
 }
@@ -186,6 +192,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
         engine,
         Arc::clone(&stats),
         config.care.heat.map(|heat| (heat.start_c, heat.stop_c)),
+        config.costs,
     ));
     let power_limits = config.power_limit.map(|watts| limit_power(&monitor, watts));
     let (found_out, found) = mpsc::channel(SOLUTIONS_MAX);

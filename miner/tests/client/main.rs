@@ -1,5 +1,6 @@
 //! The client against scripted nodes and pools. The test plays the engine.
 
+mod day;
 mod getwork;
 mod harness;
 mod node;

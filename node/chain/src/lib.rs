@@ -13,6 +13,7 @@
 //! | which transactions wait to be mined? | [`pool`] |
 //! | what do miners work on? | [`mining`] |
 //! | what is stored of a height? | [`view`] |
+//! | what became of a block? | [`fate`] |
 //! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
 //! | what proves an account of the head? | [`proof`] |
@@ -37,6 +38,7 @@ mod clock;
 pub mod developer;
 pub mod era1;
 pub mod evm;
+pub mod fate;
 pub mod genesis;
 pub mod header_view;
 pub mod import;

@@ -1,6 +1,8 @@
-//! A block as a row of a table.
+//! Blocks as rows of tables: canonical ones, and those of this node that lost the race.
 
 use chain::View;
+use chain::fate::BlockFate;
+use chain::import::BlockId;
 use chain::rules::payment::{BlockPayment, block_fees};
 use chain::view::StoredBlock;
 use primitives::{Address, U256};
@@ -44,6 +46,41 @@ pub(super) fn miner_income(view: &View, block: &StoredBlock) -> Result<(U256, U2
         block_fees(spec, number, &block.body.transactions, &receipts)
     };
     Ok((rewards, fees))
+}
+
+/// The most rows of [`lost_races`].
+const LOST_RACES_MAX: usize = 20;
+
+/// Rows of those blocks among `sealed` that are not canonical, the newest first: what became of
+/// each, and what it paid, in sha.
+///
+/// # Errors
+/// [`StoreError`] if the store fails.
+pub(super) fn lost_races(view: &View, sealed: &[BlockId]) -> Result<Vec<Value>, StoreError> {
+    let mut rows = Vec::new();
+    for id in sealed.iter().rev() {
+        if rows.len() == LOST_RACES_MAX {
+            break;
+        }
+        let Some(known) = view.known_header(&id.hash)? else {
+            continue;
+        };
+        let fate = view.block_fate(&id.hash, &known.header)?;
+        let (reward, uncle_of) = match fate {
+            BlockFate::Canonical => continue,
+            BlockFate::Uncle { nephew, reward } => (reward, Some(nephew.number)),
+            BlockFate::Side | BlockFate::Lost => (U256::ZERO, None),
+        };
+        rows.push(json!({
+            "number": id.number,
+            "hash": id.hash.to_string(),
+            "time_s": known.header.timestamp,
+            "fate": fate.name(),
+            "uncle_of": uncle_of,
+            "reward": reward.to_string(),
+        }));
+    }
+    Ok(rows)
 }
 
 /// The extra data as text if it is readable text, otherwise in hex digits.

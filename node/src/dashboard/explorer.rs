@@ -7,7 +7,7 @@
 //! | path | calls |
 //! |---|---|
 //! | `/explorer/blocks/NUMBER`, `/explorer/blocks/latest` | none: rows of blocks from the chain |
-//! | `/explorer/block/NUMBER`, `/explorer/block/HASH` | the block, its rewards and fees |
+//! | `/explorer/block/NUMBER`, `/explorer/block/HASH` | the block, what it paid, what became of it |
 //! | `/explorer/transaction/HASH` | the transaction, its receipt, its block |
 //! | `/explorer/account/ADDRESS` | balance, nonce, code, the last transactions |
 //! | `/explorer/account/ADDRESS/before/NUMBER` | the same, with transactions below a block |
@@ -178,17 +178,17 @@ impl ChainExplorer {
 
     async fn block(&self, at: &str, client: ClientId) -> Result<Value, ExplorerError> {
         let is_hash = at.len() == "0x".len() + 64;
-        let (at, by_name, of_details) = if is_hash {
-            (json!(at), "mc_getBlockByHash", "ots_getBlockDetailsByHash")
+        let (at, by_name) = if is_hash {
+            (json!(at), "mc_getBlockByHash")
         } else {
             let number = match at {
                 "latest" => "latest".to_owned(),
                 number => rpc::types::quantity(block_number(number)?),
             };
-            (json!(number), "mc_getBlockByNumber", "ots_getBlockDetails")
+            (json!(number), "mc_getBlockByNumber")
         };
-        let calls = [(by_name, json!([at, true])), (of_details, json!([at]))];
-        let [block, details] = self.call(calls, client).await?;
+        let calls = [(by_name, json!([at, true])), ("mc_getBlockReward", json!([at]))];
+        let [block, payment] = self.call(calls, client).await?;
         let block = block.map_err(|error| ExplorerError::of_call(&error))?;
         let head = self.head()?;
         if block.is_null() {
@@ -196,13 +196,8 @@ impl ChainExplorer {
                 "there is no block {at}; the head is block {head}"
             )));
         }
-        let details = details.map_err(|error| ExplorerError::of_call(&error))?;
-        Ok(json!({
-            "head": head,
-            "block": block,
-            "issuance": details["issuance"],
-            "total_fees": details["totalFees"],
-        }))
+        let payment = payment.map_err(|error| ExplorerError::of_call(&error))?;
+        Ok(json!({"head": head, "block": block, "payment": payment}))
     }
 
     async fn transaction(&self, hash: &str, client: ClientId) -> Result<Value, ExplorerError> {

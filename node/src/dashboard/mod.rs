@@ -5,7 +5,7 @@
 //!
 //! | subject | module |
 //! |---|---|
-//! | blocks as rows of a table | `blocks` |
+//! | blocks as rows of tables | `blocks` |
 //! | rewards of the last day | `rewards` |
 //! | blocks, transactions and accounts by name | `explorer` |
 
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 use stratum_server::StratumObserver;
 
-use self::blocks::block_row;
+use self::blocks::{block_row, lost_races};
 use self::explorer::ChainExplorer;
 use self::rewards::RewardLedger;
 use crate::mining::LocalMiner;
@@ -181,6 +181,7 @@ impl NodeFigures {
             "reported_hashrate": chain.work().reported_hashrate().to_string(),
             "stratum": self.stratum.as_ref().map(|server| server.figures(WORKERS_MAX)),
             "blocks": blocks,
+            "lost_races": lost_races(&view, &chain.sealed_blocks())?,
             "rewards": self.rewards.lock().to_json(),
         }))
     }

@@ -140,6 +140,14 @@ impl Engine {
         changes
     }
 
+    /// Notes that device `index` has computed no hash for `time`, although it should have: until
+    /// `None` is given, it is shown as one that is tried again.
+    pub fn set_hung(&self, index: usize, time: Option<Duration>) {
+        if let Some(device) = self.workers.telemetry().get(index) {
+            device.control.set_hung(time);
+        }
+    }
+
     /// Makes cards begin anew: they are opened again, with a new dataset, even if they were given
     /// up. With `index` only that device. Threads of the processor have nothing to open.
     pub fn restart(&self, index: Option<usize>) {

@@ -3,7 +3,8 @@
 //! The giver of a command wakes the searchers afterwards (`CurrentJob::wake`). Knows no device and
 //! no reason beyond its name.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The reasons why a device rests. Each is set and ended on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ impl RestCause {
 pub(crate) struct DeviceControl {
     rests: AtomicU8,
     restart: AtomicBool,
+    /// Seconds for which the device has computed no hash, although it should have; 0: it does.
+    hung_secs: AtomicU64,
 }
 
 impl DeviceControl {
@@ -62,6 +65,18 @@ impl DeviceControl {
     /// Whether the device rests.
     pub(crate) fn is_resting(&self) -> bool {
         self.rests.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes for which time the device has computed no hash; `None`: it does.
+    pub(crate) fn set_hung(&self, time: Option<Duration>) {
+        let seconds = time.map_or(0, |time| time.as_secs().max(1));
+        self.hung_secs.store(seconds, Ordering::Relaxed);
+    }
+
+    /// The reason why a device that searches is not shown as such.
+    pub(crate) fn hung_reason(&self) -> Option<String> {
+        let seconds = self.hung_secs.load(Ordering::Relaxed);
+        (seconds > 0).then(|| format!("it hangs: no hash for {seconds} s"))
     }
 
     /// Asks for a new start.

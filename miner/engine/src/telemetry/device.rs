@@ -198,11 +198,16 @@ impl DeviceTelemetry {
         *self.dataset.lock() = progress;
     }
 
-    /// The state of the searchers, unless the device rests. A device that is out of use stays so.
+    /// The state of the searchers, unless the device rests or hangs. A device that is out of use
+    /// stays so.
     fn shown_state(&self) -> DeviceState {
         let state = self.state.lock().clone();
         match self.control.rest_cause() {
             Some(cause) if !matches!(state, DeviceState::Failed { .. }) => DeviceState::Resting { cause },
+            None if matches!(state, DeviceState::Searching { .. }) => match self.control.hung_reason() {
+                Some(reason) => DeviceState::Recovering { reason },
+                None => state,
+            },
             _ => state,
         }
     }
@@ -250,6 +255,11 @@ mod tests {
         telemetry.end_search();
         assert_eq!(state(), DeviceState::Waiting);
         telemetry.begin_search(8);
+        assert_eq!(state(), DeviceState::Searching { epoch: 8 });
+        telemetry.control.set_hung(Some(Duration::from_secs(70)));
+        let reason = "it hangs: no hash for 70 s".to_owned();
+        assert_eq!(state(), DeviceState::Recovering { reason });
+        telemetry.control.set_hung(None);
         assert_eq!(state(), DeviceState::Searching { epoch: 8 });
     }
 

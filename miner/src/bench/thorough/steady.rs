@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::figure::{FigureError, FigureResult, merged};
 use crate::client::{ClientConfig, MiningEndpoint};
-use crate::rig::{CareConfig, RigConfig, RigEnd, run_for};
+use crate::rig::{CareConfig, CostConfig, RigConfig, RigEnd, run_for};
 
 /// The node that gives work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,6 +184,7 @@ pub(super) fn mine(
         stall_timeout: None,
         api: None,
         care: CareConfig::default(),
+        costs: CostConfig::default(),
         power_limit: None,
     };
     let (end, report) = run_for(config, &Screen::choose(true), time).map_err(FigureError::other)?;

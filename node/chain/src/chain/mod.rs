@@ -39,6 +39,7 @@ pub use many::ImportedMany;
 pub use subscribers::HEAD_EVENTS_MAX;
 pub use work_maker::RENEW_INTERVAL;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +76,8 @@ use writer::{WriterCommand, WriterJobs};
 const COMMANDS_MAX: usize = 256;
 /// The most sealed blocks that wait for a reader of [`Chain::subscribe_sealed_sides`].
 pub const SEALED_SIDES_MAX: usize = 16;
+/// The most blocks that [`Chain::sealed_blocks`] remembers.
+const SEALED_BLOCKS_MAX: usize = 256;
 
 /// A change of the head.
 #[derive(Clone, Debug)]
@@ -131,6 +134,8 @@ struct ChainInner {
     subscribers: HeadSubscribers,
     /// The channels of sealed blocks that did not become the head.
     sealed_sides: Mutex<Vec<Sender<BlockId>>>,
+    /// The last blocks that were sealed here, the newest last.
+    sealed_blocks: Mutex<VecDeque<BlockId>>,
     uncle_candidates: Mutex<UncleCandidates>,
     bad_blocks: BadBlockList,
     pending: PendingBlock,
@@ -337,6 +342,12 @@ impl Chain {
         receiver
     }
 
+    /// The last blocks that were sealed here since the start, at most 256, the newest last. Not all
+    /// of them need be canonical.
+    pub fn sealed_blocks(&self) -> Vec<BlockId> {
+        self.inner.sealed_blocks.lock().iter().copied().collect()
+    }
+
     /// Takes a transaction into the pool. Returns its hash.
     ///
     /// # Errors
@@ -383,6 +394,13 @@ impl Chain {
             hash: block.hash(),
         };
         let result = self.import_from(block, BlockOrigin::Sealed);
+        if result.is_ok() {
+            let mut sealed = self.inner.sealed_blocks.lock();
+            if sealed.len() == SEALED_BLOCKS_MAX {
+                sealed.pop_front();
+            }
+            sealed.push_back(id);
+        }
         if matches!(result, Ok(Imported::Side)) {
             let mut subscribers = self.inner.sealed_sides.lock();
             subscribers.retain(|to| !matches!(to.try_send(id), Err(TrySendError::Disconnected(_))));
@@ -492,6 +510,7 @@ impl ChainInner {
             commands: Mutex::new(channels.commands),
             subscribers: HeadSubscribers::default(),
             sealed_sides: Mutex::default(),
+            sealed_blocks: Mutex::default(),
             uncle_candidates: Mutex::default(),
             bad_blocks: BadBlockList::default(),
             pending: PendingBlock::default(),

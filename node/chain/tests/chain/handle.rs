@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chain::chain::{SubmitError, WriteError};
+use chain::fate::BlockFate;
 use chain::import::{ImportError, Imported};
 use chain::mining::pause::WorkPause;
 use chain::mining::work::SolutionError;
@@ -192,6 +193,13 @@ fn stale_work_makes_a_side_block_and_then_an_uncle() {
     assert_eq!(chain.view().expect("view").head_hash(), other.hash());
     let side = chain.view().expect("view");
     assert_eq!(side.account(&MINER, 1).expect("read"), None);
+    let lost = chain.sealed_blocks()[0].hash;
+    let fate = || {
+        let view = chain.view().expect("view");
+        let header = view.known_header(&lost).expect("read").expect("known").header;
+        view.block_fate(&lost, &header).expect("read")
+    };
+    assert_eq!(fate(), BlockFate::Side);
     for number in 2..=4 {
         let package = work_for(&chain, number);
         assert!(is_head(
@@ -204,6 +212,16 @@ fn stale_work_makes_a_side_block_and_then_an_uncle() {
             let eighths = U256::from(8 - (number - 1));
             let paid = view.account(&MINER, number).expect("read").expect("paid").balance;
             assert_eq!(paid, coins(2) * eighths / U256::from(8));
+            let uncle = BlockFate::Uncle {
+                nephew: view.head_id(),
+                reward: paid,
+            };
+            assert_eq!(fate(), uncle);
+            let sealed = chain.sealed_blocks();
+            assert_eq!(
+                (sealed.len() as u64, sealed.last()),
+                (number, Some(&view.head_id()))
+            );
             return;
         }
     }

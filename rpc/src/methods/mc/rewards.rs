@@ -1,7 +1,8 @@
 //! The payments of a block, for pools: who was paid what, and what became of a block that lost.
 
 use chain::View;
-use chain::rules::UNCLE_GENERATIONS;
+use chain::fate::BlockFate;
+use chain::import::BlockId;
 use chain::rules::payment::{BlockPayment, block_fees};
 use primitives::{Address, B256, Header, U256};
 use serde::Serialize;
@@ -50,7 +51,7 @@ struct BlockReward {
     number: Quantity,
     hash: Data<B256>,
     miner: Data<Address>,
-    status: BlockStatus,
+    status: &'static str,
     uncle_of: Option<NephewBlock>,
     /// The reward of the miner by the rules, with the rewards for including uncles.
     reward: Quantity<U256>,
@@ -61,19 +62,6 @@ struct BlockReward {
 
 impl Described for BlockReward {
     const TYPE: WireType = WireType::Named("BlockReward");
-}
-
-/// The fate of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum BlockStatus {
-    Canonical,
-    /// A canonical block includes it.
-    Uncle,
-    /// Another block has its place, and a coming block can include it as an uncle.
-    Side,
-    /// Nobody is paid for it.
-    Lost,
 }
 
 /// The canonical block that includes an uncle.
@@ -109,10 +97,9 @@ fn block_reward(node: &Node, (NamedBlock(at),): (NamedBlock,)) -> RpcResult<Opti
     let Some(header) = known.map(|known| known.header) else {
         return Ok(None);
     };
-    if view.canonical_hash(header.number).map_err(failure)? == Some(hash) {
-        canonical_reward(node, &view, &hash)
-    } else {
-        side_reward(node, &view, &hash, &header).map(Some)
+    match view.block_fate(&hash, &header).map_err(failure)? {
+        BlockFate::Canonical => canonical_reward(node, &view, &hash),
+        fate => Ok(Some(side_reward(&hash, &header, fate))),
     }
 }
 
@@ -134,7 +121,7 @@ fn canonical_reward(node: &Node, view: &View, hash: &B256) -> RpcResult<Option<B
         number: Quantity(header.number),
         hash: Data(*hash),
         miner: Data(header.beneficiary),
-        status: BlockStatus::Canonical,
+        status: BlockFate::Canonical.name(),
         uncle_of: None,
         reward: Quantity(payment.miner),
         fees: Quantity(fees),
@@ -144,43 +131,31 @@ fn canonical_reward(node: &Node, view: &View, hash: &B256) -> RpcResult<Option<B
 }
 
 /// The reward of a block whose place another one has: that of an uncle, or nothing.
-fn side_reward(node: &Node, view: &View, hash: &B256, header: &Header) -> RpcResult<BlockReward> {
-    let last = header.number + UNCLE_GENERATIONS;
-    let mut paid = None;
-    for number in header.number + 1..=last.min(view.head_number()) {
-        let Some(nephew) = view.canonical_hash(number).map_err(failure)? else {
-            break;
-        };
-        let Some(stored) = node.blocks.by_hash(&node.chain, view, &nephew)? else {
-            continue;
-        };
-        let uncles = &stored.block.uncles;
-        if let Some(index) = uncles.iter().position(|uncle| uncle.hash() == *hash) {
-            let payment = BlockPayment::of(node.chain.spec(), number, uncles);
-            paid = Some((number, nephew, payment.uncles[index].1));
-            break;
+fn side_reward(hash: &B256, header: &Header, fate: BlockFate) -> BlockReward {
+    let (uncle_of, reward) = match fate {
+        BlockFate::Uncle { nephew, reward } => {
+            let BlockId { number, hash } = nephew;
+            (
+                Some(NephewBlock {
+                    number: Quantity(number),
+                    hash: Data(hash),
+                }),
+                reward,
+            )
         }
-    }
-    let status = match paid {
-        Some(_) => BlockStatus::Uncle,
-        None if view.head_number() < last => BlockStatus::Side,
-        None => BlockStatus::Lost,
+        BlockFate::Canonical | BlockFate::Side | BlockFate::Lost => (None, U256::ZERO),
     };
-    let reward = paid.map_or(U256::ZERO, |(_, _, reward)| reward);
-    Ok(BlockReward {
+    BlockReward {
         number: Quantity(header.number),
         hash: Data(*hash),
         miner: Data(header.beneficiary),
-        status,
-        uncle_of: paid.map(|(number, hash, _)| NephewBlock {
-            number: Quantity(number),
-            hash: Data(hash),
-        }),
+        status: fate.name(),
+        uncle_of,
         reward: Quantity(reward),
         fees: Quantity(U256::ZERO),
         total: Quantity(reward),
         uncles: Vec::new(),
-    })
+    }
 }
 
 /// The fees of the transactions of a block; 0 if the block was not executed.

@@ -2,7 +2,7 @@
 
 import { facts, h, panel, show, table } from "./dom.js";
 import { ago, coins, count, moment, money, number, percent, price, short } from "./format.js";
-import { blockColumns, link } from "./overview.js";
+import { blockColumns, fate, link } from "./overview.js";
 
 /** The most hex digits of a long value that are shown. */
 const DIGITS_MAX = 8192;
@@ -124,11 +124,9 @@ async function blocksPage(at, _, now) {
 }
 
 async function blockPage(at, _, now) {
-  const { head, block, issuance, total_fees: fees } = await ask(`block/${encodeURIComponent(at)}`);
+  const { head, block, payment } = await ask(`block/${encodeURIComponent(at)}`);
   const height = number(block.number);
   const time = number(block.timestamp);
-  const sha = (value) => (value === undefined || value === null ? null : BigInt(value));
-  const reward = sha(issuance?.blockReward);
   const turn = h(
     "p",
     { class: "turn" },
@@ -155,15 +153,16 @@ async function blockPage(at, _, now) {
           ["Parent", height > 0 ? link("block", block.parentHash, block.parentHash) : full(block.parentHash)],
           ["Time", `${moment(time)} (${ago(now - time)})`],
           ["Blocks on it", count(Math.max(head - height, 0))],
+          ["Place in the chain", payment ? fate(payment.status, number(payment.uncleOf?.number)) : null],
           ["Mined by", link("account", block.miner, block.miner)],
           ["Extra data", extra(block.extraData)],
           ["Transactions", count(block.transactions.length)],
           ["Gas used", `${count(number(block.gasUsed))} of ${count(number(block.gasLimit))} (${percent(number(block.gasUsed), number(block.gasLimit))})`],
-          ["Reward of the miner", reward === null ? null : `${money(reward)}, and ${money(sha(fees) ?? 0n)} of fees`],
+          ["Reward of the miner", payment ? `${money(payment.reward)}, and ${money(payment.fees)} of fees` : null],
           ["Difficulty", BigInt(block.difficulty).toLocaleString("en-US")],
           ["Total difficulty", block.totalDifficulty ? BigInt(block.totalDifficulty).toLocaleString("en-US") : null],
           ["Size", `${count(number(block.size))} bytes`],
-          ["Uncles", block.uncles.length > 0 ? block.uncles.map((hash) => h("div", { class: "hash" }, hash)) : "none"],
+          ["Uncles", block.uncles.length > 0 ? block.uncles.map((hash, index) => uncle(hash, payment?.uncles[index])) : "none"],
         ]),
         h(
           "details",
@@ -189,6 +188,11 @@ async function blockPage(at, _, now) {
       ),
     ],
   };
+}
+
+/** An uncle, and what its miner got for it. */
+function uncle(hash, paid) {
+  return h("div", null, h("span", { class: "hash" }, hash), paid ? [" paid ", link("account", paid.miner), ` ${money(paid.reward)}`] : null);
 }
 
 async function transactionPage(hash, _, now) {

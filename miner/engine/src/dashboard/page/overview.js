@@ -163,6 +163,11 @@ function unit(value, name, digits) {
   return value === null || value === undefined ? dash : `${value.toFixed(digits)}\u00a0${name}`;
 }
 
+/** An amount of coins or of money, with four significant digits. */
+function amount(value) {
+  return value === null || value === undefined ? dash : value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+}
+
 /** A count that should be 0. */
 function warn(number) {
   return number > 0 ? h("strong", { class: "bad" }, count(number)) : "0";
@@ -213,6 +218,7 @@ function tiles(status, histories) {
     tile(node ? "Expected time per block" : "Expected time per solution", expected, "difficulty / hashrate of five minutes"),
     tile("Temperature", hot ? unit(hottest, "°C", 0) : dash, hot ? `hottest: ${hot.device}` : "this system shows none"),
     tile("Power", power.length > 0 ? unit(watts, "W", 0) : dash, power.length > 0 ? `${rate(sum(power, (device) => device.hashrate) / Math.max(watts, 1e-9))} per watt` : "this system shows none"),
+    status.day ? tile("Balance of a day", amount(status.day.balance), `${amount(status.day.income)} for ${amount(status.day.coins)} coins, ${amount(status.day.power_cost)} for ${unit(status.day.power_watts, "W", 0)}`) : null,
     rewards ? tile("Earned in the last day", coins(rewards.total, 4), `${things(rewards.blocks, "block")}, see below`) : null,
     tile("Running for", span(status.uptime_s), `version ${status.version}`),
   );
@@ -394,6 +400,24 @@ function blocksPanel(node, now) {
   return panel("blocks", "Last blocks", { aside: more }, table("Last blocks, the newest first", blockColumns(now), node.blocks, (block) => block.hash));
 }
 
+/** The fate of a block: a word, and the block that pays it as an uncle. */
+export function fate(name, nephew) {
+  const [kind, text] = { canonical: ["good", "canonical"], uncle: ["good", "uncle"], side: ["busy", "lost the race; may become an uncle"], lost: ["bad", "lost"] }[name] ?? ["idle", name];
+  return [h("span", { class: `state ${kind}` }, text), nephew === null ? null : [" of block ", link("block", nephew, count(nephew))]];
+}
+
+/** Blocks of this node whose place another block has. */
+function lostRaces(node, now) {
+  if (node.lost_races.length === 0) return h("p", { class: "quiet" }, "No block that was sealed here since the start has lost its place.");
+  const columns = [
+    { label: "Lost block", head: true, cell: (block) => link("block", block.hash, count(block.number)) },
+    { label: "Age", cell: (block) => h("span", { title: moment(block.time_s) }, ago(now - block.time_s)) },
+    { label: "What it is now", wide: true, cell: (block) => fate(block.fate, block.uncle_of) },
+    { label: "Reward in coins", number: true, cell: (block) => coins(block.reward, 5) },
+  ];
+  return table("Blocks of this node that lost their place, the newest first", columns, node.lost_races, (block) => block.hash);
+}
+
 function rewardsPanel(node, now) {
   const { rewards } = node;
   if (!rewards) {
@@ -416,6 +440,7 @@ function rewardsPanel(node, now) {
       [`Uncles (${count(rewards.uncles)})`, coins(rewards.uncle_rewards)],
       ["Last own block", rewards.last_block ? [link("block", rewards.last_block.number, count(rewards.last_block.number)), " ", h("small", null, ago(now - rewards.last_block.time_s))] : "none"],
     ]),
+    lostRaces(node, now),
     h("p", { class: "quiet" }, what, rewards.complete ? "" : " Older blocks are still being read.", " Blocks that this address mined, with fees and uncles; transfers do not count. A reorganization can take the newest ones back."),
   );
 }
