@@ -61,12 +61,19 @@ string_param!(Address, "DATA20", "a hex string", |text: &str| {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenAddress(pub Address);
 
-string_param!(WrittenAddress, "DATA20", "a hex string", |text: &str| {
-    Data::<[u8; 20]>::decode_fixed(text)?;
-    parse_address(text)
-        .map(WrittenAddress)
-        .map_err(ParamError::Address)
-});
+string_param!(WrittenAddress, "DATA20", "a hex string", Self::decode);
+
+impl WrittenAddress {
+    /// The address of a text.
+    ///
+    /// # Errors
+    /// [`ParamError`] if it is none, or its capital letters are not those of its checksum.
+    pub(crate) fn decode(text: &str) -> Result<Self, ParamError> {
+        Data::<[u8; 20]>::decode_fixed(text)?;
+        parse_address(text).map(Self).map_err(ParamError::Address)
+    }
+}
+
 string_param!(B256, "DATA32", "a hex string", |text: &str| Data::decode_fixed(
     text
 )

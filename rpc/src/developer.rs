@@ -131,7 +131,7 @@ impl Developer {
     pub fn mine(&self, timestamp: Option<u64>) -> Result<BlockId, DeveloperError> {
         self.make(BlockOrder {
             timestamp,
-            change: None,
+            ..BlockOrder::default()
         })
     }
 
@@ -141,8 +141,19 @@ impl Developer {
     /// [`DeveloperError::Block`] if it is not made.
     pub fn change(&self, change: DeveloperChange) -> Result<BlockId, DeveloperError> {
         self.make(BlockOrder {
-            timestamp: None,
             change: Some(change),
+            ..BlockOrder::default()
+        })
+    }
+
+    /// Sets the gas limit from the next block on, which is made at once.
+    ///
+    /// # Errors
+    /// [`DeveloperError::Block`] if it is not made.
+    pub(crate) fn set_gas_limit(&self, gas_limit: u64) -> Result<BlockId, DeveloperError> {
+        self.make(BlockOrder {
+            gas_limit: Some(gas_limit),
+            ..BlockOrder::default()
         })
     }
 
@@ -152,9 +163,9 @@ impl Developer {
 
     fn make(&self, order: BlockOrder) -> Result<BlockId, DeveloperError> {
         // The time that was set is for the next block with transactions.
-        let timestamp = match (order.timestamp, &order.change) {
-            (None, None) => self.state.lock().next_timestamp.take(),
-            (timestamp, _) => timestamp,
+        let timestamp = match (order.timestamp, &order.change, order.gas_limit) {
+            (None, None, None) => self.state.lock().next_timestamp.take(),
+            (timestamp, _, _) => timestamp,
         };
         Ok(self.chain.make_block(BlockOrder { timestamp, ..order })?)
     }
@@ -257,6 +268,7 @@ impl Developer {
             state.has_present_head
         };
         self.chain.pool().clear();
+        self.chain.change_settings(|settings| settings.gas_limit = None);
         self.chain.set_head(0)?;
         self.chain.set_clock_ahead(0);
         if has_present_head {

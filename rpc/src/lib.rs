@@ -30,6 +30,7 @@ pub mod filters;
 mod gate;
 pub mod health;
 mod ids;
+mod indexed;
 mod json;
 pub mod limits;
 pub mod logs_filter;

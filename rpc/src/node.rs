@@ -10,6 +10,7 @@ use chain::logs::LogLimits;
 use chain::pool::{PoolContent, PooledTransaction};
 use chain::spec::TRANSACTION_GAS;
 use chain::state::StateError;
+use history::AddressIndex;
 use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
@@ -174,6 +175,8 @@ pub struct Node {
     /// This lock is held from the choice of a nonce until its transaction is in the pool, so that
     /// no two transactions get the same nonce.
     pub(crate) sending: Mutex<()>,
+    /// The index by address, if the node builds one.
+    pub(crate) address_index: Option<Arc<AddressIndex>>,
     /// The backup that is being made, or the last one.
     pub(crate) backups: Arc<Backups>,
 }
@@ -222,6 +225,7 @@ impl Node {
             blocks,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
+            address_index: None,
             backups: Arc::default(),
         })
     }
@@ -309,6 +313,13 @@ impl Node {
     #[must_use]
     pub fn with_network(mut self, network: Arc<dyn NetworkControl>) -> Self {
         self.network = Some(network);
+        self
+    }
+
+    /// The node with an index by address, which somebody builds.
+    #[must_use]
+    pub fn with_address_index(mut self, index: Arc<AddressIndex>) -> Self {
+        self.address_index = Some(index);
         self
     }
 

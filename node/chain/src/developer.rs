@@ -1,10 +1,11 @@
-//! Rights of contract developers on the development network and on no other: they change accounts,
-//! and send transactions of accounts whose keys nobody has.
+//! Rights of contract developers on the development network and on no other: they change accounts
+//! and the gas limit, and send transactions of accounts whose keys nobody has.
 //!
-//! Both are written in blocks. A change of an account is the extra data of a block, and is made
-//! before the block's first transaction. The transaction of an account without a key names its
-//! sender in place of the signature. So every block can be executed again from the block before,
-//! by every node of such a network.
+//! All of this is written in blocks. A change of an account is the extra data of a block, and is
+//! made before the block's first transaction. A block whose extra data are the mark of a gas limit
+//! may have any. The transaction of an account without a key names its sender in place of the
+//! signature. So every block can be executed again from the block before, by every node of such a
+//! network.
 
 use alloy_rlp::Encodable;
 use primitives::rlp::{RlpReader, encode_fields_to_vec};
@@ -14,6 +15,8 @@ use crate::state::{AccountOverride, StorageOverride};
 
 /// The first bytes of extra data that is a change of an account.
 const MARK: &[u8] = b"account\0";
+/// The extra data of a block whose gas limit is not bound to that of the block before.
+pub(crate) const GAS_LIMIT_MARK: &[u8] = b"gas limit\0";
 /// The most bytes of extra data on the development network.
 pub const EXTRA_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a sender that is written in place of r.

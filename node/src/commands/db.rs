@@ -3,10 +3,12 @@
 
 use std::time::Instant;
 
+use chain::View;
 use chain::check::{CheckEvent, CheckSummary, check_store};
 use chain::import::{Importer, RECENT_STATES_DEFAULT, StateRetention};
 use chain::rules::seal::SealCheck;
 use chain::upkeep::DatabaseSize;
+use history::AddressIndex;
 use rpc::{DatabaseStats, HeadName, TableSize};
 use store::{BLOCKS_FILE_NAME, FILE_NAME, HorizonReads, LOG_FILE_NAME, Store, StoreOptions};
 
@@ -49,6 +51,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
         trie_nodes,
         faults,
     } = result?;
+    let faults = faults + check_index(&directory)?;
     print_line(&format!(
         "checked {blocks} blocks, {side_blocks} side blocks, {bare_headers} headers without bodies, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
         if full { ", the state of every block" } else { "" },
@@ -63,6 +66,25 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     } else {
         Err(CommandError::Faults(faults))
     }
+}
+
+/// Checks the index by address, if there is one. Returns the number of faults, each of which it has
+/// printed.
+fn check_index(directory: &DataDirectory) -> Result<u64, CommandError> {
+    let view = View::new(&directory.store, directory.spec.clone())?;
+    let genesis = view.canonical_hash(0)?.unwrap_or_default();
+    let Some(index) = AddressIndex::open_existing(&directory.path, genesis)? else {
+        return Ok(0);
+    };
+    let faults = history::check(&view, &index)?;
+    for fault in &faults {
+        print_line(&format!("index by address: {fault}"));
+    }
+    print_line(&format!(
+        "checked the index by address of {} blocks",
+        index.read()?.next()
+    ));
+    Ok(faults.len() as u64)
 }
 
 /// Lists the tables with their rows and bytes, those of the running node if there is one.

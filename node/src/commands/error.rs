@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
 use chain::state::StateNotKept;
+use history::{BuildError, IndexFileError};
 use store::{BackupError, StoreError};
 
 use crate::console::NodeCallError;
@@ -28,6 +29,12 @@ pub enum CommandError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The index by address cannot be used.
+    #[error(transparent)]
+    Index(#[from] IndexFileError),
+    /// The index by address cannot be checked.
+    #[error(transparent)]
+    IndexCheck(#[from] BuildError),
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

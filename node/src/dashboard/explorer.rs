@@ -9,7 +9,8 @@
 //! | `/explorer/blocks/NUMBER`, `/explorer/blocks/latest` | none: rows of blocks from the chain |
 //! | `/explorer/block/NUMBER`, `/explorer/block/HASH` | the block, what it paid, what became of it |
 //! | `/explorer/transaction/HASH` | the transaction, its receipt, its block |
-//! | `/explorer/account/ADDRESS` | balance, nonce, code, the last transactions |
+//! | `/explorer/calls/HASH` | the calls inside of a transaction, by running it again |
+//! | `/explorer/account/ADDRESS` | balance, nonce, code, the last transactions; tokens with an index by address |
 //! | `/explorer/account/ADDRESS/before/NUMBER` | the same, with transactions below a block |
 
 use std::sync::Arc;
@@ -34,10 +35,11 @@ const BLOCKS_PAGE: u64 = 25;
 /// Transactions of a page.
 const TRANSACTIONS_PAGE: u64 = 25;
 /// The modules of the calls.
-const MODULES: &str = "mc,ots";
+const MODULES: &str = "mc,ots,trace,vnode";
 /// The answer to an unknown path.
 const PATHS: &str = "paths: /explorer/blocks/NUMBER /explorer/block/NUMBER-OR-HASH \
-                     /explorer/transaction/HASH /explorer/account/ADDRESS\n";
+                     /explorer/transaction/HASH /explorer/calls/HASH \
+                     /explorer/account/ADDRESS\n";
 /// The JSON-RPC error code of a wrong parameter.
 const INVALID_PARAMS: i64 = -32602;
 
@@ -82,6 +84,7 @@ enum ExplorerQuery<'a> {
     Blocks(&'a str),
     Block(&'a str),
     Transaction(&'a str),
+    Calls(&'a str),
     /// An account, and the block below which its transactions are.
     Account(&'a str, Option<&'a str>),
 }
@@ -96,6 +99,7 @@ impl<'a> ExplorerQuery<'a> {
             ("blocks", (None, ..)) => Some(Self::Blocks(name)),
             ("block", (None, ..)) => Some(Self::Block(name)),
             ("transaction", (None, ..)) => Some(Self::Transaction(name)),
+            ("calls", (None, ..)) => Some(Self::Calls(name)),
             ("account", (None, ..)) => Some(Self::Account(name, None)),
             ("account", (Some("before"), Some(block), None)) => Some(Self::Account(name, Some(block))),
             _ => None,
@@ -139,6 +143,7 @@ impl ChainExplorer {
             ExplorerQuery::Blocks(at) => self.blocks(at).await,
             ExplorerQuery::Block(at) => self.block(at, client).await,
             ExplorerQuery::Transaction(hash) => self.transaction(hash, client).await,
+            ExplorerQuery::Calls(hash) => self.calls(hash, client).await,
             ExplorerQuery::Account(address, before) => self.account(address, before, client).await,
         }
     }
@@ -227,6 +232,15 @@ impl ChainExplorer {
         }))
     }
 
+    async fn calls(&self, hash: &str, client: ClientId) -> Result<Value, ExplorerError> {
+        let [calls] = self.call([("trace_transaction", json!([hash]))], client).await?;
+        let calls = calls.map_err(|error| ExplorerError::of_call(&error))?;
+        if calls.is_null() {
+            return Err(missing(format!("there is no transaction {hash} in a block")));
+        }
+        Ok(json!({ "calls": calls }))
+    }
+
     async fn account(
         &self,
         address: &str,
@@ -244,7 +258,10 @@ impl ChainExplorer {
                 json!([address, before, TRANSACTIONS_PAGE]),
             ),
         ];
+        let tokens = ("vnode_tokenBalances", json!([address, "latest"]));
         let [balance, nonce, code, transactions] = self.call(calls, client).await?;
+        // A node without an index by address does not know tokens.
+        let [tokens] = self.call([tokens], client).await?;
         let of_call = |error: Value| ExplorerError::of_call(&error);
         let code = code.map_err(of_call)?;
         let code_bytes = code.as_str().map_or(0, |code| code.len().saturating_sub(2) / 2);
@@ -256,6 +273,8 @@ impl ChainExplorer {
             "balance": balance.map_err(of_call)?,
             "nonce": nonce.map_err(of_call)?,
             "code_bytes": code_bytes,
+            "code": code,
+            "tokens": tokens.ok(),
             "transactions": transactions,
         }))
     }
@@ -331,6 +350,7 @@ mod tests {
             ("blocks/latest", Some(ExplorerQuery::Blocks("latest"))),
             ("block/7", Some(ExplorerQuery::Block("7"))),
             ("transaction/0x1", Some(ExplorerQuery::Transaction("0x1"))),
+            ("calls/0x1", Some(ExplorerQuery::Calls("0x1"))),
             ("account/0x2", Some(ExplorerQuery::Account("0x2", None))),
             (
                 "account/0x2/before/9",

@@ -259,7 +259,7 @@ mod tests {
     fn make(chain: &Chain, timestamp: u64) {
         let order = BlockOrder {
             timestamp: Some(timestamp),
-            change: None,
+            ..BlockOrder::default()
         };
         chain.make_block(order).unwrap();
     }

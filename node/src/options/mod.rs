@@ -51,8 +51,8 @@ pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use testvec::{BuilderOptions, StepLineOptions, TestvecCommand, TestvecOptions, TransitionOptions};
 pub use txpool::TxPoolOptions;
-pub(crate) use values::DevFork;
 pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, states_of};
+pub(crate) use values::{DevFork, IndexChoice};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -134,6 +134,11 @@ pub struct VnodeOptions {
     /// newest BLOCKS blocks (100000), which are pruned by and by [default: archive]
     #[arg(long, value_name = "STATES", global = true, value_parser = parse_states)]
     pub state: Option<StateRetention>,
+    /// Index that is built beside the chain: address, for the transactions, calls, rewards and
+    /// tokens of each account (addresses.redb); blocks that are there already are indexed in the
+    /// background. It needs all past states
+    #[arg(long, value_name = "INDEX")]
+    pub index: Option<IndexChoice>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
@@ -415,6 +420,11 @@ pub enum OptionsError {
     /// A genesis file for the development network, whose block 0 is built in.
     #[error("the development network takes no genesis file, because its block 0 is built in: got {}", .0.display())]
     DevGenesis(PathBuf),
+    /// `--index address` on a node that drops states.
+    #[error(
+        "--index address and --state recent contradict each other: blocks are run again on their past states"
+    )]
+    IndexStates,
     /// Two genesis files.
     #[error("`init` takes one genesis file: got {} and, with --genesis, {}", .0.display(), .1.display())]
     TwoGenesisFiles(PathBuf, PathBuf),
@@ -496,6 +506,9 @@ impl VnodeOptions {
             && !self.allow_insecure_unlock
         {
             return Err(OptionsError::InsecureUnlock(option));
+        }
+        if self.index.is_some() && matches!(self.state, Some(StateRetention::Recent { .. })) {
+            return Err(OptionsError::IndexStates);
         }
         if self.dev_seal == DevSeal::Instant && self.mine {
             return Err(OptionsError::InstantMine);

@@ -96,6 +96,13 @@ pub enum DevSeal {
     Instant,
 }
 
+/// An index beside the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IndexChoice {
+    /// The transactions and blocks of each account.
+    Address,
+}
+
 /// One of Ethereum's forks, for the rules of a development network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DevFork {

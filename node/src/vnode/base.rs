@@ -8,6 +8,7 @@ use chain::rules::seal::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
+use history::{AddressIndex, IndexBuilder};
 use keystore::AccountManager;
 use primitives::{Address, SecretKey};
 use store::Store;
@@ -15,7 +16,7 @@ use store::Store;
 use super::error::StartError;
 use crate::accounts;
 use crate::data_directory::{DataDirectory, OpenPurpose};
-use crate::options::{DevSeal, Network, OptionsError, VnodeOptions};
+use crate::options::{DevSeal, IndexChoice, Network, OptionsError, VnodeOptions};
 
 /// The base of a node.
 pub(super) struct NodeBase {
@@ -29,6 +30,24 @@ pub(super) struct NodeBase {
     /// The address that receives the rewards of mined blocks.
     pub(super) beneficiary: Option<Address>,
     pub(super) chain: Chain,
+    /// The index by address, if the options ask for it.
+    pub(super) index: Option<BuiltIndex>,
+}
+
+/// The index by address, and the thread that builds it.
+pub(super) struct BuiltIndex {
+    pub(super) index: Arc<AddressIndex>,
+    pub(super) builder: IndexBuilder,
+}
+
+impl BuiltIndex {
+    fn start(chain: &Chain, directory: &Path) -> Result<Self, StartError> {
+        let genesis = chain.view()?.canonical_hash(0)?.unwrap_or_default();
+        let index = Arc::new(AddressIndex::open(directory, genesis)?);
+        let builder =
+            IndexBuilder::start(chain.clone(), Arc::clone(&index)).map_err(StartError::IndexThread)?;
+        Ok(Self { index, builder })
+    }
 }
 
 impl NodeBase {
@@ -65,6 +84,10 @@ impl NodeBase {
             &accounts,
             beneficiary,
         )?;
+        let index = match options.index {
+            Some(IndexChoice::Address) => Some(BuiltIndex::start(&chain, &directory)?),
+            None => None,
+        };
         Ok(Self {
             options,
             directory,
@@ -73,6 +96,7 @@ impl NodeBase {
             accounts,
             beneficiary,
             chain,
+            index,
         })
     }
 }

@@ -98,6 +98,9 @@ pub(super) fn make(
     .with_listener(listeners.http.clone())
     .with_ws_listener(listeners.ws.clone())
     .with_network(around.registry.clone());
+    if let Some(built) = &base.index {
+        node = node.with_address_index(Arc::clone(&built.index));
+    }
     if options.dev_seal == DevSeal::Instant {
         node = node.with_automine();
     }

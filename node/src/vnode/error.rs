@@ -1,6 +1,7 @@
 //! The errors of a node's start, and of its end.
 
 use chain::chain::ChainOpenError;
+use history::IndexFileError;
 use network::NetworkStartError;
 use rpc::developer::DeveloperError;
 use store::StoreError;
@@ -51,6 +52,12 @@ pub enum StartError {
     /// The context of the JSON-RPC methods cannot be created.
     #[error(transparent)]
     Node(#[from] rpc::NodeError),
+    /// The index by address cannot be used.
+    #[error(transparent)]
+    Index(#[from] IndexFileError),
+    /// The thread that builds the index by address cannot be started.
+    #[error("cannot start the thread for the index by address: {0}")]
+    IndexThread(std::io::Error),
     /// The thread for notices of work cannot be started.
     #[error("cannot start the thread for notices of work: {0}")]
     Notices(std::io::Error),

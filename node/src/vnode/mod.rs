@@ -347,14 +347,18 @@ impl ServedNode {
     /// Stops all parts in parallel.
     async fn stop(self) {
         drop((self.metrics, self.dashboard));
-        let (miner, chain) = (self.miner, self.base.chain);
+        let (miner, chain, index) = (self.miner, self.base.chain, self.base.index);
+        let stop_chain = move || {
+            drop(index.map(|built| built.builder));
+            chain.stop();
+        };
         let stop_scs = async {
             if let Some(scs) = self.around.scs {
                 scs.stop().await;
             }
         };
         tokio::join!(
-            stop_both(move || miner.stop(), move || chain.stop()),
+            stop_both(move || miner.stop(), stop_chain),
             self.servers.stop(),
             stop_scs,
             self.around.network.stop(),

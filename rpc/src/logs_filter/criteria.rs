@@ -226,6 +226,10 @@ mod tests {
                 "field address: got 1 byte, expected 20 bytes",
             ),
             (
+                r#"{"address":"0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}"#,
+                "field address: the checksum of the address is wrong: got 0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed, expected 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            ),
+            (
                 r#"{"topics":"0x12"}"#,
                 "field topics: got a string, expected an array",
             ),

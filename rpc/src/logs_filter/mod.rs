@@ -6,11 +6,11 @@
 mod criteria;
 
 use chain::logs::LogQuery;
-use primitives::{Address, B256, LOG_TOPICS_MAX};
+use primitives::{B256, LOG_TOPICS_MAX};
 
 pub(crate) use criteria::LogCriteria;
 
-use crate::decode::{FromParam, ParamFields};
+use crate::decode::{FromParam, ParamFields, WrittenAddress};
 use crate::error::{RpcError, RpcResult};
 use crate::types::{BlockRef, ParamError};
 use crate::wire_type::WireType;
@@ -167,7 +167,8 @@ impl FromParam for LogFilter {
                 ));
             }
         };
-        let OneOrMany(addresses) = fields.get::<OneOrMany<Address>>("address")?;
+        let OneOrMany(addresses) = fields.get::<OneOrMany<WrittenAddress>>("address")?;
+        let addresses = addresses.into_iter().map(|address| address.0).collect();
         let topics: Vec<TopicAlternatives> = fields.get::<Option<_>>("topics")?.unwrap_or_default();
         if topics.len() > LOG_TOPICS_MAX {
             return Err(ParamError::Field {
@@ -188,6 +189,7 @@ impl FromParam for LogFilter {
 
 #[cfg(test)]
 mod tests {
+    use primitives::Address;
     use serde_json::{Value, json};
 
     use super::*;

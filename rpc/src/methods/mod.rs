@@ -11,6 +11,7 @@ pub mod net;
 pub mod ots;
 pub mod personal;
 pub mod scs;
+mod tokens;
 pub mod trace;
 pub mod txpool;
 pub mod vnode;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Method<Node>> {
     rows.extend(txpool::methods());
     rows.extend(personal::methods());
     rows.extend(vnode::methods());
+    rows.extend(tokens::methods());
     rows.extend(miner::methods());
     rows.extend(debug::methods());
     rows.extend(trace::methods());

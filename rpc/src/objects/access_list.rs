@@ -3,7 +3,7 @@
 use primitives::{AccessListEntry, Address, B256};
 use serde::{Serialize, Serializer};
 
-use crate::decode::{FromParam, ParamFields};
+use crate::decode::{FromParam, ParamFields, WrittenAddress};
 use crate::types::{Data, ParamError};
 use crate::wire_type::WireType;
 
@@ -18,7 +18,7 @@ impl FromParam for ListedAccount {
         let fields = ParamFields::read(json)?;
         let slots: Option<Vec<B256>> = fields.get("storageKeys")?;
         Ok(Self(AccessListEntry {
-            address: fields.get("address")?,
+            address: fields.get::<WrittenAddress>("address")?.0,
             slots: slots.unwrap_or_default(),
         }))
     }
@@ -59,7 +59,8 @@ mod tests {
         assert_eq!(list[0].slots, [slot]);
         let shown = serde_json::to_string(&ShownAccessList(&list)).expect("JSON");
         assert_eq!(shown, text);
-        for wrong in [r#"[{}]"#, r#"[{"address":"0x01"}]"#, r#"[7]"#] {
+        let checksum = r#"[{"address":"0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}]"#;
+        for wrong in [r#"[{}]"#, r#"[{"address":"0x01"}]"#, r#"[7]"#, checksum] {
             assert!(Vec::<ListedAccount>::from_json(wrong).is_err(), "{wrong}");
         }
     }

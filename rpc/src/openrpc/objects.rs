@@ -85,6 +85,7 @@ SlotProof: key WORD, value QUANTITY, proof DATA[];
 TypedData: types TypedDataField[]{}, primaryType String, domain Object, message Object;
 TypedDataField: name String, type String;
 ResetOptions: forking? Object;
+TokenBalance: token DATA20, balance QUANTITY|null, decimals QUANTITY|null, symbol String|null;
 DeveloperNodeInfo: currentBlockNumber QUANTITY, currentBlockTimestamp Number, currentBlockHash DATA32, hardFork String,
     transactionOrder String, environment DeveloperEnvironment, forkConfig Object;
 DeveloperEnvironment: baseFee QUANTITY, chainId Number, gasLimit QUANTITY, gasPrice QUANTITY;

@@ -254,9 +254,102 @@ fn the_network_begins_again() {
             "blocks of this chain have no base fee",
         ),
         ("anvil_setChainId", "the id is part of the signatures"),
-        ("evm_setBlockGasLimit", "a block's gas limit differs"),
     ] {
         let (code, text) = net.error(method, r#"["0x1"]"#);
         assert!(code == -32000 && text.starts_with(begin), "{method}: {text}");
     }
+}
+
+#[test]
+fn the_gas_limit_is_set_in_a_block() {
+    let net = Net::start();
+    let limit = |block: Value| net.ok("mc_getBlockByNumber", json!([block, false]))["gasLimit"].clone();
+    for (asked, method) in [
+        ("0x1c9c380", "evm_setBlockGasLimit"),
+        ("0xf4240", "anvil_setBlockGasLimit"),
+    ] {
+        let before = head(&net);
+        assert_eq!(net.ok(method, json!([asked])), true);
+        assert_eq!(head(&net), before + 1);
+        net.ok("evm_mine", json!([{"blocks": 2}]));
+        assert_eq!([limit(json!("latest")), limit(json!("pending"))], [asked; 2]);
+    }
+    // After a way back the limit is steered to: no block differs from its parent by too much.
+    let snapshot = net.ok("evm_snapshot", json!([]));
+    net.ok("evm_setBlockGasLimit", json!(["0x1c9c380"]));
+    assert_eq!(net.ok("evm_revert", json!([snapshot])), true);
+    net.ok("evm_mine", json!([]));
+    assert_eq!(
+        limit(json!("latest")),
+        format!("{:#x}", 1_000_000 + 1_000_000 / 1024 - 1)
+    );
+    for bad in ["0x1387", "0x8000000000000000"] {
+        let (code, text) = net.error("evm_setBlockGasLimit", &format!("[\"{bad}\"]"));
+        assert_eq!(code, -32000, "{text}");
+        assert!(
+            text.starts_with("gas limit: got ") && text.contains("expected 5000 to "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_state_is_dumped_and_loaded() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    net.ok("anvil_setStorageAt", json!([contract, "0x7", word(9)]));
+    net.ok("anvil_setBalance", json!([NOBODY, "0x1234"]));
+    let state = net.ok("anvil_dumpState", json!([]));
+    assert_eq!(state, net.ok("hardhat_dumpState", json!([])));
+
+    let other = Net::start();
+    let own = "0x00000000000000000000000000000000000000cd";
+    other.ok("anvil_setBalance", json!([own, "0x55"]));
+    assert_eq!(other.ok("anvil_loadState", json!([state])), true);
+    let same = [
+        ("mc_getCode", json!([contract])),
+        ("mc_getBalance", json!([NOBODY])),
+        ("mc_getStorageAt", json!([contract, "0x7"])),
+        ("mc_getTransactionCount", json!([account(0)])),
+    ];
+    for (method, params) in same {
+        assert_eq!(
+            other.ok(method, params.clone()),
+            net.ok(method, params),
+            "{method}"
+        );
+    }
+    assert_eq!(
+        other.ok("mc_getBalance", json!([own])),
+        "0x55",
+        "other accounts stay"
+    );
+
+    // The values as anvil writes them: without compression, numbers without leading zeros.
+    let plain = json!({"block": null, "best_block_number": 3, "accounts": {NOBODY: {
+        "nonce": 5, "balance": "0x77", "code": "0x6001", "storage": {"0x1": "0x2"},
+    }}});
+    let text = format!("0x{}", hex::encode(plain.to_string()));
+    let before = head(&other);
+    assert_eq!(other.ok("hardhat_loadState", json!([text])), true);
+    assert_eq!(head(&other), before + 1);
+    assert_eq!(other.ok("mc_getStorageAt", json!([NOBODY, "0x1"])), word(2));
+    assert_eq!(other.ok("mc_getTransactionCount", json!([NOBODY])), "0x5");
+    assert_eq!(other.ok("hardhat_loadState", json!([text])), true);
+    assert_eq!(head(&other), before + 1, "nothing was left to change");
+
+    for (bad, reason) in [
+        ("0x", "state: EOF"),
+        ("0x1f8b", "state: "),
+        ("0x7b7d", "state: missing field `accounts`"),
+    ] {
+        let (code, error) = other.error("anvil_loadState", &format!("[\"{bad}\"]"));
+        assert!(code == -32602 && error.contains(reason), "{error}");
+    }
+    let wrong = plain.to_string().replace("0x77", "0x077");
+    let (_, error) = other.error(
+        "anvil_loadState",
+        &json!([format!("0x{}", hex::encode(wrong))]).to_string(),
+    );
+    assert!(error.contains(&format!("account {NOBODY}: ")), "{error}");
 }

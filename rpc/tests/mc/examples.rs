@@ -18,13 +18,12 @@ use crate::shared::reference::check_page;
 use crate::shared::schema::fits;
 
 /// Methods without an example. The description of all methods would contain itself.
-pub(crate) const WITHOUT_EXAMPLE: [&str; 5] = [
+pub(crate) const WITHOUT_EXAMPLE: [&str; 4] = [
     "rpc.discover",
     // Always refused.
     "anvil_setNextBlockBaseFeePerGas",
     "hardhat_setNextBlockBaseFeePerGas",
     "anvil_setChainId",
-    "evm_setBlockGasLimit",
 ];
 /// Methods whose results depend on chance or on the clock. Only the type is compared.
 const VARYING: [&str; 9] = [
@@ -92,7 +91,7 @@ fn enode() -> String {
 
 impl ExampleNode {
     fn new() -> Self {
-        let net = Net::start();
+        let net = Net::indexed();
         net.send(json!({"to": account(5), "value": "0xde0b6b3a7640000", "gasPrice": "0x4a817c800"}));
         net.mine();
         let (contract, _) = deploy(&net);
@@ -245,6 +244,11 @@ impl ExampleNode {
                 json!([{"to": contract, "data": word(7)}, "latest", {"tracer": "prestateTracer"}])
             }
             "evm_mine" => json!([{"blocks": 2}]),
+            "evm_setBlockGasLimit" | "anvil_setBlockGasLimit" => json!(["0x1c9c380"]),
+            "anvil_dumpState" | "hardhat_dumpState" => json!([]),
+            // A state without accounts, which is not compressed.
+            "anvil_loadState" | "hardhat_loadState" => json!([data(br#"{"accounts":{}}"#)]),
+            "vnode_tokenBalances" => json!([account(5), "latest"]),
             "evm_revert" => json!([self.net.ok("evm_snapshot", json!([]))]),
             "evm_increaseTime" => json!([3600]),
             "evm_setNextBlockTimestamp" => json!(["0xee6b2800"]),

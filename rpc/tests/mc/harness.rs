@@ -12,6 +12,7 @@ use chain::pool::{LocalAccounts, PoolConfig};
 use chain::rules::seal::SealCheck;
 use chain::spec::{ChainFamily, RuleTable};
 use chain::{Chain, ChainConfig, ChainSpec, View};
+use history::AddressIndex;
 use keystore::{AccountManager, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
 use rpc::methods;
@@ -80,6 +81,7 @@ pub(crate) struct Net {
     pub(crate) network: Arc<Network>,
     /// The service for application chains, if it runs.
     pub(crate) service: Option<Arc<ScsService>>,
+    index: Option<Arc<AddressIndex>>,
     server: TcpServer,
     ws: TcpServer,
     rpc: Arc<Rpc<Node>>,
@@ -102,6 +104,26 @@ impl Net {
         let service = Some(Arc::default());
         let limits = (Limits::default(), FilterLimits::default());
         Self::start_as(in_memory(), change, rows, limits, service)
+    }
+
+    /// A node with an index by address, which nobody builds yet.
+    pub(crate) fn indexed() -> Self {
+        let limits = (Limits::default(), FilterLimits::default());
+        let service = Some(Arc::default());
+        Self::start_of(
+            ChainSpec::dev(),
+            in_memory(),
+            |_| (),
+            methods::all(),
+            limits,
+            service,
+            true,
+        )
+    }
+
+    /// The index by address of [`Net::indexed`].
+    pub(crate) fn index(&self) -> Arc<AddressIndex> {
+        self.index.clone().expect("a node with an index")
     }
 
     /// A node whose service for application chains does not run, with changed settings.
@@ -142,7 +164,7 @@ impl Net {
     /// A node whose store has this chain, without a service for application chains.
     pub(crate) fn of_spec(spec: ChainSpec, store: Store) -> Self {
         let limits = (Limits::default(), FilterLimits::default());
-        Self::start_of(spec, store, |_| (), methods::all(), limits, None)
+        Self::start_of(spec, store, |_| (), methods::all(), limits, None, false)
     }
 
     fn start_as(
@@ -152,7 +174,7 @@ impl Net {
         limits: (Limits, FilterLimits),
         service: Option<Arc<ScsService>>,
     ) -> Self {
-        Self::start_of(ChainSpec::dev(), store, change, rows, limits, service)
+        Self::start_of(ChainSpec::dev(), store, change, rows, limits, service, false)
     }
 
     fn start_of(
@@ -162,6 +184,7 @@ impl Net {
         rows: Vec<Method<Node>>,
         (limits, filter_limits): (Limits, FilterLimits),
         service: Option<Arc<ScsService>>,
+        is_indexed: bool,
     ) -> Self {
         let home = tempfile::tempdir().expect("a temporary folder");
         let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
@@ -215,6 +238,14 @@ impl Net {
             Some(service) => node.with_scs_service(Arc::<ScsService>::clone(service)),
             None => node,
         };
+        let index = is_indexed.then(|| {
+            let genesis = chain.view().expect("a view").head_hash();
+            Arc::new(AddressIndex::open(home.path(), genesis).expect("a file"))
+        });
+        let node = match &index {
+            Some(index) => node.with_address_index(Arc::clone(index)),
+            None => node,
+        };
         let rpc = Rpc::new(Arc::new(node), rows, limits).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = small_stack::runtime();
@@ -242,6 +273,7 @@ impl Net {
             ws_listener,
             network,
             service,
+            index,
             server,
             ws,
             rpc,

@@ -13,6 +13,7 @@ mod filters;
 mod full_disk;
 mod geth;
 mod harness;
+mod indexed;
 mod interface;
 mod logs;
 mod miner;

@@ -65,6 +65,30 @@ async function replayed(node, hash) {
     return block.find(({ transactionHash }) => transactionHash === hash);
 }
 
+/** Each of the two loads the state that the other one has dumped. */
+async function exchangeStates(anvil, contracts) {
+    for (const [from, to, balance] of [
+        [url, anvil, '0x1234'],
+        [anvil, url, '0x5678'],
+    ]) {
+        const extra = `0x${balance.slice(2).repeat(10)}`;
+        await call(from, 'anvil_setBalance', [extra, balance]);
+        await call(from, 'anvil_setStorageAt', [contracts[0], '0x9', `0x${balance.slice(2).padStart(64, '0')}`]);
+        assert.equal(await call(to, 'anvil_loadState', [await call(from, 'anvil_dumpState', [])]), true);
+        for (const account of [extra, ...contracts]) {
+            for (const [method, params] of [
+                ['eth_getBalance', [account, 'latest']],
+                ['eth_getTransactionCount', [account, 'latest']],
+                ['eth_getCode', [account, 'latest']],
+                ['eth_getStorageAt', [account, '0x9', 'latest']],
+            ]) {
+                const [one, other] = await Promise.all([from, to].map((node) => call(node, method, params)));
+                assert.equal(one, other, `${method} ${account}`);
+            }
+        }
+    }
+}
+
 run(async () => {
     const anvil = await startAnvil();
     try {
@@ -108,6 +132,7 @@ run(async () => {
             const replays = await Promise.all(both.map(([node, hash]) => replayed(node, hash)));
             compare(`${name}: trace_replayBlockTransactions`, ...replays.map(({ stateDiff, ...others }) => ({ ...others, stateDiff: keep(stateDiff) })));
         }
+        await exchangeStates(anvil.url, ours.contracts);
         for (const difference of differences) say(JSON.stringify(difference));
         return { compared, differences: differences.map(({ what }) => what) };
     } finally {

@@ -17,7 +17,13 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 16] = [
+const PACKAGES: [Knowledge; 17] = [
+    Knowledge {
+        package: "history",
+        folder: "node/history",
+        without: &["tokio", "hyper", "serde_json", "clap", "rpc"],
+        unnamed: &["std::net"],
+    },
     Knowledge {
         package: "etl",
         folder: "node/etl",

@@ -9,12 +9,12 @@ use std::time::Duration;
 use primitives::{Block, Bytes};
 
 use super::{Chain, WriteError};
-use crate::developer::DeveloperChange;
+use crate::developer::{DeveloperChange, GAS_LIMIT_MARK};
 use crate::import::{BlockId, Imported};
 use crate::mining::build::{BuildSettings, build};
 use crate::pool::ReadyTransactions;
 use crate::rules::seal::{SealCheck, SealCheckError};
-use crate::spec::ChainSpec;
+use crate::spec::{ChainSpec, GAS_LIMIT_MIN};
 use crate::state::StateError;
 
 /// The reason why no block was made.
@@ -30,6 +30,12 @@ pub enum MakeBlockError {
         got: u64,
         /// The timestamp of the head.
         head: u64,
+    },
+    /// No block can have this gas limit.
+    #[error("gas limit: got {got}, expected {GAS_LIMIT_MIN} to {}", i64::MAX)]
+    GasLimit {
+        /// The requested gas limit.
+        got: u64,
     },
     /// The change is too long for a block.
     #[error("change of an account: got {got} bytes, expected at most {max}")]
@@ -57,6 +63,8 @@ pub struct BlockOrder {
     pub timestamp: Option<u64>,
     /// A change of an account. A block with a change has no transactions.
     pub change: Option<DeveloperChange>,
+    /// The gas limit of this block and the later ones. A block that changes it has no transactions.
+    pub gas_limit: Option<u64>,
 }
 
 impl Chain {
@@ -95,11 +103,19 @@ impl Chain {
             Some(timestamp) => timestamp,
             None => now.max(above + 1),
         };
-        let (ready, extra_data) = match &order.change {
-            None => (inner.pool.ready(), None),
-            Some(change) => (ReadyTransactions::default(), Some(encoded(change)?)),
+        let (ready, extra_data) = match (&order.change, order.gas_limit) {
+            (None, None) => (inner.pool.ready(), None),
+            (Some(change), _) => (ReadyTransactions::default(), Some(encoded(change)?)),
+            (None, Some(got)) if !(GAS_LIMIT_MIN..=i64::MAX as u64).contains(&got) => {
+                return Err(MakeBlockError::GasLimit { got });
+            }
+            (None, Some(_)) => {
+                let mark = Bytes::from_static(GAS_LIMIT_MARK);
+                (ReadyTransactions::default(), Some(mark))
+            }
         };
         let mut settings: BuildSettings = inner.settings.lock().clone();
+        settings.gas_limit = order.gas_limit.or(settings.gas_limit);
         settings.extra_data = extra_data.unwrap_or(settings.extra_data);
         let snapshot = view.snapshot();
         let draft = build(&inner.spec, snapshot, head, timestamp, &settings, ready, &[])?;
@@ -112,6 +128,10 @@ impl Chain {
             number: block.header.number,
             hash: block.hash(),
         };
+        if order.gas_limit.is_some() {
+            // The follower of the head reads the limit of the block after this one.
+            self.change_settings(|settings| settings.gas_limit = order.gas_limit);
+        }
         match self.import(block)? {
             Imported::Head { .. } | Imported::Side | Imported::Known | Imported::Later => Ok(id),
         }

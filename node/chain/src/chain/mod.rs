@@ -61,7 +61,6 @@ use crate::mining::pause::WorkPause;
 use crate::mining::work::{SolutionError, WorkManager};
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
 use crate::rules::body::sender;
-use crate::rules::next_gas_limit;
 use crate::rules::seal::SealCheck;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
@@ -465,7 +464,7 @@ impl Chain {
 
 /// The facts that the pool must know about the block after `head`.
 fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> NextBlock {
-    let gas_limit = next_gas_limit(spec, head.gas_limit, settings.gas_target);
+    let gas_limit = settings.next_gas_limit(spec, head.gas_limit);
     NextBlock {
         number: head.number + 1,
         gas_limit,
@@ -494,6 +493,7 @@ impl ChainInner {
             beneficiary: config.beneficiary,
             extra_data: config.extra_data,
             gas_target: GAS_TARGET_DEFAULT,
+            gas_limit: None,
         };
         let next = next_block(&config.spec, &view.head().header, &settings);
         let (clock, head_time) = (jobs.chain_clock.clone(), view.head().header.timestamp);

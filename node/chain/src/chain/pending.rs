@@ -98,6 +98,7 @@ mod tests {
                 beneficiary: Address::ZERO,
                 extra_data: Bytes::new(),
                 gas_target: 0,
+                gas_limit: None,
             },
         }
     }

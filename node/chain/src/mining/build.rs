@@ -6,12 +6,13 @@
 use primitives::{Address, B256, Block, Bytes, Header, SYSTEM_SENDER, Transaction, U256, uncles_hash};
 use store::{BlockReads, HeaderRecord, StateReads, StoreError};
 
+use crate::developer::GAS_LIMIT_MARK;
 use crate::evm::execute::{Executed, Executor, TransactionError};
 use crate::import::receipts_root;
 use crate::pool::{PooledTransaction, ReadyTransactions};
 use crate::rules::body::{RecentAncestors, transactions_root};
 use crate::rules::difficulty::next_difficulty;
-use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, dao_extra, next_gas_limit};
+use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, dao_extra, next_gas_limit, steered_gas_limit};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
 use crate::trie::NodeSource;
@@ -25,6 +26,19 @@ pub struct BuildSettings {
     pub extra_data: Bytes,
     /// The gas limit that the block's gas limit moves towards.
     pub gas_target: u64,
+    /// The gas limit that a developer asked for. It is in force before `gas_target`.
+    pub gas_limit: Option<u64>,
+}
+
+impl BuildSettings {
+    /// The gas limit of a child of a block with gas limit `parent`.
+    pub(crate) fn next_gas_limit(&self, spec: &ChainSpec, parent: u64) -> u64 {
+        match self.gas_limit {
+            Some(asked) if *self.extra_data == *GAS_LIMIT_MARK => asked,
+            Some(asked) => steered_gas_limit(parent, asked),
+            None => next_gas_limit(spec, parent, self.gas_target),
+        }
+    }
 }
 
 /// A block without its seal.
@@ -64,7 +78,7 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
         beneficiary: settings.beneficiary,
         difficulty: next_difficulty(spec, above, timestamp),
         number: above.number + 1,
-        gas_limit: next_gas_limit(spec, above.gas_limit, settings.gas_target),
+        gas_limit: settings.next_gas_limit(spec, above.gas_limit),
         timestamp,
         extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()

@@ -5,7 +5,8 @@
 use std::cell::Cell;
 
 use primitives::B256;
-use store::{AccountKey, StateReads, StoreError, WalkedAccount, WalkedSlot};
+use store::{AccountKey, StateReads, StoreError};
+pub use store::{WalkedAccount, WalkedSlot};
 
 /// Visits the accounts that exist after block `number`, each with its slots that are not zero,
 /// in the order of their keys.

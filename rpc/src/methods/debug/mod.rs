@@ -5,6 +5,7 @@ mod request;
 mod state;
 mod trace;
 
+pub(in crate::methods) use state::{WholeAccount, whole_state};
 pub(in crate::methods) use trace::trace_error;
 
 use chain::chain::WriteError;

@@ -1,6 +1,7 @@
 //! Whole states and parts of storages: `debug_dumpBlock`, `debug_storageRangeAt`.
 
-use chain::state::scan;
+use chain::View;
+use chain::state::scan::{self, WalkedAccount, WalkedSlot};
 use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
 use primitives::{Address, B256};
 use serde::Serialize;
@@ -62,13 +63,21 @@ struct DumpAccount {
     storage: JsonMembers<Data<B256>>,
 }
 
-/// `debug_dumpBlock`.
-fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
-    let view = node.view()?;
-    let number = stored_number(&view, at, "dump")?;
-    let header = view.header(number).map_err(failure)?;
-    let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
-    view.require_state(number).map_err(RpcError::refused_by)?;
+/// An account with all that belongs to it.
+pub(in crate::methods) struct WholeAccount {
+    /// The account as it stands in the state.
+    pub(in crate::methods) account: WalkedAccount,
+    /// Its slots that are not zero, in the order of their numbers.
+    pub(in crate::methods) slots: Vec<WalkedSlot>,
+    /// Its code.
+    pub(in crate::methods) code: Vec<u8>,
+}
+
+/// The accounts after block `number`, in the order of their addresses.
+///
+/// # Errors
+/// A refusal if the state is too large for an answer.
+pub(in crate::methods) fn whole_state(node: &Node, view: &View, number: u64) -> RpcResult<Vec<WholeAccount>> {
     let mut found = Vec::new();
     let mut memory = Ok(());
     let whole = scan::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {
@@ -91,8 +100,7 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     let mut accounts = Vec::new();
     let mut code_len = 0;
     for (account, mut slots) in found {
-        let record = account.account;
-        let code = view.code_by_hash(&record.code_hash).map_err(failure)?;
+        let code = view.code_by_hash(&account.account.code_hash).map_err(failure)?;
         slots.sort_unstable_by_key(|slot| slot.slot);
         // There are few accounts, but each may have code of the greatest length. A byte takes two
         // digits.
@@ -101,6 +109,21 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
             return Err(RpcError::too_long("", len_max));
         }
         reserve_values(code.len())?;
+        accounts.push(WholeAccount { account, slots, code });
+    }
+    Ok(accounts)
+}
+
+/// `debug_dumpBlock`.
+fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
+    let view = node.view()?;
+    let number = stored_number(&view, at, "dump")?;
+    let header = view.header(number).map_err(failure)?;
+    let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
+    view.require_state(number).map_err(RpcError::refused_by)?;
+    let mut accounts = Vec::new();
+    for WholeAccount { account, slots, code } in whole_state(node, &view, number)? {
+        let record = account.account;
         let object = DumpAccount {
             balance: record.balance.to_string(),
             nonce: record.tx_nonce,

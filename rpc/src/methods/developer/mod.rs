@@ -5,6 +5,7 @@
 //! block before. The block's number and the time move on by it.
 
 mod session;
+mod state_file;
 
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub fn methods() -> Vec<Method<Node>> {
     ];
     rows.extend(account_methods());
     rows.extend(session::methods());
+    rows.extend(state_file::methods());
     rows
 }
 

@@ -21,6 +21,7 @@ use crate::wire_type::{Described, WireType};
 pub(super) fn methods() -> Vec<Method<Node>> {
     let reset = "Goes back to the begin: the chain without its blocks, an empty pool, the system's clock.";
     let dropped = "Drops a transaction from the pool. Returns whether it was there.";
+    let gas_limit = "Sets the gas limit of the blocks from now on, in a block of its own.";
     let base_fee = "Is refused: blocks of proof of work here have no base fee.";
     vec![
         Method::heavy("anvil_reset", ["options"], begin_again).summary(reset),
@@ -37,8 +38,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::inline("hardhat_setNextBlockBaseFeePerGas", ["fee"], refuse_base_fee).summary(base_fee),
         Method::inline("anvil_setChainId", ["id"], refuse_chain_id)
             .summary("Is refused: a chain keeps the id that its first block began with."),
-        Method::inline("evm_setBlockGasLimit", ["gas"], refuse_gas_limit)
-            .summary("Is refused: a gas limit moves by a small part with each block."),
+        Method::heavy("evm_setBlockGasLimit", ["gas"], set_gas_limit).summary(gas_limit),
+        Method::heavy("anvil_setBlockGasLimit", ["gas"], set_gas_limit).summary(gas_limit),
     ]
 }
 
@@ -199,9 +200,7 @@ fn refuse_chain_id(node: &Node, (_,): (Count,)) -> RpcResult<()> {
 }
 
 /// `evm_setBlockGasLimit`.
-fn refuse_gas_limit(node: &Node, (_,): (Count,)) -> RpcResult<()> {
-    developer(node)?;
-    Err(RpcError::refused(
-        "a block's gas limit differs from the one before by less than 1/1024: --targetgaslimit GAS says where it moves",
-    ))
+fn set_gas_limit(node: &Node, (Count(gas),): (Count,)) -> RpcResult<bool> {
+    let set = developer(node)?.set_gas_limit(gas);
+    set.map(|_| true).map_err(DeveloperError::into_rpc)
 }

@@ -7,7 +7,7 @@ use chain::state::{AccountOverride, StorageOverride};
 use primitives::{Address, B256, Bytes, U256};
 
 use super::request::Word;
-use crate::decode::{FromParam, ParamFields, read_map};
+use crate::decode::{FromParam, ParamFields, WrittenAddress, read_map};
 use crate::error::cut_name;
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
@@ -22,8 +22,7 @@ impl FromParam for StateOverrides {
     fn from_json(json: &str) -> Result<Self, ParamError> {
         let mut seen = BTreeSet::new();
         let read = |(name, json): (&str, &str)| {
-            let Data(address) = Data::<[u8; 20]>::decode_fixed(name).map_err(|reason| at(name, reason))?;
-            let address = Address::from(address);
+            let WrittenAddress(address) = WrittenAddress::decode(name).map_err(|reason| at(name, reason))?;
             if !seen.insert(address) {
                 return Err(ParamError::RepeatedField(name.to_owned()));
             }
@@ -119,7 +118,8 @@ impl FromParam for BlockOverrides {
             number: count(["number", "blockNumber"])?,
             timestamp: count(["time", "timestamp"])?,
             gas_limit: count(["gasLimit", "gasLimit"])?,
-            beneficiary: either::<Address>(&fields, ["coinbase", "feeRecipient"])?,
+            beneficiary: either::<WrittenAddress>(&fields, ["coinbase", "feeRecipient"])?
+                .map(|address| address.0),
             difficulty: either::<Quantity<U256>>(&fields, ["difficulty", "difficulty"])?
                 .map(|difficulty| difficulty.0),
             random: either::<B256>(&fields, ["random", "prevRandao"])?,
@@ -186,6 +186,13 @@ mod tests {
             let json = format!(r#"{{"{address}":{members}}}"#);
             check::<StateOverrides>(&json, Err(&format!("{address}: {reason}")));
         };
+        check::<StateOverrides>(
+            r#"{"0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed":{}}"#,
+            Err(
+                "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed: the checksum of the address is wrong: got \
+                 0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed, expected 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            ),
+        );
         check_one("1", "got a number, expected an object");
         check_one(r#"{"balance":"7"}"#, "field balance: missing 0x prefix");
         check_one(

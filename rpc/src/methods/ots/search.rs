@@ -1,12 +1,15 @@
 //! The transactions of an account, the one of a nonce, and the one that created a contract.
 //!
 //! The store knows which blocks changed an account. So a search visits those blocks only. It does
-//! not find transactions that only read an account or fail in it, unless the account sent them.
+//! not find transactions that only read an account or fail in it, unless the account sent them. A
+//! node with an index by address finds these, too, and runs nothing again but the blocks that are
+//! not indexed yet.
 
 use std::sync::Arc;
 
 use chain::View;
 use chain::trace::{CallFrame, Trace, TraceRequest};
+use history::Roles;
 use primitives::{Address, B256, Transaction};
 use serde::Serialize;
 use serde_json::Value;
@@ -15,6 +18,7 @@ use super::blocks::{check_page, receipt_values, to_value};
 use super::traces::{request, walk};
 use crate::block_cache::CachedBlock;
 use crate::error::{RpcError, RpcResult, failure};
+use crate::indexed::IndexedPast;
 use crate::json::JsonOf;
 use crate::methods::debug::trace_error;
 use crate::methods::mc::FoundBlock;
@@ -25,6 +29,8 @@ use crate::table::Method;
 use crate::types::{Count, Data};
 use crate::wire_type::{Described, WireType};
 
+/// The parts of an account that make a transaction one of its own.
+const TOOK_PART: Roles = Roles::END.or(Roles::CALL);
 /// The most blocks that one search looks at.
 const BLOCKS_MAX: usize = 10_000;
 
@@ -82,8 +88,15 @@ fn search_before(
     let size = check_page(2, size)?;
     let view = node.view()?;
     let first = if block == 0 { view.head_number() + 1 } else { block };
-    let (mut page, has_more) = search(node, &view, &address, size, first, |at| {
-        view.account_change_before(&address, at).map_err(failure)
+    let past = IndexedPast::of(node, &view)?;
+    let (mut page, has_more) = search(node, &view, past.as_ref(), &address, size, first, |at| {
+        let changed = view.account_change_before(&address, at).map_err(failure)?;
+        match &past {
+            Some(past) if changed.is_none_or(|number| number < past.end()) => {
+                past.before(&address, TOOK_PART, at)
+            }
+            _ => Ok(changed),
+        }
     })?;
     page.first_page = block == 0;
     page.last_page = !has_more;
@@ -97,8 +110,17 @@ fn search_after(
 ) -> RpcResult<JsonOf<OtsPage>> {
     let size = check_page(2, size)?;
     let view = node.view()?;
-    let (mut page, has_more) = search(node, &view, &address, size, block, |at| {
-        view.account_change_after(&address, at).map_err(failure)
+    let past = IndexedPast::of(node, &view)?;
+    let (mut page, has_more) = search(node, &view, past.as_ref(), &address, size, block, |at| {
+        let mut searched = at;
+        if let Some(past) = &past {
+            let found = past.since(&address, TOOK_PART, at.saturating_add(1))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            searched = at.max(past.end().saturating_sub(1));
+        }
+        view.account_change_after(&address, searched).map_err(failure)
     })?;
     // The blocks were found upwards, and the transactions of each downwards.
     let number = |value: &Value| {
@@ -119,6 +141,7 @@ fn search_after(
 fn search(
     node: &Node,
     view: &View,
+    past: Option<&IndexedPast<'_>>,
     address: &Address,
     size: usize,
     first: u64,
@@ -140,7 +163,7 @@ fn search(
         if page.txs.len() >= size {
             return Ok((page, true));
         }
-        add_block(node, view, address, number, &request, &mut page)?;
+        add_block(node, view, past, address, number, &request, &mut page)?;
     }
     Err(RpcError::refused(format!(
         "no page of {size} transactions in {BLOCKS_MAX} blocks that changed the account: got {}",
@@ -152,6 +175,7 @@ fn search(
 fn add_block(
     node: &Node,
     view: &View,
+    past: Option<&IndexedPast<'_>>,
     address: &Address,
     number: u64,
     request: &TraceRequest,
@@ -166,7 +190,11 @@ fn add_block(
         .blocks
         .by_hash(&node.chain, view, &hash)?
         .ok_or_else(missing)?;
-    let mut indexes = taking_part(view, &block, address, request)?;
+    let indexed = past.map(|past| past.transactions(address, TOOK_PART, number));
+    let mut indexes = match indexed.transpose()?.flatten() {
+        Some(indexes) => indexes,
+        None => taking_part(view, &block, address, request)?,
+    };
     indexes.reverse();
     let found = FoundBlock::Stored(Arc::clone(&block));
     for index in &indexes {

@@ -8,6 +8,7 @@ use chain::View;
 use chain::rules::payment::BlockPayment;
 use chain::trace::{CallOptions, FlatCall, FlatCalls, Trace, TraceRequest, Tracer};
 use chain::view::StoredBlock;
+use history::Roles;
 use primitives::{Address, B256, U256};
 
 use super::debug::trace_error;
@@ -15,6 +16,7 @@ use super::mc::stored_number;
 use crate::budget::work_limit;
 use crate::decode::{FromParam, ParamFields};
 use crate::error::{RpcError, RpcResult, failure};
+use crate::indexed::IndexedPast;
 use crate::json::{Json, JsonArray, JsonOf};
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -23,6 +25,8 @@ use crate::table::Method;
 use crate::types::{BlockRef, Count, ParamError};
 use crate::wire_type::WireType;
 
+/// The parts of an account that traces show.
+const IN_TRACES: Roles = Roles::END.or(Roles::CALL).or(Roles::PAID);
 /// The most blocks of one `trace_filter`.
 const FILTER_BLOCKS_MAX: u64 = 10_000;
 
@@ -34,7 +38,8 @@ pub fn methods() -> Vec<Method<Node>> {
         Method::heavy("trace_transaction", ["hash"], trace_transaction)
             .summary("Returns all calls of a transaction as a flat list."),
         Method::heavy("trace_filter", ["filter"], trace_filter).summary(
-            "Returns the calls from and to some accounts in a range of at most 10,000 blocks, as a flat list.",
+            "Returns the calls from and to some accounts in a range of at most 10,000 blocks, as a flat list. \
+             With --index address only blocks of these accounts count.",
         ),
         Method::heavy("trace_get", ["hash", "traceAddress"], trace_get).summary(
             "Returns the call of a transaction that has this place in the tree of its calls. The \
@@ -249,6 +254,22 @@ impl FromParam for TraceFilter {
     }
 }
 
+/// The first block from `number` on that may have calls or rewards of the selected accounts: an
+/// indexed one of theirs, or the first one that is not indexed.
+fn next_of(past: &IndexedPast<'_>, selection: &Selection, number: u64) -> RpcResult<u64> {
+    let accounts = match selection.from.as_slice() {
+        [] => &selection.to,
+        from => from,
+    };
+    let mut first = number.max(past.end());
+    for account in accounts {
+        if let Some(found) = past.since(account, IN_TRACES, number)? {
+            first = first.min(found);
+        }
+    }
+    Ok(first)
+}
+
 /// `trace_filter`: rewards count as calls to the miners that they pay.
 fn trace_filter(
     node: &Node,
@@ -257,10 +278,17 @@ fn trace_filter(
     let view = node.view()?;
     let first = stored_number(&view, filter.from, "trace")?;
     let last = stored_number(&view, filter.to, "trace")?.min(view.head_number());
-    if last.saturating_sub(first) >= FILTER_BLOCKS_MAX {
+    let names_nobody = filter.from_addresses.is_empty() && filter.to_addresses.is_empty();
+    let past = if names_nobody {
+        None
+    } else {
+        IndexedPast::of(node, &view)?
+    };
+    let searched = past.as_ref().map_or(first, |past| past.end().max(first));
+    if last.saturating_sub(searched) >= FILTER_BLOCKS_MAX {
         return Err(RpcError::refused(format!(
             "range of {} blocks: expected at most {FILTER_BLOCKS_MAX}",
-            last - first + 1
+            last - searched + 1
         )));
     }
     let mut selection = Selection {
@@ -270,9 +298,20 @@ fn trace_filter(
         left: filter.count,
     };
     let (request, mut out) = (request(node), JsonArray::new());
-    for number in first..=last {
-        if selection.left == 0 {
+    let (mut next, mut visited) = (first, 0);
+    while selection.left > 0 {
+        let number = match &past {
+            Some(past) => next_of(past, &selection, next)?,
+            None => next,
+        };
+        if number > last {
             break;
+        }
+        (next, visited) = (number + 1, visited + 1);
+        if visited > FILTER_BLOCKS_MAX {
+            return Err(RpcError::refused(format!(
+                "blocks of these accounts: got more than {FILTER_BLOCKS_MAX}, expected at most as many: set a count"
+            )));
         }
         request.limit.check().map_err(RpcError::refused_by)?;
         let missing = || failure(format_args!("block {number} is below the head and not stored"));

@@ -158,6 +158,14 @@ fn the_figures_are_those_of_json_rpc() {
     let contract = json_at(dashboard, &format!("/explorer/account/{created}"), 200);
     let code = contract::runtime_code().trim_start_matches("0x");
     assert_eq!(contract["code_bytes"], json!(code.len() / 2));
+    assert_eq!(contract["code"], json!(format!("0x{code}")));
+    assert_eq!(
+        contract["tokens"],
+        Value::Null,
+        "the node has no index by address"
+    );
+    let calls = json_at(dashboard, &format!("/explorer/calls/{}", hashes[1]), 200);
+    assert_eq!(calls["calls"][0]["action"]["from"], json!(sender), "{calls}");
 
     let page = json_at(dashboard, "/explorer/blocks/latest", 200);
     assert_eq!(
@@ -206,6 +214,12 @@ fn bad_requests_get_clear_errors() {
             "there is no transaction",
         ),
         ("/explorer/transaction/0x12", 400, "invalid argument 0"),
+        (
+            &format!("/explorer/calls/{unknown}"),
+            404,
+            "there is no transaction",
+        ),
+        ("/explorer/calls/0x12", 400, "invalid argument 0"),
         ("/explorer/transaction/%22", 400, "invalid argument 0"),
         ("/explorer/account/0x12", 400, "invalid argument 0"),
         ("/explorer/account/bob", 400, "invalid argument 0"),

@@ -71,6 +71,85 @@ fn check_format(browser: &mut Browser) {
     }
 }
 
+/// The account that gets the tokens.
+const HOLDER: &str = "4444444444444444444444444444444444444444";
+
+/// The code of a token: each call logs a transfer of 7 from nobody to [`HOLDER`], calls that
+/// account, and returns 7.
+fn token() -> String {
+    let topic = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
+    let call = format!("6000600060006000600073{HOLDER}61fffff150");
+    format!("600760005273{HOLDER}60007f{topic}60206000a3{call}60206000f3")
+}
+
+/// A contract: its calls and logs are read, its code is compared, and its tokens are shown.
+fn check_contract(browser: &mut Browser, node: &Vnode, url: &str) {
+    let from = &node.accounts()[1];
+    let code = token();
+    let length = code.len() / 2;
+    let creation = format!("0x60{length:02x}600c60003960{length:02x}6000f3{code}");
+    let send = |mut transaction: Value| {
+        transaction["from"] = json!(from);
+        transaction["gasPrice"] = json!("0x4a817c800");
+        node.receipt(&node.send(transaction))
+    };
+    let contract = send(json!({"data": creation, "gas": "0x7a120"}));
+    let contract = contract["contractAddress"].as_str().expect("a contract");
+    let data = format!("0xa9059cbb{HOLDER:0>64}{:064x}", 7);
+    let receipt = send(json!({"to": contract, "data": data, "gas": "0x7a120"}));
+    let hash = receipt["transactionHash"].as_str().expect("a hash");
+    browser.open(&format!("{url}#/tx/{hash}"));
+    browser.wait_for(&has(&[
+        "transfer(address,uint256)",
+        "Token transfers (1)",
+        "Calls inside (1)",
+        "Transfer(address,address,uint256)",
+    ]));
+    check_width(browser, 360);
+    picture(browser, "token-transfer");
+    browser.open(&format!("{url}#/address/{contract}"));
+    browser.wait_for(&has(&["not compared in this browser yet"]));
+    let give = |browser: &mut Browser, field: &str, text: &str| {
+        browser.evaluate(&format!(
+            "{{ const field = document.querySelector('#{field}'); field.closest('details').open = true; \
+             field.value = {}; field.parentElement.querySelector('button').click(); }}",
+            json!(text)
+        ));
+    };
+    give(browser, "abi", "[]");
+    browser.wait_for(&has(&["got no functions or events"]));
+    let abi = json!([{"type": "function", "name": "transfer", "inputs": [
+        {"type": "address", "name": "whom"}, {"type": "uint256", "name": "much"},
+    ]}]);
+    give(browser, "abi", &abi.to_string());
+    browser.wait_for(&has(&["kept in this browser: 1"]));
+    let other = json!({"contractName": "Other", "deployedBytecode": "0x6001"});
+    give(browser, "compiler-output", &other.to_string());
+    browser.wait_for(&has(&["none of these contracts has the code"]));
+    let output =
+        json!({"contracts": {"token.sol": {"Token": {"evm": {"deployedBytecode": {"object": code}}}}}});
+    give(browser, "compiler-output", &output.to_string());
+    browser.wait_for(&has(&["verified in this browser: Token"]));
+    check_width(browser, 360);
+    browser.set_view(1280, 900, true);
+    picture(browser, "contract");
+    browser.open(&format!("{url}#/tx/{hash}"));
+    browser.wait_for(&has(&["whom (address)"]));
+    browser.set_view(360, 780, false);
+    // The index follows the head a moment later.
+    let holder = format!("0x{HOLDER}");
+    e2e::wait_for("the index by address", || {
+        let path = format!("/explorer/account/{holder}");
+        let answer = e2e::http::get(node.dashboard(), &path).expect("an answer");
+        let account: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let tokens = account["tokens"].as_array();
+        tokens.is_some_and(|tokens| !tokens.is_empty()).then_some(())
+    });
+    browser.open(&format!("{url}#/address/{holder}"));
+    browser.wait_for(&has(&["Tokens"]));
+    picture(browser, "tokens");
+}
+
 #[test]
 fn the_page_works_in_a_browser() {
     let Some(mut browser) = Browser::start() else {
@@ -87,6 +166,8 @@ fn the_page_works_in_a_browser() {
         "0",
         "--stratum.difficulty",
         "500",
+        "--index",
+        "address",
         "--dashboard",
         "127.0.0.1:0",
     ];
@@ -160,6 +241,7 @@ fn the_page_works_in_a_browser() {
     browser.set_view(360, 780, false);
     check_width(&mut browser, 360);
     picture(&mut browser, "account");
+    check_contract(&mut browser, &node, &url);
     for (name, words) in [
         ("block/99999999", "there is no block"),
         ("transaction/0x12", "invalid argument 0"),

@@ -1,5 +1,7 @@
 // The explorer: blocks, transactions and accounts. Every figure comes from the node's own methods.
 
+import { readCall, readEvent, tokenAmount, tokenTransfers } from "./abi.js";
+import { contractPanel } from "./contract.js";
 import { facts, h, panel, show, table } from "./dom.js";
 import { ago, coins, count, moment, money, number, percent, price, short } from "./format.js";
 import { blockColumns, fate, link } from "./overview.js";
@@ -85,7 +87,7 @@ export class Explorer {
     const searches = this.wantsSearch;
     if (searches) this.focusSearch();
     const [kind, name, ...rest] = parts;
-    const pages = { blocks: blocksPage, block: blockPage, transaction: transactionPage, account: accountPage };
+    const pages = { blocks: blocksPage, block: blockPage, transaction: transactionPage, tx: transactionPage, account: accountPage, address: accountPage };
     const page = pages[kind];
     let content;
     try {
@@ -196,7 +198,10 @@ function uncle(hash, paid) {
 }
 
 async function transactionPage(hash, _, now) {
-  const { head, transaction, receipt, block_time: blockTime } = await ask(`transaction/${encodeURIComponent(hash)}`);
+  const name = encodeURIComponent(hash);
+  // The calls inside are found by running the transaction again, which may take too long.
+  const [found, calls] = await Promise.all([ask(`transaction/${name}`), ask(`calls/${name}`).catch((error) => ({ error: error.message }))]);
+  const { head, transaction, receipt, block_time: blockTime } = found;
   const height = number(transaction.blockNumber);
   const inBlock = Boolean(transaction.blockHash);
   const used = number(receipt?.gasUsed);
@@ -227,8 +232,11 @@ async function transactionPage(hash, _, now) {
           ["Nonce", count(number(transaction.nonce))],
           ...more.map(([name, value]) => [name, h("span", { class: "hash" }, String(value).slice(0, 200))]),
         ]),
+        transaction.to ? readings("Call", readCall(transaction.to, transaction.input)) : null,
         bytes("Input", transaction.input),
       ),
+      transfersPanel(tokenTransfers(receipt?.logs ?? [])),
+      inBlock ? callsPanel(calls) : null,
       receipt
         ? panel("logs", `Logs (${count(receipt.logs.length)})`, null, receipt.logs.length > 0 ? receipt.logs.map(logFacts) : h("p", { class: "empty" }, "This transaction has left no logs."))
         : null,
@@ -244,8 +252,57 @@ function logFacts(log, index) {
       ["Contract", link("account", log.address, log.address)],
       ...log.topics.map((topic, at) => [`Topic ${at}`, full(topic)]),
     ]),
+    readings("Event", readEvent(log)),
     bytes("Data", log.data),
   );
+}
+
+/** A call or an event as an ABI reads it. */
+function readings(name, reading) {
+  if (!reading) return null;
+  const value = (one) => (one.type === "address" ? link("account", one.value, one.value) : h("span", { class: "hash" }, one.value));
+  return facts([[name, full(reading.signature)], ...reading.values.map((one) => [`${one.name} (${one.type})`, value(one)])]);
+}
+
+/** The tokens that a transaction has moved; null if there are none. */
+function transfersPanel(transfers) {
+  const columns = [
+    { label: "Token", head: true, wide: true, cell: (one) => link("account", one.token) },
+    { label: "From", wide: true, cell: (one) => link("account", one.from) },
+    { label: "To", wide: true, cell: (one) => link("account", one.to) },
+    { label: "Units, or number", number: true, wide: true, cell: (one) => (one.id === null ? tokenAmount(one.amount, 0) : `number ${one.id}`) },
+  ];
+  const rows = transfers.map((one, at) => ({ ...one, at }));
+  return rows.length > 0 ? panel("transfers", `Token transfers (${count(rows.length)})`, null, table("Tokens that this transaction has moved", columns, rows, (one) => one.at)) : null;
+}
+
+/** The calls that a transaction made inside. */
+function callsPanel({ calls, error }) {
+  if (error) return panel("calls", "Calls inside", null, h("p", { class: "empty" }, `The calls cannot be shown: ${error}`));
+  const inner = calls.filter((one) => one.traceAddress.length > 0).map((one, at) => ({ ...one, at }));
+  const columns = [
+    { label: "Kind", head: true, cell: ({ type, action }) => (type === "suicide" ? "destroys itself" : (action.callType ?? type)) },
+    { label: "From", wide: true, cell: ({ action }) => link("account", action.from ?? action.address) },
+    { label: "To", wide: true, cell: ({ action, result }) => callee(action.to ?? result?.address ?? action.refundAddress) },
+    { label: "Value in coins", number: true, wide: true, cell: ({ action }) => coins(action.value ?? action.balance ?? "0x0") },
+    { label: "Function", wide: true, cell: ({ action }) => (action.input?.length >= 10 ? (readCall(action.to, action.input)?.signature ?? action.input.slice(0, 10)) : "–") },
+    { label: "Outcome", cell: (one) => one.error ?? "succeeded" },
+  ];
+  return inner.length > 0 ? panel("calls", `Calls inside (${count(inner.length)})`, null, table("Calls that this transaction made", columns, inner, (one) => one.at)) : null;
+}
+
+function callee(address) {
+  return address ? link("account", address) : "nobody";
+}
+
+/** The tokens of an account. */
+function tokensPanel(tokens) {
+  if (tokens === null || tokens.error) return null;
+  const columns = [
+    { label: "Token", head: true, wide: true, cell: (one) => [one.symbol ? h("span", { class: "name" }, `${one.symbol} `) : null, link("account", one.token)] },
+    { label: "Balance", number: true, wide: true, cell: (one) => (one.balance === null ? "–" : tokenAmount(one.balance, one.decimals)) },
+  ];
+  return tokens.length > 0 ? panel("tokens", "Tokens", null, table("Tokens that came to this account", columns, tokens, (one) => one.token)) : null;
 }
 
 async function accountPage(address, rest, now) {
@@ -283,6 +340,8 @@ async function accountPage(address, rest, now) {
           ["Code", account.code_bytes > 0 ? `${count(account.code_bytes)} bytes` : "none: this is no contract"],
         ]),
       ),
+      account.code_bytes > 0 ? contractPanel(account.address, account.code) : null,
+      tokensPanel(account.tokens),
       panel(
         "transactions",
         "Transactions",

@@ -148,6 +148,7 @@ impl SimChain {
             beneficiary: Address::repeat_byte(miner as u8),
             extra_data: (miner as u64).to_be_bytes().to_vec().into(),
             gas_target: GAS_TARGET_DEFAULT,
+            gas_limit: None,
         };
         let timestamp = self.now().max(head.header.timestamp + 1);
         let sides = self.side_blocks.lock().expect("no panic").clone();

@@ -8,6 +8,7 @@ mod anvil;
 mod cast;
 mod chain3;
 mod ethers;
+mod explorer_abi;
 mod frameworks;
 mod indexers;
 mod outside_miner;
