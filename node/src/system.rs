@@ -78,15 +78,18 @@ pub fn raise_open_files() {
     }
 }
 
-/// Starts the threads of the servers, and those that answer their requests.
+/// Starts the threads of the servers, and those that answer their requests. Memory that they free
+/// goes back to the system.
 ///
 /// # Errors
 /// If the system gives no thread.
 pub fn network_threads() -> io::Result<Runtime> {
-    Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .thread_stack_size(SERVING_STACK_LEN)
         .enable_all()
-        .build()
+        .build()?;
+    runtime.spawn(rpc::memory::give_back());
+    Ok(runtime)
 }
 
 /// Runs `work` on a thread with an eighth of the stack that strangers' work has. An overflow ends

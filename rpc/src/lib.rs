@@ -34,6 +34,7 @@ mod indexed;
 mod json;
 pub mod limits;
 pub mod logs_filter;
+pub mod memory;
 mod message;
 mod meters;
 pub mod methods;
@@ -56,8 +57,6 @@ mod wallet_chains;
 mod wire_type;
 mod wrong_passwords;
 
-use mimalloc::MiMalloc;
-
 pub use application::ApplicationPool;
 pub use control::{
     ControlError, ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl,
@@ -78,9 +77,3 @@ pub use subscriptions::MessageSubscriptions;
 pub use table::Method;
 pub use types::{BlockRef, Data, Integer, Quantity};
 pub use wallet_chains::WalletChains;
-
-/// Calls make and free several buffers of some ten KiB on many threads. The system's allocator
-/// gives such memory back and takes it again for each call. All programs with servers of this
-/// package use this one.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;

@@ -24,7 +24,8 @@ use crate::options::VnodeOptions;
 use crate::output::print_line;
 
 /// Imports the blocks of files and folders that are not stored yet.
-pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf]) -> Result<(), CommandError> {
+/// `batch` is the memory for the blocks that share a commit, in MiB.
+pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf], batch: usize) -> Result<(), CommandError> {
     let mut inputs = Inputs::default();
     paths.iter().try_for_each(|path| inputs.add(path))?;
     let directory = DataDirectory::open(options, OpenPurpose::Run)?;
@@ -33,7 +34,8 @@ pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf]) -> Result<(), Comma
     let seals = SealCheck::Ethash(LightCaches::new());
     let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals)
         .with_limits(options.fork_limits())
-        .keeping(options.state.unwrap_or_default());
+        .keeping(options.state.unwrap_or_default())
+        .with_batch_bytes(batch << 20);
     let mut progress = CommandProgress::new(options, "import", ProgressUnits::Bytes, inputs.bytes);
     let mut done = StreamImportProgress::default();
     let skipped = inputs.skipped_blocks;
@@ -43,7 +45,7 @@ pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf]) -> Result<(), Comma
     let mut result = import_blocks(&importer, Box::new(source), &stop, |now| {
         done = *now;
         let seconds = progress.seconds();
-        progress.update(now.bytes, || rates(now, seconds));
+        progress.update(now.read_bytes, || rates(now, seconds));
     });
     if skipped > 0 && matches!(result, Err(StreamImportError::Empty)) {
         result = Ok(());
@@ -169,7 +171,7 @@ fn first_error(
 fn rates(done: &StreamImportProgress, seconds: f64) -> String {
     format!(
         "{:.1} blocks/s, {:.2} Mgas/s",
-        done.blocks as f64 / seconds,
+        (done.blocks + done.pending) as f64 / seconds,
         done.gas as f64 / seconds / 1e6
     )
 }

@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use chain::genesis::record::RecordError;
-use chain::genesis::{GenesisError, checked_genesis_header, initialise};
+use chain::genesis::{GenesisError, check_genesis, initialise};
 
 use super::error::CommandError;
 use crate::data_directory::{DataDirectoryError, RequestedNetwork, open_store, read_genesis};
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::output::print_line;
+
+/// The most memory for pages of the database, in MiB. The rows of block 0 are written in the order
+/// of their keys, so more gains nothing.
+const CACHE_MIB_MAX: usize = 64;
 
 /// Initialises the data directory for the network that the genesis file `file` describes.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {
@@ -22,12 +26,16 @@ pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandErro
     let RequestedNetwork { record, spec, .. } = read_genesis(network, file)?;
     // The file is checked before the directory is created, so a bad file leaves no directory
     // behind.
-    checked_genesis_header(&spec).map_err(DataDirectoryError::from)?;
+    check_genesis(&spec).map_err(DataDirectoryError::from)?;
     let record = record.ok_or_else(|| {
         let name = spec.name.clone();
         DataDirectoryError::from(GenesisError::from(RecordError::UnknownNetwork { got: name }))
     })?;
-    let (path, store) = open_store(options, &options.data_directory()?)?;
+    let options = VnodeOptions {
+        cache: options.cache.min(CACHE_MIB_MAX),
+        ..options.clone()
+    };
+    let (path, store) = open_store(&options, &options.data_directory()?)?;
     let done = initialise(&store, &spec, &record).map_err(DataDirectoryError::from)?;
     let note = if done.fresh {
         ""

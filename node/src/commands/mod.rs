@@ -34,7 +34,7 @@ pub fn run(options: &VnodeOptions, command: &VnodeCommand) -> Result<(), Command
     start(options)?;
     let result = match command {
         VnodeCommand::Init { file } => init::run(options, file),
-        VnodeCommand::Import { files } => import::run(options, files),
+        VnodeCommand::Import { files, batch } => import::run(options, files, *batch),
         VnodeCommand::Export {
             format: ExportFormat::Rlp,
             file,

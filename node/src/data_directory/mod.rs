@@ -16,7 +16,8 @@ use chain::ChainSpec;
 use chain::era1::{Era1Archive, Era1FileError};
 use chain::genesis::record::{RecordError, SpecRecord};
 use chain::genesis::{
-    GenesisError, checked_genesis_header, classic_with_accounts, genesis_header, initialise, read_record,
+    GenesisError, check_genesis, classic_with_accounts, genesis_header, initialise, read_record,
+    same_header_fields,
 };
 use primitives::B256;
 use store::{
@@ -279,7 +280,7 @@ fn write_short_record(store: &Store, view: &Snapshot, record: &SpecRecord) -> Re
     let genesis = view.canonical_hash(0)?;
     let header = genesis.map(|hash| view.header(0, &hash)).transpose()?.flatten();
     let Some(header) = header else { return Ok(()) };
-    let short = record.clone().without_accounts(header.header.state_root);
+    let short = record.clone().without_accounts(Some(header.header.state_root));
     let row = short
         .and_then(|record| record.encode())
         .map_err(GenesisError::from)?;
@@ -349,7 +350,7 @@ fn check_network_to_start(
     };
     let requested = requested.filter(|_| purpose == OpenPurpose::Run);
     let RequestedNetwork { record, spec, .. } = requested.ok_or_else(no_chain)?;
-    checked_genesis_header(spec)?;
+    check_genesis(spec)?;
     record.as_ref().map(|_| ()).ok_or_else(no_chain)
 }
 
@@ -539,20 +540,23 @@ pub(crate) fn read_genesis(
     let genesis_file = read_text(path)?;
     let stem = path.file_stem().unwrap_or(path.as_os_str());
     let record = match network {
-        Some(network) => SpecRecord::network(network.name(), &genesis_file),
-        None => SpecRecord::file(&stem.to_string_lossy(), &genesis_file),
+        Some(network) => SpecRecord::network(network.name(), genesis_file),
+        None => SpecRecord::file(&stem.to_string_lossy(), genesis_file),
     };
-    let file = record.spec().map_err(|error| DataDirectoryError::GenesisFile {
+    let failed = |error| DataDirectoryError::GenesisFile {
         path: path.to_owned(),
         error,
-    })?;
+    };
+    let file = record.spec().map_err(failed)?;
+    // The spec has the accounts, of which there may be a million.
+    let record = record.without_accounts(None).map_err(failed)?;
     for key in &file.ignored_keys {
         tracing::warn!(key, file = %path.display(), "unknown key ignored");
     }
     let (record, spec) = match network {
         None => match public_network_of(&file.spec, path) {
             Some(public) => {
-                let record = SpecRecord::network(&public.name, &genesis_file);
+                let record = record.of_network(&public.name);
                 let spec = ChainSpec {
                     genesis: file.spec.genesis,
                     ..public
@@ -574,13 +578,18 @@ pub(crate) fn read_genesis(
 ///
 /// Warns if the block 0 is that of a public network and the rules are not.
 fn public_network_of(spec: &ChainSpec, path: &Path) -> Option<ChainSpec> {
-    let hash = genesis_header(spec).hash();
-    for public in [
+    let publics = [
         ChainSpec::main(),
         ChainSpec::test(),
         ChainSpec::classic(),
         ChainSpec::mordor(),
-    ] {
+    ];
+    // The hash needs the root of all accounts, the other fields tell most networks apart.
+    let like = |public: &ChainSpec| same_header_fields(&public.genesis, &spec.genesis);
+    let mut like = publics.into_iter().filter(like).peekable();
+    like.peek()?;
+    let hash = genesis_header(spec).hash();
+    for public in like {
         if public.genesis_hash != Some(hash) {
             continue;
         }

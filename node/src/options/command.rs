@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use chain::import::limits::BATCH_BYTES_DEFAULT;
 use clap::Args;
 
 use super::endpoint::NodeEndpoint;
@@ -45,6 +46,10 @@ pub enum VnodeCommand {
         /// standard input. The format is seen from the first byte
         #[arg(required = true, value_name = "FILE_OR_FOLDER")]
         files: Vec<PathBuf>,
+        /// Memory for the blocks that share a commit, with their state and rows, in MiB, beside
+        /// --cache. The more blocks share one, the less is written
+        #[arg(long, value_name = "MIB", default_value_t = BATCH_BYTES_DEFAULT >> 20)]
+        batch: usize,
     },
     /// Export blocks to a file, to a folder of Era1 files, or as tables to a folder of Parquet
     /// files

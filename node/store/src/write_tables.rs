@@ -82,9 +82,10 @@ impl<'txn> Tables<'txn> {
         note_failure(self.failed, result)
     }
 
-    /// Memory taken by the rows that wait, in bytes, roughly.
+    /// Memory taken by the rows and the entries of the log index that wait, in bytes, roughly.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting.as_ref().map_or(0, WaitingRows::bytes)
+        let entries = self.log_entries.len() * size_of::<(LogKey, u64)>();
+        self.waiting.as_ref().map_or(0, WaitingRows::bytes) + entries
     }
 
     /// Writes the rows that wait. From then on rows go to their tables at once.

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use bench::Failure;
 use chain::genesis::ensure_genesis;
+use chain::import::limits::BATCH_BYTES_DEFAULT;
 use chain::import::stream_import::import_stream;
 use chain::import::{Imported, Importer, StateRetention};
 use chain::rules::seal::SealCheck;
@@ -42,6 +43,9 @@ struct Options {
     /// Memory for cached pages of the database, in MiB
     #[arg(long, default_value_t = 256)]
     cache: usize,
+    /// Memory for the blocks that share a commit, in MiB
+    #[arg(long, default_value_t = BATCH_BYTES_DEFAULT >> 20)]
+    batch: usize,
     /// Folder for the stores, which are removed [default: a temporary folder]
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -206,7 +210,9 @@ fn import_blocks(
     let store = open(options, path)?;
     let tables = gauge::tables(&store)?;
     gauge::forget_files(path)?;
-    let importer = importer(&store, maker).keeping(states);
+    let importer = importer(&store, maker)
+        .keeping(states)
+        .with_batch_bytes(options.batch << 20);
     let files = gauge::file_bytes(path)?;
     let input = Box::new(File::open(file)?);
     gauge::reset_peak()?;

@@ -14,6 +14,7 @@ use store::BlockReads;
 use super::follow::Doubt;
 use super::writer::{WriterCommand, WriterJobs};
 use super::{BlockOrigin, Chain, ChainInner, WriteError};
+use crate::import::read_ahead::read_ahead;
 use crate::import::{BlockId, ImportError, Imported, PreparedBlock};
 use crate::measured;
 use crate::parallel::for_each_in_order;
@@ -48,6 +49,7 @@ impl Chain {
             prepared.push(block);
             Ok::<(), WriteError>(())
         })?;
+        read_ahead(&snapshot, &prepared);
         Ok(prepared)
     }
 

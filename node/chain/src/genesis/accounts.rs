@@ -3,10 +3,11 @@
 //! A genesis file may have a million accounts. So the tries are built in the order of the keys,
 //! without keeping nodes. This module knows accounts, but neither headers nor files.
 
-use primitives::{B256, keccak256};
+use std::collections::HashMap;
+
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{
-    AccountKey, AccountRecord, AccountVersion, AccountWrite, SlotWrite, StateTrieId, StoreError, TableId,
-    Tables,
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, SlotWrite, StateTrieId, StoreError, Tables,
 };
 
 use crate::spec::{Genesis, GenesisAccount};
@@ -14,42 +15,53 @@ use crate::trie::{SortedTrie, encode_account, sorted_root};
 
 /// The state root of the accounts of block 0.
 pub(super) fn state_root(genesis: &Genesis) -> B256 {
-    let writes = writes(genesis).into_iter();
-    sorted_root(writes.filter_map(|write| Some((write.key.0, encode_account(&write.version.account?)))))
+    sorted_root(sorted(genesis).into_iter().map(|(key, _, account)| {
+        let slots = slots(account).into_iter();
+        let root = sorted_root(slots.map(|slot| (slot.hash, alloy_rlp::encode(slot.value))));
+        (key.0, encode_account(&record(account, root)))
+    }))
 }
 
-/// Writes the accounts of block 0: values, code, and the tries, of which that of the accounts must
-/// have the root `state_root`.
+/// Writes the accounts of block 0: values, code and the tries. Returns the state root.
 ///
 /// # Errors
 /// [`StoreError`] when the store fails.
-pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis, state_root: B256) -> Result<(), StoreError> {
-    let changes = writes(genesis);
-    let mut accounts = SortedTrie::new(put_node(tables, StateTrieId::Accounts));
-    for write in &changes {
-        if let Some(account) = &write.version.account {
-            accounts.add(&write.key.0, encode_account(account))?;
-        }
-    }
-    let got = accounts.finish()?;
-    if got != state_root {
-        return Err(StoreError::corrupt(
-            TableId::PathToTrieNode,
-            &[],
-            format!("state root of block 0: got {got}, expected {state_root}"),
-        ));
-    }
-    for write in changes.iter().filter(|write| !write.slots.is_empty()) {
-        let mut storage = SortedTrie::new(put_node(tables, StateTrieId::Storage(write.storage())));
-        for slot in &write.slots {
+pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreError> {
+    let sorted = sorted(genesis);
+    let mut storage_roots = HashMap::new();
+    for (key, _, account) in sorted
+        .iter()
+        .filter(|(_, _, account)| !account.storage.is_empty())
+    {
+        let mut storage = SortedTrie::new(put_node(tables, StateTrieId::Storage(key.storage(0))));
+        for slot in slots(account) {
             storage.add(&slot.hash, alloy_rlp::encode(slot.value))?;
         }
-        storage.finish()?;
+        storage_roots.insert(*key, storage.finish()?);
     }
+    let record = |key: &AccountKey, account: &GenesisAccount| {
+        let storage_root = storage_roots.get(key).copied().unwrap_or(EMPTY_ROOT);
+        record(account, storage_root)
+    };
+    let mut accounts = SortedTrie::new(put_node(tables, StateTrieId::Accounts));
+    for (key, _, account) in &sorted {
+        accounts.add(&key.0, encode_account(&record(key, account)))?;
+    }
+    let state_root = accounts.finish()?;
     for account in genesis.alloc.values().filter(|account| !account.code.is_empty()) {
         tables.put_code(&keccak256(&account.code), &account.code)?;
     }
-    tables.put_state(0, &changes)
+    let writes = sorted.iter().map(|(key, address, account)| AccountWrite {
+        address: **address,
+        key: *key,
+        version: AccountVersion {
+            account: Some(record(key, account)),
+            incarnation: 0,
+        },
+        slots: slots(account),
+    });
+    tables.put_sorted_state(0, writes)?;
+    Ok(state_root)
 }
 
 /// Writes nodes of a trie.
@@ -61,25 +73,14 @@ fn put_node<'a>(
     move |path, row| tables.put_trie_node(&[&prefix, path].concat(), Some(&row))
 }
 
-/// The accounts, sorted by key, with their slots, sorted by hash.
-fn writes(genesis: &Genesis) -> Vec<AccountWrite> {
+/// The accounts, sorted by key.
+fn sorted(genesis: &Genesis) -> Vec<(AccountKey, &Address, &GenesisAccount)> {
     let accounts = genesis.alloc.iter();
-    let mut writes: Vec<_> = accounts
-        .map(|(address, account)| {
-            let slots = slots(account);
-            AccountWrite {
-                address: *address,
-                key: AccountKey::of(address),
-                version: AccountVersion {
-                    account: Some(record(account, &slots)),
-                    incarnation: 0,
-                },
-                slots,
-            }
-        })
+    let mut sorted: Vec<_> = accounts
+        .map(|(address, account)| (AccountKey::of(address), address, account))
         .collect();
-    writes.sort_unstable_by_key(|write| write.key);
-    writes
+    sorted.sort_unstable_by_key(|(key, _, _)| *key);
+    sorted
 }
 
 /// The slots that are not zero, sorted by hash.
@@ -90,22 +91,22 @@ fn slots(account: &GenesisAccount) -> Vec<SlotWrite> {
     slots
 }
 
-fn record(account: &GenesisAccount, slots: &[SlotWrite]) -> AccountRecord {
+fn record(account: &GenesisAccount, storage_root: B256) -> AccountRecord {
     AccountRecord {
         tx_nonce: account.tx_nonce,
         balance: account.balance,
-        storage_root: sorted_root(
-            slots
-                .iter()
-                .map(|slot| (slot.hash, alloy_rlp::encode(slot.value))),
-        ),
-        code_hash: keccak256(&account.code),
+        storage_root,
+        code_hash: if account.code.is_empty() {
+            EMPTY_CODE_HASH
+        } else {
+            keccak256(&account.code)
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use primitives::{Address, EMPTY_ROOT, U256};
+    use primitives::U256;
     use store::{BlockReads, StateReads, Store};
 
     use super::*;

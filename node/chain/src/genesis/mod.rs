@@ -110,15 +110,10 @@ pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisEr
     if let (Some(got), Some(expected)) = (stored, spec.genesis_hash) {
         return compare(got, expected, spec);
     }
-    let header = genesis_header(spec);
-    let expected = header.hash();
-    if let Some(got) = stored {
-        return compare(got, expected, spec);
+    match stored {
+        Some(got) => compare(got, genesis_header(spec).hash(), spec),
+        None => Ok(write(store, spec, None)?.hash()),
     }
-    check_expected(spec, expected)?;
-    check_accounts(spec)?;
-    write(store, spec, header, None)?;
-    Ok(expected)
 }
 
 /// Initialises a store for the network that `record` describes; `spec` is the record's spec.
@@ -131,15 +126,13 @@ pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisEr
 /// [`GenesisError`] if block 0 is not that of the network, or if the store holds another chain or
 /// fails. Then nothing was changed.
 pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Result<Initialised, GenesisError> {
-    let header = genesis_header(spec);
-    let (hash, state_root) = (header.hash(), header.state_root);
-    check_expected(spec, hash)?;
-    check_accounts(spec)?;
-    let row = record.clone().without_accounts(state_root)?.encode()?;
     let snapshot = store.snapshot()?;
     let stored = snapshot.canonical_hash(0)?;
-    if let Some(got) = stored {
-        compare(got, hash, spec)?;
+    let header = if let Some(got) = stored {
+        check_genesis(spec)?;
+        let header = genesis_header(spec);
+        compare(got, header.hash(), spec)?;
+        let row = short_row(record, header.state_root)?;
         let head = snapshot.head()?.map_or(0, |(number, _)| number);
         if let Some(present) = read_record(&snapshot)? {
             let differs = present.spec()?.spec.differs_from(spec);
@@ -150,26 +143,45 @@ pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Resul
         let batch = store.batch()?;
         batch.write(|tables| tables.put(TableId::Meta, meta_key::SPEC, &row))?;
         batch.commit()?;
+        header
     } else {
-        write(store, spec, header, Some(&row))?;
-    }
+        write(store, spec, Some(record))?
+    };
     Ok(Initialised {
-        hash,
-        state_root,
+        hash: header.hash(),
+        state_root: header.state_root,
         fresh: stored.is_none(),
     })
 }
 
-/// The header of block 0 of `spec`, compared with the hash that the spec gives for it, if any.
+/// Compares block 0 with the hash and the state root that `spec` gives for it, if any.
 ///
 /// # Errors
 /// [`GenesisError`] if the hash differs, or the accounts are missing or are not those of the state
-/// root that the spec gives.
-pub fn checked_genesis_header(spec: &ChainSpec) -> Result<Header, GenesisError> {
-    let header = genesis_header(spec);
+/// root.
+pub fn check_genesis(spec: &ChainSpec) -> Result<(), GenesisError> {
+    if spec.genesis_hash.is_none() && spec.genesis.state_root.is_none() {
+        return Ok(());
+    }
+    compare_with_spec(spec, accounts::state_root(&spec.genesis)).map(drop)
+}
+
+/// The header of block 0 whose accounts have the root `got`, compared as [`check_genesis`] does.
+fn compare_with_spec(spec: &ChainSpec, got: B256) -> Result<Header, GenesisError> {
+    let genesis = &spec.genesis;
+    let expected = genesis.state_root.unwrap_or(got);
+    let header = header(genesis, expected);
     check_expected(spec, header.hash())?;
-    check_accounts(spec)?;
-    Ok(header)
+    if got == expected {
+        return Ok(header);
+    }
+    let name = spec.name.clone();
+    Err(GenesisError::StateRoot { name, got, expected })
+}
+
+/// The stored form of a record, without the accounts.
+fn short_row(record: &SpecRecord, state_root: B256) -> Result<Vec<u8>, RecordError> {
+    record.clone().without_accounts(Some(state_root))?.encode()
 }
 
 /// The record of the store's spec; `None` if there is none.
@@ -211,29 +223,16 @@ fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
     }
 }
 
-/// Compares the accounts of block 0 with the state root that the spec gives, if it gives one.
-fn check_accounts(spec: &ChainSpec) -> Result<(), GenesisError> {
-    let Some(expected) = spec.genesis.state_root else {
-        return Ok(());
-    };
-    let got = accounts::state_root(&spec.genesis);
-    if got == expected {
-        return Ok(());
-    }
-    let name = spec.name.clone();
-    Err(GenesisError::StateRoot { name, got, expected })
-}
-
-/// Writes block 0, and the record of its spec if there is one, in one transaction. The accounts of
-/// `spec` must be those of `header`.
-fn write(store: &Store, spec: &ChainSpec, header: Header, record: Option<&[u8]>) -> Result<(), StoreError> {
-    let hash = header.hash();
+/// Writes block 0, and the record of its spec if there is one, in one transaction. Returns the
+/// header. If it is not that of the spec, nothing is written.
+fn write(store: &Store, spec: &ChainSpec, record: Option<&SpecRecord>) -> Result<Header, GenesisError> {
     let batch = store.batch()?;
-    batch.write(|tables| {
-        accounts::write(tables, &spec.genesis, header.state_root)?;
+    let header = batch.write(|tables| {
+        let header = compare_with_spec(spec, accounts::write(tables, &spec.genesis)?)?;
+        let hash = header.hash();
         let total_difficulty = header.difficulty;
         let block = HeaderRecord {
-            header,
+            header: header.clone(),
             total_difficulty,
             executed: true,
         };
@@ -241,11 +240,17 @@ fn write(store: &Store, spec: &ChainSpec, header: Header, record: Option<&[u8]>)
         tables.put_receipts(0, &hash, &[])?;
         tables.put_canonical(0, &hash, &[], &[])?;
         if let Some(record) = record {
-            tables.put(TableId::Meta, meta_key::SPEC, record)?;
+            tables.put(
+                TableId::Meta,
+                meta_key::SPEC,
+                &short_row(record, header.state_root)?,
+            )?;
         }
-        tables.put(TableId::Meta, meta_key::GENESIS, hash.as_slice())
+        tables.put(TableId::Meta, meta_key::GENESIS, hash.as_slice())?;
+        Ok::<_, GenesisError>(header)
     })?;
-    batch.commit()
+    batch.commit()?;
+    Ok(header)
 }
 
 /// The header of block 0 of `spec`. Without a state root in the spec, the root of all accounts is
@@ -256,6 +261,11 @@ pub fn genesis_header(spec: &ChainSpec) -> Header {
         .state_root
         .unwrap_or_else(|| accounts::state_root(genesis));
     header(genesis, state_root)
+}
+
+/// Whether the headers of two blocks 0 have the same fields, but for the state root.
+pub fn same_header_fields(one: &Genesis, other: &Genesis) -> bool {
+    header(one, EMPTY_ROOT) == header(other, EMPTY_ROOT)
 }
 
 fn header(genesis: &Genesis, state_root: B256) -> Header {

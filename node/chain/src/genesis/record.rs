@@ -111,23 +111,38 @@ impl SpecRecord {
 
     /// The record of the built-in network `name`, whose block 0 is that of the text of a genesis
     /// file.
-    pub fn network(name: &str, genesis_file: &str) -> Self {
-        Self::Network {
-            name: name.to_owned(),
-            file_hash: Some(text_hash(genesis_file.as_bytes())),
-            genesis_file: Some(genesis_file.to_owned()),
-            create2_per_word_block: None,
-            chain_id: None,
-            fork: None,
-        }
+    pub fn network(name: &str, genesis_file: impl Into<String>) -> Self {
+        Self::file(name, genesis_file).of_network(name)
     }
 
     /// The record of the network that the text of a genesis file describes.
-    pub fn file(name: &str, genesis_file: &str) -> Self {
+    pub fn file(name: &str, genesis_file: impl Into<String>) -> Self {
+        let genesis_file = genesis_file.into();
         Self::File {
             name: name.to_owned(),
             file_hash: Some(text_hash(genesis_file.as_bytes())),
-            genesis_file: genesis_file.to_owned(),
+            genesis_file,
+        }
+    }
+
+    /// The record of a genesis file as that of the built-in network `network`.
+    #[must_use]
+    pub fn of_network(self, network: &str) -> Self {
+        let Self::File {
+            genesis_file,
+            file_hash,
+            ..
+        } = self
+        else {
+            return self;
+        };
+        Self::Network {
+            name: network.to_owned(),
+            file_hash,
+            genesis_file: Some(genesis_file),
+            create2_per_word_block: None,
+            chain_id: None,
+            fork: None,
         }
     }
 
@@ -145,11 +160,11 @@ impl SpecRecord {
         }
     }
 
-    /// The record with the state root of block 0 in the place of its accounts.
+    /// The record with the state root of block 0, if it is given, in the place of its accounts.
     ///
     /// # Errors
     /// [`RecordError::Decode`] if the text of the genesis file is not a JSON object.
-    pub fn without_accounts(mut self, state_root: B256) -> Result<Self, RecordError> {
+    pub fn without_accounts(mut self, state_root: Option<B256>) -> Result<Self, RecordError> {
         let text = match &mut self {
             Self::Network { genesis_file, .. } => genesis_file.as_mut(),
             Self::File { genesis_file, .. } => Some(genesis_file),
@@ -157,8 +172,11 @@ impl SpecRecord {
         if let Some(text) = text {
             let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(text)?;
             fields.remove("alloc");
-            let state_root = serde_json::value::to_raw_value(&state_root.to_string())?;
-            fields.insert("stateRoot", &state_root);
+            let state_root = state_root.map(|root| serde_json::value::to_raw_value(&root.to_string()));
+            let state_root = state_root.transpose()?;
+            if let Some(state_root) = &state_root {
+                fields.insert("stateRoot", state_root);
+            }
             *text = serde_json::to_string(&fields)?;
         }
         Ok(self)
@@ -335,19 +353,19 @@ mod tests {
             "\"odd\": 1",
             r#""alloc": {"0x0000000000000000000000000000000000000001": {"balance": "1"}}"#,
         );
-        let record = SpecRecord::file("mine", &text);
+        let record = SpecRecord::file("mine", text.as_str());
         let spec = record.spec().unwrap().spec;
         let root = crate::genesis::genesis_header(&spec).state_root;
-        let short = record.clone().without_accounts(root).unwrap();
+        let short = record.clone().without_accounts(Some(root)).unwrap();
         assert!(short.is_of_file(text.as_bytes()) && record.is_of_file(text.as_bytes()));
         let mut expected = spec;
         expected.genesis.alloc.clear();
         expected.genesis.state_root = Some(root);
         assert_eq!(short.spec().unwrap().spec, expected);
-        let again = short.clone().without_accounts(root).unwrap();
+        let again = short.clone().without_accounts(Some(root)).unwrap();
         assert_eq!(again, short);
         assert_eq!(
-            SpecRecord::dev().without_accounts(root).unwrap(),
+            SpecRecord::dev().without_accounts(Some(root)).unwrap(),
             SpecRecord::dev()
         );
         // Older chains of the development network keep their price of CREATE2.

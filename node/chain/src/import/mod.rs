@@ -45,6 +45,7 @@ mod fork_tree;
 mod header_chain;
 pub mod limits;
 mod linked_blocks;
+pub(crate) mod read_ahead;
 mod reorg;
 mod root_worker;
 mod run;
@@ -74,6 +75,7 @@ use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
 use failed_executions::{FAILED_EXECUTIONS_MAX, FailedExecutionCache};
 use fork_choice::SideBytes;
+use limits::BATCH_BYTES_DEFAULT;
 use linked_blocks::follows;
 use reorg::ReaderHold;
 use state_session::HeadStateCache;
@@ -121,6 +123,8 @@ pub struct Importer {
     limits: Arc<ForkLimits>,
     old_blocks: OldBlocks,
     states: StateRetention,
+    /// See [`Importer::with_batch_bytes`].
+    batch_bytes: usize,
     /// Whether the caller chooses between branches.
     head_is_chosen: bool,
 }
@@ -144,6 +148,7 @@ impl Importer {
             limits: Arc::default(),
             old_blocks: OldBlocks::default(),
             states: StateRetention::default(),
+            batch_bytes: BATCH_BYTES_DEFAULT,
             head_is_chosen: false,
         }
     }
@@ -153,6 +158,16 @@ impl Importer {
     pub fn with_limits(self, limits: ForkLimits) -> Self {
         let limits = Arc::new(limits);
         Self { limits, ..self }
+    }
+
+    /// The same importer with another bound for the memory of the blocks that share a commit: the
+    /// blocks, the state that they have read and changed, and the rows that wait for the commit.
+    /// The block that passes the bound is the last one of its commit. The more blocks share a
+    /// commit, the fewer pages are written.
+    #[must_use]
+    pub const fn with_batch_bytes(mut self, bytes: usize) -> Self {
+        self.batch_bytes = bytes;
+        self
     }
 
     /// The same importer for a chain on which not the difficulty decides: of the imported blocks

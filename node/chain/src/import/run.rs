@@ -17,11 +17,8 @@ use super::{ImportError, Importer, PreparedBlock};
 use crate::measured::ImportStage;
 use crate::trie::TrieStats;
 
-/// A run ends when the rows that wait to be written take this much memory.
-const WAITING_BYTES_MAX: usize = 64 << 20;
-/// A run ends when the state in memory and the rows that wait take this much memory. What blocks
-/// have only read counts, too. After a commit the state takes at most two thirds of this.
-const RUN_BYTES_MAX: usize = 384 << 20;
+/// Old blocks move into their file after so many blocks of a run.
+const MOVE_INTERVAL: u64 = 256;
 
 /// The cost of a run of blocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +36,8 @@ pub struct RunCost {
     pub commit: Duration,
     /// The counts of the tries.
     pub trie: TrieStats,
-    /// Memory of the state and of the rows that waited, in bytes, when the run ended.
+    /// Memory of the blocks, of the state and of the rows that waited, in bytes, at the end of the
+    /// run.
     pub memory_bytes: usize,
 }
 
@@ -98,14 +96,15 @@ impl Importer {
         let span = tracing::debug_span!("blocks", count = tracing::field::Empty);
         let _entered = span.enter();
         let mut cost = RunCost::default();
-        let mut valid = Vec::new();
+        let (mut valid, mut block_bytes) = (Vec::new(), 0);
         let batch = self.store.batch()?;
         let last_commit = self.store.snapshot()?;
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
             while !session.is_poisoned()
-                && (valid.is_empty() || has_memory(tables, &session))
+                && (valid.is_empty()
+                    || block_bytes + tables.waiting_bytes() + session.memory_bytes() < self.batch_bytes)
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
@@ -115,11 +114,16 @@ impl Importer {
                     RunStep::Ended => break,
                 }
                 cost.rows += started.elapsed();
+                block_bytes += prepared.memory_bytes();
                 valid.push(prepared);
+                // Otherwise the rows of a long run would be written, only to be removed at its end.
+                if (valid.len() as u64).is_multiple_of(MOVE_INTERVAL) {
+                    self.move_old_blocks(tables, MOVE_INTERVAL)?;
+                }
             }
             session.compare_all_roots(tables)?;
             let blocks_done = Instant::now();
-            cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
+            cost.memory_bytes = block_bytes + tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
             if !session.is_poisoned() {
                 self.head_moved(tables, from)?;
@@ -185,10 +189,4 @@ impl Importer {
             Err(None) => Ok(RunStep::Ended),
         }
     }
-}
-
-/// Whether another block may be added to a run.
-fn has_memory(tables: &Tables<'_>, session: &StateSession<'_>) -> bool {
-    let waiting = tables.waiting_bytes();
-    waiting < WAITING_BYTES_MAX && waiting + session.memory_bytes() < RUN_BYTES_MAX
 }

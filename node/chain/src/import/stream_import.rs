@@ -21,6 +21,7 @@ use store::{BlockReads, StoreError};
 use crate::clock::unix_now;
 use crate::era1::{Era1Error, check_receipts};
 use crate::import::linked_blocks::LinkedBlocks;
+use crate::import::read_ahead::read_ahead;
 use crate::import::{ImportError, Imported, Importer, PreparedBlock};
 use crate::parallel::for_each_in_order;
 use crate::stream::{BlockSource, BlockStream, BlockStreamError, RawBlock};
@@ -33,8 +34,10 @@ const CHUNK_BLOCKS_MAX: usize = 2 * SEALS_IN_FLIGHT;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// The most chunks that wait to be executed.
 const CHUNKS_MAX: usize = 8;
-/// A run is committed after this time, so that little is lost if the process is killed.
-const RUN_TIME_MAX: Duration = Duration::from_secs(2);
+/// A run is committed after this time, so that no more is lost if the process is killed.
+const RUN_TIME_MAX: Duration = Duration::from_secs(60);
+/// The time between two reports of blocks that are not committed yet.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// A run is committed if the stream has given no block for this long.
 const IDLE_MAX: Duration = Duration::from_millis(200);
 /// The time between two looks at the stop flag while the stream gives no block.
@@ -126,12 +129,16 @@ pub struct StreamImportProgress {
     pub transactions: u64,
     /// Gas used by the imported blocks.
     pub gas: u64,
+    /// Blocks that were executed and are not committed yet. They do not count above.
+    pub pending: u64,
+    /// Bytes of the stream whose blocks are in the store or are pending.
+    pub read_bytes: u64,
 }
 
 /// Imports all blocks of a stream.
 ///
-/// `report` is called after every commit, and with the final progress at the end, whether that is
-/// a success or an error. Setting `stop` ends the import between two blocks.
+/// `report` is called now and then, after every commit, and with the final progress at the end,
+/// whether that is a success or an error. Setting `stop` ends the import between two blocks.
 ///
 /// # Errors
 /// [`StreamImportError`] if not all of the stream was imported. The blocks before the error are in
@@ -162,7 +169,9 @@ pub fn import_blocks(
         stream,
         linked: LinkedBlocks::default(),
         before: None,
+        is_waiting: Arc::default(),
     };
+    let reader_is_waiting = reader.is_waiting.clone();
     // The thread is not scoped: a pipe that gives nothing would delay the end of the import.
     std::thread::Builder::new()
         .name("block-reader".to_owned())
@@ -175,6 +184,7 @@ pub fn import_blocks(
         report,
         queue: BlockQueue {
             chunks,
+            reader_is_waiting,
             blocks: VecDeque::new(),
             known: 0,
             end: 0,
@@ -195,6 +205,7 @@ pub fn import_blocks(
         // All blocks of the chunk are in the store, so its bytes count.
         import.progress.known += std::mem::take(&mut import.queue.known);
         import.progress.bytes = import.queue.end;
+        import.progress.read_bytes = import.queue.end;
         (import.report)(&import.progress);
         let is_empty = import.progress.blocks + import.progress.known == 0;
         match std::mem::replace(&mut import.queue.after, AfterChunk::NextChunk) {
@@ -228,6 +239,8 @@ enum AfterChunk {
 /// The blocks that were read and are to be executed.
 struct BlockQueue {
     chunks: Receiver<Chunk>,
+    /// Whether the reading thread waits for the stream.
+    reader_is_waiting: Arc<AtomicBool>,
     /// The blocks that are left of the last chunk.
     blocks: VecDeque<Arc<PreparedBlock>>,
     /// The number of blocks that the store had, in the chunks since this was last reset.
@@ -290,14 +303,22 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
         };
         self.queue.blocks.push_front(first);
         let mut run = Vec::new();
-        let started = Instant::now();
+        let reader_is_waiting = self.queue.reader_is_waiting.clone();
+        let (started, mut reported) = (Instant::now(), Instant::now());
         let imported = self.importer.import_run(Some(unix_now().as_secs()), &mut || {
             let waiting_since = Instant::now();
             if is_stopped() || started.elapsed() > RUN_TIME_MAX {
                 return None;
             }
-            let may_wait = || !is_stopped() && waiting_since.elapsed() < IDLE_MAX;
-            let next = self.queue.next(may_wait)?;
+            if reported.elapsed() > REPORT_INTERVAL {
+                reported = waiting_since;
+                self.progress.pending = run.len() as u64;
+                self.progress.read_bytes = self.queue.end;
+                (self.report)(&self.progress);
+            }
+            // A reader that checks blocks gives some soon.
+            let is_idle = || waiting_since.elapsed() > IDLE_MAX && reader_is_waiting.load(Ordering::Acquire);
+            let next = self.queue.next(|| !is_stopped() && !is_idle())?;
             run.push(next.clone());
             Some(next)
         });
@@ -309,6 +330,7 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
             // store still fails.
             Err(_) => 0,
         };
+        self.progress.pending = 0;
         run[..in_run].iter().for_each(|block| self.count(block));
         (self.report)(&self.progress);
         for block in &run[in_run..] {
@@ -355,6 +377,8 @@ struct ChunkReader {
     linked: LinkedBlocks,
     /// Hash and total difficulty of the block that was read last, if its file has one for it.
     before: Option<(B256, U256)>,
+    /// Whether the thread waits for the stream.
+    is_waiting: Arc<AtomicBool>,
 }
 
 impl ChunkReader {
@@ -376,6 +400,9 @@ impl ChunkReader {
             mut after,
         } = self.read_blocks();
         let (blocks, error) = prepare_blocks(&self.importer, &blocks);
+        if let Ok(view) = self.importer.store().snapshot() {
+            read_ahead(&view, &blocks);
+        }
         if let Some(error) = error {
             after = AfterChunk::Error(Box::new(error));
         }
@@ -434,7 +461,10 @@ impl ChunkReader {
         let mut bytes = 0;
         let start = self.stream.offset();
         while chunk.blocks.len() < CHUNK_BLOCKS_MAX && bytes < CHUNK_BYTES_MAX {
-            let Some(block) = self.stream.next_block()? else {
+            self.is_waiting.store(true, Ordering::Release);
+            let next = self.stream.next_block();
+            self.is_waiting.store(false, Ordering::Release);
+            let Some(block) = next? else {
                 return Ok(AfterChunk::EndOfStream);
             };
             match genesis {

@@ -66,6 +66,8 @@ fn a_run_writes_the_same_rows_as_single_imports() {
         known: 1,
         transactions: 1800,
         gas,
+        pending: 0,
+        read_bytes: encode(&blocks).len() as u64,
     };
     assert_eq!(done, expected);
     assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..]).rows());

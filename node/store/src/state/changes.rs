@@ -11,6 +11,8 @@
 //!
 //! Knows bytes and values only.
 
+use std::ops::Range;
+
 use primitives::{Address, U256};
 
 use super::{AccountKey, AccountVersion, SlotKey, slot_hash};
@@ -57,13 +59,33 @@ impl SlotChange {
     }
 }
 
-impl StateChanges {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut row = Vec::with_capacity(8 + self.accounts.len() * 40 + self.slots.len() * 40);
+/// The changes of a block while its row is made. Block 0 may have a million accounts, so what was
+/// before is kept as the row has it.
+#[derive(Default)]
+pub(super) struct ChangesBefore {
+    /// In any order, with the place of the account before the block in `versions`.
+    accounts: Vec<(Address, Range<usize>)>,
+    versions: Vec<u8>,
+    /// In any order.
+    pub(super) slots: Vec<SlotChange>,
+}
+
+impl ChangesBefore {
+    pub(super) fn add_account(&mut self, address: Address, before: &AccountVersion) {
+        let start = self.versions.len();
+        before.encode(&mut self.versions);
+        self.accounts.push((address, start..self.versions.len()));
+    }
+
+    pub(super) fn encode(mut self) -> Vec<u8> {
+        self.accounts.sort_unstable_by_key(|(address, _)| *address);
+        self.slots.sort_unstable_by_key(SlotChange::key);
+        let bytes = self.accounts.len() * 20 + self.versions.len() + self.slots.len() * 40;
+        let mut row = Vec::with_capacity(8 + bytes);
         push_number(&mut row, self.accounts.len() as u64);
         for (address, before) in &self.accounts {
             row.extend_from_slice(address.as_slice());
-            before.encode(&mut row);
+            row.extend_from_slice(&self.versions[before.clone()]);
         }
         let mut index = 0;
         for slots in self.slots.chunk_by(|one, other| one.owner() == other.owner()) {
@@ -80,7 +102,9 @@ impl StateChanges {
         }
         pack(&row)
     }
+}
 
+impl StateChanges {
     pub(super) fn decode(packed: &[u8]) -> Result<Self, RowError> {
         let mut changes = Self::default();
         let row = unpack(packed)?;
@@ -218,10 +242,20 @@ mod tests {
         }
     }
 
+    /// The row, made from the highest address to the lowest.
+    fn encode(changes: &StateChanges) -> Vec<u8> {
+        let mut before = ChangesBefore::default();
+        for (address, version) in changes.accounts.iter().rev() {
+            before.add_account(*address, version);
+        }
+        before.slots.extend(changes.slots.iter().rev());
+        before.encode()
+    }
+
     proptest! {
         #[test]
         fn changes_round_trip_and_are_found(changes in state_changes()) {
-            let row = changes.encode();
+            let row = encode(&changes);
             prop_assert_eq!(&StateChanges::decode(&row).unwrap(), &changes);
             for (address, before) in &changes.accounts {
                 prop_assert_eq!(StateChanges::find_account(&row, address).unwrap(), Some(*before));
@@ -267,7 +301,7 @@ mod tests {
             slots: Vec::new(),
         };
         changes.accounts.sort_unstable_by_key(|(address, _)| *address);
-        let row = changes.encode();
+        let row = encode(&changes);
         assert!(row.len() < 200 * 27, "{} bytes", row.len());
         assert_eq!(StateChanges::decode(&row).unwrap(), changes);
         let (address, before) = changes.accounts[77];

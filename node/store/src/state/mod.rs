@@ -26,6 +26,7 @@ mod horizon;
 mod keys;
 mod walk;
 
+use std::borrow::Borrow;
 use std::ops::ControlFlow;
 
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
@@ -36,6 +37,7 @@ use crate::source::{Source, read_row};
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 use account_changes::{change_after, change_before};
+use changes::ChangesBefore;
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
 pub(crate) use history::is_present;
@@ -593,13 +595,26 @@ impl Tables<'_> {
     /// # Errors
     /// [`StoreError`] when the write fails or a row is corrupt.
     pub fn put_state(&mut self, number: u64, changed: &[AccountWrite]) -> Result<(), StoreError> {
-        // Rows are written in the order of their keys; what was before is listed by address.
         let mut sorted: Vec<_> = changed.iter().collect();
         sorted.sort_unstable_by_key(|change| change.key);
-        let mut changes = StateChanges::default();
-        for write in sorted {
+        self.put_sorted_state(number, sorted)
+    }
+
+    /// As [`Self::put_state`], of accounts that come in the order of their keys.
+    ///
+    /// # Errors
+    /// As [`Self::put_state`].
+    pub fn put_sorted_state(
+        &mut self,
+        number: u64,
+        changed: impl IntoIterator<Item = impl Borrow<AccountWrite>>,
+    ) -> Result<(), StoreError> {
+        // Rows are written in the order of their keys; what was before is listed by address.
+        let mut changes = ChangesBefore::default();
+        for write in changed {
+            let write = write.borrow();
             let before = self.put_account(number, write)?;
-            changes.accounts.push((write.address, before));
+            changes.add_account(write.address, &before);
             let mut slots: Vec<_> = write.slots.iter().collect();
             slots.sort_unstable_by_key(|slot| slot.hash);
             for slot in slots {
@@ -612,8 +627,6 @@ impl Tables<'_> {
                 });
             }
         }
-        changes.accounts.sort_unstable_by_key(|(address, _)| *address);
-        changes.slots.sort_unstable_by_key(SlotChange::key);
         self.put(TableId::BlockToChanges, &number.to_be_bytes(), &changes.encode())
     }
 

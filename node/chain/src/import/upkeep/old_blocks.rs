@@ -37,16 +37,16 @@ impl Importer {
         imported: u64,
     ) -> Result<(), StoreError> {
         let OldBlocks { depth, step } = self.old_blocks;
+        let step = step.max(1);
         let Some((head, _)) = tables.head()? else {
             return Ok(());
         };
-        for _ in 0..=imported / step.max(1) {
-            let first = tables.ancient_count()?;
-            let last = first + step.max(1) - 1;
-            if last.saturating_add(depth) > head {
-                break;
-            }
-            tables.move_to_file(last)?;
+        let mut first = tables.ancient_count()?;
+        let old = (head + 1).saturating_sub(depth.saturating_add(first));
+        let end = first + (old / step).min(1 + imported / step) * step;
+        // Long blocks end a move earlier.
+        while first < end {
+            tables.move_to_file(end - 1)?;
             let moved = tables.ancient_count()?;
             if let Some(last) = moved.checked_sub(1) {
                 tables.note_dead_tries(first, last)?;
@@ -54,6 +54,7 @@ impl Importer {
             if moved == first {
                 break;
             }
+            first = moved;
         }
         Ok(())
     }
