@@ -7,6 +7,8 @@
 //!
 //! Knows tables and files; knows nothing of what rows mean.
 
+use std::ffi::OsString;
+use std::fs::{DirEntry, File, TryLockError};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::ancient::indexed_end;
 use crate::blocks_file::RECORDS_START;
 use crate::medium::sync_name;
-use crate::open::StoreOptions;
+use crate::open::{BLOCKS_FILE_NAME, FILE_NAME, LOG_FILE_NAME, StoreOptions};
 use crate::source::Source;
 use crate::{Snapshot, Store, StoreError, TableId, Tables};
 
@@ -48,9 +50,17 @@ pub enum BackupError {
     /// The folder has something in it.
     #[error("{}: got a folder that is not empty, expected an empty one or none", .0.display())]
     NotEmpty(PathBuf),
-    /// A backup of this name is being made, or a process that made one was killed.
-    #[error("{} exists: another backup is being made, or one was cut off; remove it in the latter case", .0.display())]
-    Unfinished(PathBuf),
+    /// Another backup of this name is being made.
+    #[error("{} is being written by another backup: wait for its end, or choose another folder", .0.display())]
+    InUse(PathBuf),
+    /// The folder of an unfinished backup has something else in it.
+    #[error("{} is in the way: got {found}, expected nothing, or the files of a backup that was cut off: remove it, or choose another folder", path.display())]
+    InTheWay {
+        /// The folder of unfinished backups.
+        path: PathBuf,
+        /// The thing that is there, in words.
+        found: String,
+    },
     /// A folder cannot be made or renamed.
     #[error("cannot write {}: {source}", path.display())]
     Folder {
@@ -93,13 +103,8 @@ pub fn back_up(
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(failed(parent))?;
     }
-    match std::fs::create_dir(&partial) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(BackupError::Unfinished(partial));
-        }
-        Err(error) => return Err(failed(&partial)(error)),
-    }
+    // Locked until the end, so that nobody takes it for one that was cut off.
+    let _lock = begin_partial(&partial)?;
     let rename = || {
         let _ = std::fs::remove_dir(folder);
         std::fs::rename(&partial, folder).and_then(|()| sync_name(folder))
@@ -110,6 +115,47 @@ pub fn back_up(
         let _ = std::fs::remove_dir_all(&partial);
     }
     done
+}
+
+/// Makes the folder of an unfinished backup, and locks it. If a backup that was cut off left one,
+/// its files go.
+fn begin_partial(partial: &Path) -> Result<File, BackupError> {
+    let failed = |source| BackupError::Folder {
+        path: partial.to_owned(),
+        source,
+    };
+    let in_the_way = |found: String| BackupError::InTheWay {
+        path: partial.to_owned(),
+        found,
+    };
+    match std::fs::create_dir(partial) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    if !partial.is_dir() {
+        return Err(in_the_way("a file".to_owned()));
+    }
+    let lock = File::open(partial).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(BackupError::InUse(partial.to_owned())),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    let entries = std::fs::read_dir(partial).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let names: Vec<_> = entries.map_err(failed)?.iter().map(DirEntry::file_name).collect();
+    let is_ours = |name: &OsString| {
+        let names = [FILE_NAME, LOG_FILE_NAME, BLOCKS_FILE_NAME];
+        let name = name.to_string_lossy();
+        let name = name.strip_suffix(".new").unwrap_or(&name);
+        names.contains(&name) || name.strip_suffix(".lock") == Some(FILE_NAME)
+    };
+    if let Some(name) = names.iter().find(|name| !is_ours(name)) {
+        return Err(in_the_way(format!("{} in it", name.to_string_lossy())));
+    }
+    for name in names {
+        std::fs::remove_file(partial.join(name)).map_err(failed)?;
+    }
+    Ok(lock)
 }
 
 /// Writes the rows and the old blocks into a new store in `folder`.
@@ -264,11 +310,37 @@ mod tests {
         let go_on = &mut |_| ControlFlow::Continue(());
         let error = back_up(&view, &home.path().join("node"), go_on).unwrap_err();
         assert!(matches!(error, BackupError::NotEmpty(_)), "{error}");
-        std::fs::create_dir(home.path().join("backup.part")).unwrap();
-        let error = back_up(&view, &folder, go_on).unwrap_err();
-        assert!(matches!(error, BackupError::Unfinished(_)), "{error}");
-        std::fs::remove_dir(home.path().join("backup.part")).unwrap();
         std::fs::create_dir(&folder).unwrap();
         back_up(&view, &folder, go_on).unwrap();
+    }
+
+    #[test]
+    fn what_a_cut_off_backup_left_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(&home.path().join("node"), &StoreOptions::default()).unwrap();
+        store_old_blocks(&store, 40);
+        let view = store.snapshot().unwrap();
+        let (folder, partial) = (home.path().join("backup"), home.path().join("backup.part"));
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let mut second = None;
+        let first = back_up(&view, &folder, &mut |_| {
+            second = Some(back_up(&view, &folder, &mut |_| ControlFlow::Break(())).unwrap_err());
+            ControlFlow::Continue(())
+        });
+        first.unwrap();
+        let error = second.unwrap();
+        assert!(matches!(error, BackupError::InUse(_)), "{error}");
+        // A process that is killed leaves some of these files, whole or not.
+        std::fs::rename(&folder, &partial).unwrap();
+        std::fs::write(partial.join("chain.redb.new"), b"half").unwrap();
+        std::fs::write(partial.join("letter.txt"), b"of somebody").unwrap();
+        let error = back_up(&view, &folder, go_on).unwrap_err();
+        assert!(error.to_string().contains("got letter.txt in it"), "{error}");
+        assert!(partial.join("chain.redb.new").exists());
+        std::fs::remove_file(partial.join("letter.txt")).unwrap();
+        back_up(&view, &folder, go_on).unwrap();
+        assert!(!partial.exists());
+        let restored = Store::open(&folder, &StoreOptions::default()).unwrap();
+        assert_eq!(rows(&restored.snapshot().unwrap()), rows(&view));
     }
 }

@@ -24,7 +24,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file has another schema version.
-    #[error("{}: schema version: got {got}, expected {expected}: use the program that made the file, or choose a new --datadir", path.display())]
+    #[error("{}: schema version: got {got}, expected {expected}: {}", path.display(), crate::upgrade::advice(*got))]
     Schema {
         /// The database file.
         path: PathBuf,
@@ -38,6 +38,26 @@ pub enum StoreError {
     WithoutTries {
         /// The database file.
         path: PathBuf,
+    },
+    /// The file system has too little space for rewriting the file for this program.
+    #[error("{} is of an earlier version, and rewriting it needs {needed} bytes of free space: got {got}; the file was not changed: free space on its file system, then start again", path.display())]
+    NoSpaceToUpgrade {
+        /// The database file.
+        path: PathBuf,
+        /// Free bytes of the file system.
+        got: u64,
+        /// Free bytes that the rewrite needs.
+        needed: u64,
+    },
+    /// A file with sorted rows of a rewrite contains other bytes than were written.
+    #[error("{} is damaged: {what}; the rows are still in the database: remove {} and start again", path.display(), folder.display())]
+    DamagedRun {
+        /// The file.
+        path: PathBuf,
+        /// The folder of all sorted rows.
+        folder: PathBuf,
+        /// The damaged part.
+        what: String,
     },
     /// There is something else at the path of the database.
     #[error("{} is not a database of this program: {found}; it was not changed: {RESTORE}", path.display())]
@@ -184,6 +204,8 @@ impl StoreError {
             Self::Medium { .. }
                 | Self::Schema { .. }
                 | Self::WithoutTries { .. }
+                | Self::NoSpaceToUpgrade { .. }
+                | Self::DamagedRun { .. }
                 | Self::NotADatabase { .. }
                 | Self::Truncated { .. }
                 | Self::Missing { .. }
@@ -253,6 +275,15 @@ impl StoreError {
     pub(crate) fn damaged_beside(path: &Path, what: String) -> Self {
         Self::DamagedAtOpening {
             path: path.to_owned(),
+            what,
+        }
+    }
+
+    /// The file at `path` with sorted rows of a rewrite is damaged.
+    pub(crate) fn damaged_run(path: &Path, what: String) -> Self {
+        Self::DamagedRun {
+            path: path.to_owned(),
+            folder: path.parent().unwrap_or(path).to_owned(),
             what,
         }
     }

@@ -7,7 +7,8 @@
 //!
 //! A process that dies at any moment loses nothing: the next one goes on behind the last file of
 //! sorted rows, or behind the last rows that were written. The rewrite needs as much free space as
-//! the tables of the state take, twice: for the sorted files, and for the new tables.
+//! the tables of the state take, twice: for the sorted files, and for the new tables. It does not
+//! begin, or go on, with less.
 //!
 //! Knows the old layout and the new one; knows no tries and no hashes of blocks.
 
@@ -38,6 +39,8 @@ const OLD_VERSION: u32 = 4;
 const FOLDER: &str = "upgrade";
 /// Bytes of rows that are written with one commit.
 const BATCH_BYTES: usize = 64 << 20;
+/// Bytes of a page of redb.
+const PAGE_BYTES: u64 = 4096;
 /// Progress is reported once in so many rows.
 const REPORT_ROWS: u64 = 8192;
 
@@ -66,8 +69,10 @@ impl Store {
     /// The database must not be open. Calls `report` with the progress.
     ///
     /// # Errors
-    /// [`StoreError::Schema`] when the file has another layout, newer or older; otherwise as for
-    /// [`Store::open`]. Nothing is lost; the next call goes on.
+    /// [`StoreError::Schema`] when the file has another layout, newer or older,
+    /// [`StoreError::NoSpaceToUpgrade`] when there is too little space, and
+    /// [`StoreError::DamagedRun`]; otherwise as for [`Store::open`]. Nothing is lost; the next call
+    /// goes on.
     pub fn upgrade(
         directory: &Path,
         options: &StoreOptions,
@@ -106,8 +111,9 @@ impl Store {
             folder: &folder,
             run_bytes: (options.cache_bytes / 2).max(1 << 20),
         };
-        upgrade.apply_log(&location)?;
         std::fs::create_dir_all(&folder).map_err(|source| StoreError::medium(&folder, source))?;
+        upgrade.check_space(free_bytes(&folder)?)?;
+        upgrade.apply_log(&location)?;
         for table in &OLD_TABLES {
             upgrade.rewrite(table, report)?;
         }
@@ -127,6 +133,22 @@ impl Store {
         batch.write(|tables| tables.delete(TableId::Meta, meta_key::WITHOUT_TRIES))?;
         batch.commit()
     }
+}
+
+/// The thing to do with a file of another schema version.
+pub(crate) const fn advice(got: u32) -> &'static str {
+    match got {
+        OLD_VERSION => {
+            "start `vnode` or `scs` on it, or run any other command that reads it: that rewrites it for this version"
+        }
+        _ => "use the program that made the file, or choose a new --datadir",
+    }
+}
+
+/// Bytes that the file system of `path` has free for this process.
+fn free_bytes(path: &Path) -> Result<u64, StoreError> {
+    let found = rustix::fs::statvfs(path).map_err(|error| StoreError::medium(path, error.into()))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn remove_folder(folder: &Path) -> Result<(), StoreError> {
@@ -155,6 +177,61 @@ const fn definition(name: &str) -> TableDefinition<'_, ByteSlice, ByteSlice> {
 impl Upgrade<'_> {
     fn begin(&self) -> Result<WriteTransaction, StoreError> {
         self.monitor.run_transaction(|| self.database.begin_write())
+    }
+
+    /// Compares the free bytes of the file system with what the rewrite still needs.
+    fn check_space(&self, free: u64) -> Result<(), StoreError> {
+        // The tables are not measured if they cannot be too long.
+        let file = std::fs::metadata(&self.monitor.path);
+        let file = file.map_err(|source| StoreError::medium(&self.monitor.path, source))?;
+        if free >= file.len().saturating_mul(2) {
+            return Ok(());
+        }
+        let needed = self.needed_bytes()?;
+        if free >= needed {
+            return Ok(());
+        }
+        Err(StoreError::NoSpaceToUpgrade {
+            path: self.monitor.path.clone(),
+            got: free,
+            needed,
+        })
+    }
+
+    /// Bytes that sorted files and new tables still need: those of the old tables for each of both,
+    /// less what is there.
+    fn needed_bytes(&self) -> Result<u64, StoreError> {
+        let mut needed = 0;
+        for table in &OLD_TABLES {
+            let sorter = Sorter::open(self.folder, table.name)?;
+            if sorter.is_written() {
+                continue;
+            }
+            let old = self.table_bytes(table.name)?;
+            let mut new = 0;
+            for target in table.kind.targets() {
+                new += self.table_bytes(target.name())?;
+            }
+            needed += old.saturating_sub(new);
+            if !sorter.is_complete() {
+                needed += old.saturating_sub(sorter.run_bytes()?);
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Bytes of the pages of a table; 0 if there is none.
+    fn table_bytes(&self, name: &str) -> Result<u64, StoreError> {
+        self.monitor.run(|| -> Result<u64, redb::Error> {
+            match self.database.begin_read()?.open_table(definition(name)) {
+                Ok(table) => {
+                    let stats = table.stats()?;
+                    Ok((stats.leaf_pages() + stats.branch_pages()) * PAGE_BYTES)
+                }
+                Err(redb::TableError::TableDoesNotExist(_)) => Ok(0),
+                Err(error) => Err(error.into()),
+            }
+        })
     }
 
     /// Applies the records of the write-ahead log that the database lacks, with the old tables.

@@ -5,7 +5,9 @@
 //! reads on behind it. A file gets its name when it is on the disk. Then the runs are merged.
 //!
 //! A row in a run is: the place of its table in the list of tables (1), length of the key (4),
-//! length of the value (4), little-endian, key, value.
+//! length of the value (4), key, value, CRC-32 of the run up to here (4), numbers little-endian.
+//! Behind the last row are 0xff (1) and the CRC-32 of all rows (4). So no row of a damaged run is
+//! used, and none is missed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -13,6 +15,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crc32fast::Hasher;
 use primitives::hex;
 
 use crate::medium::sync_name;
@@ -20,6 +23,9 @@ use crate::{StoreError, TableId};
 
 /// Memory of a row beside its bytes, roughly.
 const ROW_BYTES: usize = 64;
+
+/// Stands behind the last row of a run, in place of a table.
+const END: u8 = 0xff;
 
 /// A row with its new key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +121,15 @@ impl Sorter {
         Ok(())
     }
 
+    /// Bytes of the runs.
+    pub(super) fn run_bytes(&self) -> Result<u64, StoreError> {
+        let len = |run: &PathBuf| {
+            let metadata = std::fs::metadata(run);
+            Ok(metadata.map_err(|source| StoreError::medium(run, source))?.len())
+        };
+        self.runs.iter().map(len).sum()
+    }
+
     fn marker(&self, what: &str) -> PathBuf {
         self.folder.join(format!("{}.{what}", self.name))
     }
@@ -137,15 +152,19 @@ impl Sorter {
         let temporary = self.folder.join("unfinished");
         let write = || -> io::Result<()> {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
+            let mut sum = Hasher::new();
             for row in &rows {
-                file.write_all(&[row.table as u8])?;
-                for part in [&row.key, &row.value] {
-                    let len = u32::try_from(part.len()).map_err(io::Error::other)?;
-                    file.write_all(&len.to_le_bytes())?;
+                let len = |part: &[u8]| u32::try_from(part.len()).map_err(io::Error::other);
+                let lens = [len(&row.key)?, len(&row.value)?].map(u32::to_le_bytes);
+                let parts: [&[u8]; 4] = [&[row.table as u8], lens.as_flattened(), &row.key, &row.value];
+                for part in parts {
+                    sum.update(part);
+                    file.write_all(part)?;
                 }
-                file.write_all(&row.key)?;
-                file.write_all(&row.value)?;
+                file.write_all(&sum.clone().finalize().to_le_bytes())?;
             }
+            file.write_all(&[END])?;
+            file.write_all(&sum.finalize().to_le_bytes())?;
             file.into_inner()?.sync_all()?;
             std::fs::rename(&temporary, &path)?;
             sync_name(&path)
@@ -167,6 +186,7 @@ impl Sorter {
             merged.runs.push(Run {
                 path: path.clone(),
                 file: BufReader::with_capacity(1 << 18, file),
+                sum: Hasher::new(),
             });
             merged.read(merged.runs.len() - 1)?;
         }
@@ -182,6 +202,8 @@ type RunRow = (usize, Vec<u8>, Vec<u8>);
 struct Run {
     path: PathBuf,
     file: BufReader<File>,
+    /// The checksum of the rows so far.
+    sum: Hasher,
 }
 
 /// The rows of several runs, sorted by key.
@@ -212,7 +234,12 @@ impl Merged {
             return Ok(());
         }
         let run = &mut self.runs[number];
-        let read = read_row(&mut run.file).map_err(|source| StoreError::medium(&run.path, source))?;
+        let read = run.next().map_err(|source| match source.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                StoreError::damaged_run(&run.path, source.to_string())
+            }
+            _ => StoreError::medium(&run.path, source),
+        })?;
         match read {
             Some((table, key, value)) => self.first.push(Reverse((key, number, table, value))),
             None => {
@@ -223,33 +250,64 @@ impl Merged {
     }
 }
 
-fn read_row(file: &mut impl Read) -> io::Result<Option<RunRow>> {
-    let mut table = [0];
-    if file.read(&mut table)? == 0 {
-        return Ok(None);
-    }
-    let table = usize::from(table[0]);
-    if table >= TableId::ALL.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!(
-                "table of a sorted row: got {table}, expected less than {}",
-                TableId::ALL.len()
-            ),
-        ));
-    }
-    let mut lens = [[0; 4]; 2];
-    for len in &mut lens {
-        file.read_exact(len)?;
-    }
-    let [key, value] = lens.map(|len| u64::from(u32::from_le_bytes(len)));
-    let mut part = |len: u64| -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        if file.by_ref().take(len).read_to_end(&mut bytes)? as u64 == len {
-            Ok(bytes)
-        } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
+impl Run {
+    /// The next row; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<RunRow>> {
+        let [table] = self.array()?;
+        if table == END {
+            self.check_sum()?;
+            return Ok(None);
         }
-    };
-    Ok(Some((table, part(key)?, part(value)?)))
+        let lens: [u8; 8] = self.array()?;
+        self.sum.update(&[table]);
+        self.sum.update(&lens);
+        let [key, value] = [&lens[..4], &lens[4..]].map(|len| {
+            let len = len.iter().rev();
+            len.fold(0, |len, byte| len << 8 | u64::from(*byte))
+        });
+        let (key, value) = (self.bytes(key)?, self.bytes(value)?);
+        self.check_sum()?;
+        let table = usize::from(table);
+        if table >= TableId::ALL.len() {
+            let tables = TableId::ALL.len();
+            return Err(damage(format!(
+                "table of a sorted row: got {table}, expected less than {tables}"
+            )));
+        }
+        Ok(Some((table, key, value)))
+    }
+
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn bytes(&mut self, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let got = (&mut self.file).take(len).read_to_end(&mut bytes)? as u64;
+        if got < len {
+            return Err(damage(format!(
+                "part of a sorted row: got {got} bytes, expected {len}"
+            )));
+        }
+        self.sum.update(&bytes);
+        Ok(bytes)
+    }
+
+    /// Compares the checksum of the rows so far.
+    fn check_sum(&mut self) -> io::Result<()> {
+        let got = u32::from_le_bytes(self.array()?);
+        let expected = self.sum.clone().finalize();
+        if got == expected {
+            return Ok(());
+        }
+        Err(damage(format!(
+            "checksum: got {got:08x}, expected {expected:08x}"
+        )))
+    }
+}
+
+fn damage(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }

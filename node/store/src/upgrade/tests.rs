@@ -233,6 +233,88 @@ fn a_rewrite_that_ended_anywhere_goes_on() {
 }
 
 #[test]
+fn too_little_space_is_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = filled(directory.path());
+    make_old(directory.path(), &before);
+    let error = Store::compact(directory.path(), &options()).unwrap_err();
+    assert!(
+        error.to_string().contains("got 4, expected 5: start `vnode`"),
+        "{error}"
+    );
+    let path = directory.path().join(FILE_NAME);
+    let monitor = CallMonitor::new(path.clone());
+    let folder = directory.path().join(FOLDER);
+    std::fs::create_dir_all(&folder).unwrap();
+    let (database, _) = DatabaseLocation::File(path).open(&options()).unwrap();
+    let upgrade = Upgrade {
+        database: &database,
+        monitor: &monitor,
+        folder: &folder,
+        run_bytes: 700,
+    };
+    let needed = upgrade.needed_bytes().unwrap();
+    let rows: usize = before.iter().map(|((_, key), row)| key.len() + row.len()).sum();
+    assert!(needed > rows as u64, "{needed}, rows {rows}");
+    let error = upgrade.check_space(needed - 1).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("needs {needed} bytes of free space: got {}", needed - 1)),
+        "{text}"
+    );
+    upgrade.check_space(needed).unwrap();
+    // The more is done, the less is needed.
+    let table = &OLD_TABLES[0];
+    upgrade.rewrite(table, &mut |_| ()).unwrap();
+    let less = upgrade.needed_bytes().unwrap();
+    assert_eq!(less, needed - 2 * upgrade.table_bytes(table.name).unwrap());
+    assert!(free_bytes(directory.path()).unwrap() > 0);
+}
+
+#[test]
+fn no_row_of_a_damaged_run_is_used() {
+    let rows = |folder: &Path| -> Result<usize, StoreError> {
+        let mut merged = Sorter::open(folder, "account")?.merge()?;
+        let mut rows = 0;
+        while let Some(row) = merged.next()? {
+            assert_eq!(row.key, [rows as u8; 40]);
+            rows += 1;
+        }
+        Ok(rows)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let mut sorter = Sorter::open(directory.path(), "account").unwrap();
+    for key in 0..5u8 {
+        let row = SortedRow {
+            table: TableId::Account,
+            key: vec![key; 40],
+            value: vec![7; usize::from(key)],
+        };
+        sorter.add(&[key], row, usize::MAX).unwrap();
+    }
+    sorter.complete().unwrap();
+    assert_eq!(rows(directory.path()).unwrap(), 5);
+    let run = std::fs::read_dir(directory.path()).unwrap();
+    let run = run.map(|entry| entry.unwrap().path());
+    let run = run
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "run"));
+    let run = run.unwrap();
+    let whole = std::fs::read(&run).unwrap();
+    let check = |bytes: &[u8]| {
+        std::fs::write(&run, bytes).unwrap();
+        let error = rows(directory.path()).unwrap_err();
+        assert!(matches!(error, StoreError::DamagedRun { .. }), "{error}");
+    };
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        check(&damaged);
+        check(&whole[..at]);
+    }
+}
+
+#[test]
 fn a_file_of_a_newer_layout_is_refused_with_both_versions() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), &options()).unwrap();
