@@ -16,7 +16,8 @@
 //! | what became of a block? | [`fate`] |
 //! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
-//! | what proves an account of the head? | [`proof`] |
+//! | what proves an account of a recent block? | [`proof`] |
+//! | what is in the state with this root? | [`recent`] |
 //! | how does a reader follow the head? | [`path`] |
 //! | what may contract developers change? | [`developer`] |
 //! | what is different on an application chain? | [`application`] |
@@ -50,6 +51,7 @@ pub mod path;
 pub mod pool;
 pub mod proof;
 pub mod query_limit;
+pub mod recent;
 pub mod rules;
 pub mod spec;
 pub mod state;

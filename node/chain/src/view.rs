@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use primitives::{Address, B256, Receipt, U256};
 use store::{
-    AccountKey, AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, ScsNotice,
-    Snapshot, StateReads, Store, StoreError, TableId, TransactionPosition, slot_hash,
+    AccountKey, AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, PastNodeReads,
+    ScsNotice, Snapshot, StateReads, Store, StoreError, TableId, TransactionPosition, slot_hash,
 };
 
 use crate::import::BlockId;
 use crate::spec::ChainSpec;
 use crate::state::StateNotKept;
+use crate::trie::PastNodeIndex;
 
 /// A stored block, canonical or not.
 #[derive(Clone, Debug)]
@@ -76,6 +77,30 @@ impl View {
     /// The oldest block whose state is kept.
     pub const fn oldest_state(&self) -> u64 {
         self.oldest_state
+    }
+
+    /// Says which trie nodes of the state after block `number` differ from those of the head.
+    /// `None` if that state or its nodes are not kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store fails.
+    pub fn past_nodes(&self, number: u64) -> Result<Option<PastNodeIndex>, StoreError> {
+        if number < self.oldest_state {
+            return Ok(None);
+        }
+        PastNodeIndex::new(self.snapshot(), self.head_number(), number)
+    }
+
+    /// The oldest block whose state can be read with its tries.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store fails.
+    pub fn oldest_tries(&self) -> Result<u64, StoreError> {
+        let head = self.head_number();
+        let range = self.snapshot.past_nodes_range()?;
+        let first = range.filter(|(_, last)| *last == head).map(|(first, _)| first);
+        let oldest = first.map_or(head, |first| first.saturating_sub(1));
+        Ok(oldest.max(self.oldest_state))
     }
 
     /// The chain's spec.

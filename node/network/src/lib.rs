@@ -46,7 +46,7 @@ pub use node_files::{
     LISTED_NODES_MAX, NodeFileError, STATIC_NODES_FILE, TRUSTED_NODES_FILE, read_enodes, write_enodes,
 };
 pub use node_text::{NodeTextError, read_node};
-pub use peers::{ENDED_BY_OTHER, PeerCounters, PeerFigures};
+pub use peers::{ENDED_BY_OTHER, PeerCounters, PeerFigures, REQUIRED_BLOCKS_MAX};
 pub use rlpx::RlpxDisconnect;
 pub use service::{
     ApplicationChains, NetworkHandle, NetworkService, NetworkSettings, NetworkStartError, PeerReport,

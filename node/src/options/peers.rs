@@ -3,10 +3,11 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use chain::import::BlockId;
 use clap::Args;
 use network::{
-    AddressRanges, DnsEntryError, DnsListUrl, INBOUND_HANDSHAKES_MAX, NatOption, NodeContact, boot_nodes,
-    dns_lists, read_node,
+    AddressRanges, DnsEntryError, DnsListUrl, INBOUND_HANDSHAKES_MAX, NatOption, NodeContact,
+    REQUIRED_BLOCKS_MAX, boot_nodes, dns_lists, read_node,
 };
 
 use super::values::OptionValueError;
@@ -53,6 +54,10 @@ pub struct PeerOptions {
     /// Address ranges that peers must be in, separated by commas [default: all]
     #[arg(long, value_name = "RANGES")]
     pub netrestrict: Option<AddressRanges>,
+    /// Blocks that peers must have, as NUMBER=HASH separated by commas, at most 16: a peer with
+    /// another block at that number loses its place, one without a block there stays
+    #[arg(long = "eth.requiredblocks", value_name = "BLOCKS")]
+    pub required_blocks: Option<RequiredBlocks>,
     /// Most peers; static and trusted nodes do not count
     #[arg(long, value_name = "N", default_value_t = PEERS_MAX_DEFAULT)]
     pub maxpeers: usize,
@@ -144,7 +149,41 @@ impl std::str::FromStr for DnsLists {
     }
 }
 
+/// The blocks of `--eth.requiredblocks`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequiredBlocks(pub Vec<BlockId>);
+
+impl std::str::FromStr for RequiredBlocks {
+    type Err = OptionValueError;
+
+    fn from_str(text: &str) -> Result<Self, OptionValueError> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let parse = |part: &str| {
+            let block = part.split_once('=').and_then(|(number, hash)| {
+                let hash = hash.trim().parse().ok()?;
+                let number = number.trim().parse().ok()?;
+                Some(BlockId { number, hash })
+            });
+            block.ok_or_else(|| OptionValueError::RequiredBlock(part.to_owned()))
+        };
+        let blocks: Vec<_> = parts.map(parse).collect::<Result<_, _>>()?;
+        if blocks.len() > REQUIRED_BLOCKS_MAX {
+            return Err(OptionValueError::RequiredBlocks {
+                got: blocks.len(),
+                max: REQUIRED_BLOCKS_MAX,
+            });
+        }
+        Ok(Self(blocks))
+    }
+}
+
 impl PeerOptions {
+    /// The blocks that peers must have.
+    pub fn required_blocks(&self) -> Vec<BlockId> {
+        let given = self.required_blocks.as_ref();
+        given.map_or_else(Vec::new, |blocks| blocks.0.clone())
+    }
+
     /// The addresses to try to listen on, in this order.
     pub fn listen_addresses(&self, is_dev: bool) -> Vec<SocketAddr> {
         let at = |default: Ipv4Addr, port| {

@@ -266,6 +266,32 @@ fn the_identity_is_part_of_the_client_name() {
 }
 
 #[test]
+fn required_blocks_are_numbers_with_hashes() {
+    let read =
+        |text: &str| parse(&["--eth.requiredblocks", text]).map(|options| options.peers.required_blocks());
+    let hash = "0x".to_owned() + &"5c".repeat(32);
+    let blocks = read(&format!("7={hash}, 1920000={}", &hash[2..])).unwrap();
+    assert_eq!(
+        blocks.iter().map(|block| block.number).collect::<Vec<_>>(),
+        [7, 1_920_000]
+    );
+    assert!(blocks.iter().all(|block| block.hash.to_string() == hash));
+    assert!(parse(&[]).unwrap().peers.required_blocks().is_empty());
+    for (text, expected) in [
+        ("7".to_owned(), "expected NUMBER=HASH"),
+        (format!("x={hash}"), "expected NUMBER=HASH"),
+        ("7=0x12".to_owned(), "expected NUMBER=HASH"),
+        (
+            vec![format!("7={hash}"); 17].join(","),
+            "got 17 blocks, expected at most 16",
+        ),
+    ] {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn lists_of_nodes_are_those_of_the_network_or_those_named() {
     let lists = |arguments: &[&str]| parse(arguments).unwrap().peers.dns_lists(7);
     assert_eq!(lists(&[]), network::dns_lists(7));

@@ -45,6 +45,17 @@ pub enum OptionValueError {
     /// An IP address.
     #[error("got {0:?}, expected an IP address, such as 0.0.0.0 or ::")]
     Ip(String),
+    /// A block that peers must have.
+    #[error("got {0:?}, expected NUMBER=HASH, with a hash of 64 hex digits")]
+    RequiredBlock(String),
+    /// Too many blocks that peers must have.
+    #[error("got {got} blocks, expected at most {max}")]
+    RequiredBlocks {
+        /// The number of blocks.
+        got: usize,
+        /// The most blocks.
+        max: usize,
+    },
     /// A name of a node.
     #[error("got {got:?}, expected 1 to {max} printable characters of ASCII")]
     Name {

@@ -73,6 +73,7 @@ pub(crate) async fn start(
             folder: folder.to_owned(),
             static_nodes: registry.static_targets(),
             trusted_nodes: registry.trusted_ids(),
+            required_blocks: options.required_blocks(),
             has_progress_lines,
             work_needs_peers,
         };

@@ -75,7 +75,7 @@
 //!
 //! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
 //! the traits built on it read types: [`BlockReads`], [`HeaderReads`], [`StateReads`],
-//! [`NoticeReads`], [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
+//! [`PastNodeReads`], [`NoticeReads`], [`LogReads`], [`LogIndexReads`] and [`AncientReads`].
 //!
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
@@ -135,9 +135,9 @@ pub use open::{
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::{RowVisitor, Source};
 pub use state::{
-    AccountKey, AccountRecord, AccountVersion, AccountWrite, HorizonReads, NewestChanges, SlotChange,
-    SlotKey, SlotWrite, StateChanges, StateHorizon, StateKind, StateLeaf, StateReads, StateTrieId,
-    StorageOwner, WalkedAccount, WalkedSlot, slot_hash,
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, HorizonReads, NewestChanges, PastNode,
+    PastNodeReads, SlotChange, SlotKey, SlotWrite, StateChanges, StateHorizon, StateKind, StateLeaf,
+    StateReads, StateTrieId, StorageOwner, WalkedAccount, WalkedSlot, slot_hash,
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

@@ -146,7 +146,7 @@ fn blocks_by_tags_and_objects() {
 }
 
 #[test]
-fn proofs_of_the_head() {
+fn proofs_of_recent_blocks() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     net.send(json!({"to": contract, "data": word(0x2a)}));
@@ -185,11 +185,23 @@ fn proofs_of_the_head() {
     assert_eq!(nobody["codeHash"], json!(data(keccak256([]))));
     assert_eq!(nobody["storageHash"], json!(data(primitives::EMPTY_ROOT)));
     assert_eq!(first(&nobody["accountProof"]), block.header.state_root);
+    // Before the call the slot was empty, and the contract had no storage.
+    let before = net.ok("eth_getProof", json!([contract, ["0x0"], "0x1"]));
+    let parent = net.ok("eth_getBlockByNumber", json!(["0x1", false]));
+    assert_eq!(json!(data(first(&before["accountProof"]))), parent["stateRoot"]);
+    assert_eq!(before["storageHash"], json!(data(primitives::EMPTY_ROOT)));
+    assert_eq!(before["storageProof"][0]["value"], json!("0x0"));
+    // The state before block 1 is that of block 0.
+    net.ok("eth_getProof", json!([contract, [], "earliest"]));
+    for _ in 0..127 {
+        net.mine();
+    }
+    net.ok("eth_getProof", json!([contract, [], "0x2"]));
     net.check_error(
         "eth_getProof",
         json!([contract, [], "0x1"]),
         -32000,
-        "no proof of block 1: trie nodes are kept for the head only, expected block 2",
+        "no proof of block 1: trie nodes are kept for the last 128 blocks, expected block 2 to 129",
     );
     net.check_error(
         "eth_getProof",

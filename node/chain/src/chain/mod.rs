@@ -60,6 +60,7 @@ use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::pause::WorkPause;
 use crate::mining::work::{SolutionError, WorkManager};
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
+use crate::recent::{RecentState, RecentStates};
 use crate::rules::body::sender;
 use crate::rules::seal::SealCheck;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
@@ -138,6 +139,7 @@ struct ChainInner {
     uncle_candidates: Mutex<UncleCandidates>,
     bad_blocks: BadBlockList,
     pending: PendingBlock,
+    recent_states: RecentStates,
     /// Keeps outdated sender states out of the pool. Whoever submits a transaction holds it shared
     /// from reading the sender's state until the transaction is in the pool. The pool holds it
     /// alone while it follows a new head.
@@ -284,6 +286,15 @@ impl Chain {
     /// [`StoreError`] if the store fails.
     pub fn view(&self) -> Result<View, StoreError> {
         self.inner.view()
+    }
+
+    /// The state with this root, if it is that of one of the last
+    /// [`KEPT_TRIES`](crate::import::KEPT_TRIES) canonical blocks and not of block 0.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn recent_state(&self, root: &B256) -> Result<Option<RecentState>, StoreError> {
+        self.inner.recent_states.find(self.view()?, root)
     }
 
     /// The id in signatures of transactions in the next block; on an application chain that of
@@ -514,6 +525,7 @@ impl ChainInner {
             uncle_candidates: Mutex::default(),
             bad_blocks: BadBlockList::default(),
             pending: PendingBlock::default(),
+            recent_states: RecentStates::default(),
             admission: RwLock::default(),
             pool_maintenance: Mutex::new(channels.pool_maintenance),
             work_lost: AtomicBool::new(false),

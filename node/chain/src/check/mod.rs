@@ -11,6 +11,7 @@ mod headers;
 mod history;
 mod logs;
 mod notices;
+mod past_nodes;
 mod state;
 
 pub use fault::CheckFault;
@@ -122,6 +123,7 @@ pub fn check_store(
     let mut faults = Vec::new();
     if let Some(root) = counts.head_state_root {
         state::check(&mut check, head, root)?;
+        past_nodes::check(&mut check, head)?;
         if full {
             history::check(&mut check, head)?;
         }

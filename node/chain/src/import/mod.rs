@@ -16,6 +16,7 @@
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
 //! | 8. old blocks move into their file, old states go | `upkeep` | `upkeep` |
+//! | 8. trie nodes of recent states are kept | `keep_past_nodes` | `upkeep` |
 //! | 9. the transaction is committed | `run_parts`, `attempt_run` | `reorg`, `run` |
 //!
 //! Two callers take these steps:
@@ -61,7 +62,7 @@ pub(crate) use header_chain::best_header_id;
 pub use header_chain::{CheckedHeaders, ImportedHeaders};
 pub use limits::ForkLimits;
 pub use run::RunCost;
-pub use upkeep::{OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
+pub use upkeep::{KEPT_TRIES, OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;
 

@@ -311,6 +311,7 @@ impl Importer {
                     // first.
                     self.upkeep(tables, 1)?;
                 }
+                self.keep_past_nodes(tables, 0)?;
             }
             // Nothing is removed before the end: the way back may need it.
             PartEnd::At(_) => best_header_follows(tables)?,
@@ -384,6 +385,7 @@ impl Importer {
         let body = read_body(tables, &self.spec, &id)?;
         let parent = read_header(tables, head.number.saturating_sub(1), &head.parent_hash)?.header;
         revert_block(tables, head.number, head.state_root, parent.state_root)?;
+        tables.delete_past_nodes(head.number, head.number)?;
         tables.delete_canonical(&head, &body.transactions)?;
         tables.delete_notices(id.number, &id.hash)?;
         reverted.push(id);

@@ -129,6 +129,7 @@ impl Importer {
                 self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
                 self.upkeep(tables, valid.len() as u64)?;
+                self.keep_past_nodes(tables, valid.len() as u64)?;
             }
             Ok::<_, StoreError>(blocks_done)
         })?;

@@ -14,8 +14,8 @@ mod update;
 
 pub use overrides::{AccountOverride, StorageOverride};
 pub(crate) use update::UpdateWithoutRoot;
-pub(crate) use update::revert_block;
 pub use update::{HeadState, StateUpdate};
+pub(crate) use update::{nodes_before_block, revert_block};
 
 use std::collections::hash_map::Entry;
 

@@ -9,14 +9,14 @@ use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
 use store::{
-    AccountKey, AccountVersion, AccountWrite, StateReads, StateTrieId, StorageOwner, StoreError, TableId,
-    Tables,
+    AccountKey, AccountVersion, AccountWrite, PastNode, PastNodeReads, StateChanges, StateReads, StateTrieId,
+    StorageOwner, StoreError, TableId, Tables,
 };
 
 use super::TRIE_IS_HERE;
 use super::account::CachedAccount;
 use super::code::CodeCache;
-use crate::trie::{StateTrie, TrieStats};
+use crate::trie::{NodeSource, PastNodeIndex, PastNodes, StateTrie, TrieStats};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
@@ -244,6 +244,54 @@ pub(crate) fn revert_block(
 ) -> Result<(), StoreError> {
     let changes = tables.changes(number)?;
     let mut trie = StateTrie::new(root);
+    for (address, version) in &changes.accounts {
+        revive_storage(tables, &mut trie, number, AccountKey::of(address), version)?;
+    }
+    take_back(&*tables, &*tables, &mut trie, number, &changes)?;
+    compare_root(&mut trie, number, parent_root)?;
+    trie.write_to(tables)?;
+    tables.revert_state(number, &changes)
+}
+
+/// The trie nodes that block `number` changed, as they were before it, sorted by path. `index` is
+/// that of the state after the block.
+///
+/// `root` is the block's state root, `parent_root` the one of its parent.
+///
+/// # Errors
+/// [`StoreError`] when the store fails, or when the resulting state root is not `parent_root`,
+/// which means that the store is damaged.
+pub(crate) fn nodes_before_block(
+    source: &(impl StateReads + PastNodeReads),
+    index: &PastNodeIndex,
+    root: B256,
+    parent_root: B256,
+) -> Result<Vec<PastNode>, StoreError> {
+    let number = index.number();
+    let changes = source.changes(number)?;
+    let nodes = PastNodes::new(source, index);
+    let mut trie = StateTrie::new(root);
+    take_back(source, &nodes, &mut trie, number, &changes)?;
+    compare_root(&mut trie, number, parent_root)?;
+    let mut before = Vec::new();
+    for (path, node) in trie.take_rows() {
+        // A node may have been made anew as it was.
+        if nodes.node(&path)? != node {
+            before.push((path, node));
+        }
+    }
+    Ok(before)
+}
+
+/// Puts the values before block `number` into the tries of the state after it, whose nodes are
+/// those of `nodes`.
+fn take_back(
+    source: &impl StateReads,
+    nodes: &impl NodeSource,
+    trie: &mut StateTrie,
+    number: u64,
+    changes: &StateChanges,
+) -> Result<(), StoreError> {
     let mut slots: BTreeMap<StorageOwner, Vec<(B256, U256)>> = BTreeMap::new();
     for change in &changes.slots {
         let key = change.row_key();
@@ -254,27 +302,27 @@ pub(crate) fn revert_block(
     }
     for (owner, slots) in slots {
         // The trie still has the storage root after this block.
-        let now = tables.account_by_key(&owner.account, number)?;
+        let now = source.account_by_key(&owner.account, number)?;
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
-        trie.set_slots(&*tables, owner, root, slots)?;
+        trie.set_slots(nodes, owner, root, slots)?;
     }
-    let mut before = Vec::with_capacity(changes.accounts.len());
-    for (address, version) in &changes.accounts {
-        let key = AccountKey::of(address);
-        revive_storage(tables, &mut trie, number, key, version)?;
-        before.push((key, version.account));
-    }
-    trie.set_accounts(&*tables, &before)?;
+    let accounts = changes.accounts.iter();
+    let before: Vec<_> = accounts
+        .map(|(address, version)| (AccountKey::of(address), version.account))
+        .collect();
+    trie.set_accounts(nodes, &before)
+}
+
+fn compare_root(trie: &mut StateTrie, number: u64, parent_root: B256) -> Result<(), StoreError> {
     let got = trie.root();
-    if got != parent_root {
-        return Err(StoreError::corrupt(
-            TableId::BlockToChanges,
-            &number.to_be_bytes(),
-            format!("state root without the block: got {got}, expected {parent_root}"),
-        ));
+    if got == parent_root {
+        return Ok(());
     }
-    trie.write_to(tables)?;
-    tables.revert_state(number, &changes)
+    Err(StoreError::corrupt(
+        TableId::BlockToChanges,
+        &number.to_be_bytes(),
+        format!("state root without the block: got {got}, expected {parent_root}"),
+    ))
 }
 
 /// Makes sure that the trie has the storage of an account as it was before block `number`, if the

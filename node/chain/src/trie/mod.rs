@@ -12,6 +12,7 @@ mod change;
 mod halves;
 mod node;
 mod parts;
+mod past;
 mod proof;
 mod range_proof;
 mod references;
@@ -20,9 +21,10 @@ mod state;
 mod verify;
 
 pub use parts::{
-    NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_parts, read_account_value,
+    NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_at, node_parts, read_account_value,
     read_slot_value, row_of_node, slot_value,
 };
+pub use past::{PastNodeIndex, PastNodes};
 pub(crate) use proof::trie_proof;
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
 pub(crate) use sorted::{SortedTrie, sorted_root};
@@ -63,6 +65,19 @@ pub struct StoredLeaf {
     pub key: Vec<u8>,
     /// The value.
     pub value: Vec<u8>,
+}
+
+impl StoredLeaf {
+    /// The leaf of an account or a slot at a path of so many nibbles.
+    fn below(path_nibbles: usize, (hash, leaf): (B256, StateLeaf)) -> Self {
+        Self {
+            key: nibbles(hash.as_slice()).split_off(path_nibbles),
+            value: match leaf {
+                StateLeaf::Account(account) => encode_account(&account),
+                StateLeaf::Slot(value) => alloy_rlp::encode(value),
+            },
+        }
+    }
 }
 
 /// Reads a node from its row, or a leaf, and compares its hash. `is_root`: the node may be either.
@@ -110,18 +125,15 @@ impl<S: StateReads> NodeSource for S {
     }
 
     fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
-        let Some((trie, path_nibbles)) = StateTrieId::split(path) else {
-            return Err(TrieNodeError::Path.in_row(path));
-        };
-        let found = self.trie_leaf(trie, path_nibbles)?;
-        Ok(found.map(|(hash, leaf)| StoredLeaf {
-            key: nibbles(hash.as_slice()).split_off(path_nibbles.len()),
-            value: match leaf {
-                StateLeaf::Account(account) => encode_account(&account),
-                StateLeaf::Slot(value) => alloy_rlp::encode(value),
-            },
-        }))
+        let (trie, nibbles) = split_path(path)?;
+        let found = self.trie_leaf(trie, nibbles)?;
+        Ok(found.map(|found| StoredLeaf::below(nibbles.len(), found)))
     }
+}
+
+/// The trie of a path with its prefix, and the path without it.
+fn split_path(path: &[u8]) -> Result<(StateTrieId, &[u8]), StoreError> {
+    StateTrieId::split(path).ok_or_else(|| TrieNodeError::Path.in_row(path))
 }
 
 /// A source whose nodes are perhaps those of a snapshot.

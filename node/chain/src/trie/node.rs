@@ -223,7 +223,7 @@ impl TrieNode {
     ///
     /// # Errors
     /// [`TrieNodeError`] if the row is not that of a node.
-    fn decode(row: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
+    pub(super) fn decode(row: &[u8], reference: NodeReference) -> Result<Self, TrieNodeError> {
         let mut after = row;
         Header::decode_bytes(&mut after, true)?;
         let (rlp, after) = row.split_at(row.len() - after.len());

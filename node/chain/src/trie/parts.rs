@@ -1,13 +1,15 @@
 //! The parts of an encoded node and the values of leaves, for those who walk a trie that is not
 //! theirs, node by node.
 
-use alloy_rlp::Encodable;
+use alloy_rlp::{Encodable, Header};
 use primitives::rlp::RlpReader;
 use primitives::{B256, DecodeError, U256, keccak256};
-use store::AccountRecord;
+use store::{AccountRecord, StoreError};
 
-use super::encode_account;
-use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, extend_with_hex_prefix, push_leaf_bits};
+use super::node::{
+    NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError, extend_with_hex_prefix, push_leaf_bits,
+};
+use super::{NodeSource, encode_account};
 
 /// A part of a node: what is at a path below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,41 @@ pub fn row_of_node(rlp: Vec<u8>) -> Vec<u8> {
         push_leaf_bits(0, &mut row);
     }
     row
+}
+
+/// The RLP of the node at `path` of the trie whose rows begin with `prefix`. `None` if there is no
+/// node, or if it is embedded in its parent. Its hash is not compared.
+///
+/// # Errors
+/// [`StoreError`] when the store fails or a row is corrupt.
+pub fn node_at(source: &impl NodeSource, prefix: &[u8], path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    let row = [prefix, path].concat();
+    if let Some(mut stored) = source.node(&row)? {
+        let mut rest = stored.as_slice();
+        let rlp = Header::decode_bytes(&mut rest, true).map(|_| stored.len() - rest.len());
+        stored.truncate(rlp.map_err(|error| TrieNodeError::from(error).in_row(&row))?);
+        return Ok(Some(stored));
+    }
+    // A leaf has no row. It is the root, or its parent is a branch, which says so.
+    if let Some((nibble, above)) = path.split_last() {
+        let above = [prefix, above].concat();
+        let Some(parent) = source.node(&above)? else {
+            return Ok(None);
+        };
+        let parent = TrieNode::decode(&parent, NodeReference::Inline(Vec::new()));
+        let NodeKind::Branch(branch) = parent.map_err(|error| error.in_row(&above))?.kind else {
+            return Ok(None);
+        };
+        if !matches!(branch.children[usize::from(*nibble)], NodeLink::StoredLeaf(_)) {
+            return Ok(None);
+        }
+    }
+    let leaf = source.leaf(&row)?;
+    Ok(leaf.map(|leaf| {
+        let mut rlp = Vec::new();
+        TrieNode::leaf(leaf.key, leaf.value).encode_to(&mut rlp);
+        rlp
+    }))
 }
 
 /// The path to a branch or an extension in hex-prefix encoding. `nibbles` has one per byte.

@@ -170,14 +170,7 @@ impl StateTrie {
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn write_to(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
-        self.root();
-        let mut rows = NodeRows::new();
-        self.accounts.save(&mut rows);
-        for owner in std::mem::take(&mut self.unsaved) {
-            if let Some(trie) = self.storages.get_mut(&owner) {
-                trie.save(&mut rows);
-            }
-        }
+        let rows = self.take_rows();
         // The rows are in the table's order: it is cheaper to write the rows of a page together.
         for (path, node) in &rows {
             tables.put_trie_node(path, node.as_deref())?;
@@ -189,6 +182,19 @@ impl StateTrie {
             self.loaded_nodes = 0;
         }
         Ok(())
+    }
+
+    /// The rows of the nodes that changed since the last call, sorted by path.
+    pub(crate) fn take_rows(&mut self) -> NodeRows {
+        self.root();
+        let mut rows = NodeRows::new();
+        self.accounts.save(&mut rows);
+        for owner in std::mem::take(&mut self.unsaved) {
+            if let Some(trie) = self.storages.get_mut(&owner) {
+                trie.save(&mut rows);
+            }
+        }
+        rows
     }
 
     /// Memory that the nodes take, in bytes, roughly.

@@ -294,6 +294,8 @@ pub(crate) fn rows(store: &Store) -> Rows {
         }
     }
     rows.insert(TableId::DeadStorage.name(), BTreeMap::new());
+    // Their number depends on the blocks that have moved. Checks of the store compare them.
+    rows.insert(TableId::BlockToPastNodes.name(), BTreeMap::new());
     let head = snapshot.head().expect("read").map_or(0, |(number, _)| number);
     let nodes = rows.get_mut(TableId::PathToTrieNode.name()).expect("a table");
     nodes.retain(|path, _| {

@@ -26,7 +26,7 @@ fn chain(plan: &[RandomBlock]) -> (Maker, Vec<Block>) {
     (maker, blocks)
 }
 
-fn prepare(node: &Node, blocks: &[Block]) -> VecDeque<Arc<PreparedBlock>> {
+pub(crate) fn prepare(node: &Node, blocks: &[Block]) -> VecDeque<Arc<PreparedBlock>> {
     let view = node.store.snapshot().expect("snapshot");
     let one = |block: &Block| {
         let parent = block.header.number - 1;

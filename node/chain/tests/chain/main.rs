@@ -31,6 +31,7 @@ mod public;
 mod public_node;
 mod random_forks;
 mod recent_states;
+mod recent_tries;
 mod refund;
 mod roots;
 mod run;

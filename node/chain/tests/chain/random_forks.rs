@@ -44,7 +44,7 @@ fn factory() -> Vec<u8> {
     code
 }
 
-fn worm(salt: u8) -> Address {
+pub(crate) fn worm(salt: u8) -> Address {
     FACTORY.create2(B256::with_last_byte(salt), keccak256(worm_init()))
 }
 
@@ -58,6 +58,9 @@ pub(crate) fn spec() -> ChainSpec {
     spec.genesis.alloc.insert(FACTORY, factory);
     spec
 }
+
+/// The slots of a worm that blocks write.
+pub(crate) const WORM_SLOTS: std::ops::Range<u8> = 0..8;
 
 /// One transaction of a random block.
 #[derive(Clone, Debug)]

@@ -213,6 +213,10 @@ impl ChainAccess for Chain {
             Err(error) => TransactionVerdict::Refused(error.to_string()),
         }
     }
+
+    fn snap(&self) -> Option<Arc<dyn SnapSource>> {
+        Some(Arc::new(self.clone()))
+    }
 }
 
 /// Decodes a block whose header is good. The roots come first, so that only a body that somebody

@@ -5,7 +5,7 @@
 //! | who is a peer, and what is each told? | `hub`, a state machine |
 //! | what does it ask its caller to do? | `action` |
 //! | how are requests of peers answered? | `serve`; for parts of states `snap_serve` |
-//! | what is asked of the chain? | `chain_access` |
+//! | what is asked of the chain? | `chain_access`; for parts of states `snap_states` |
 //! | what happens to transactions that peers offer? | `offered` |
 //! | how much work does each address get? | `share` |
 //! | what do synchronization and peers tell each other? | `interface` |
@@ -21,13 +21,14 @@ mod share;
 #[cfg(test)]
 pub(crate) mod snap_memory;
 pub(crate) mod snap_serve;
+mod snap_states;
 #[cfg(test)]
 pub(crate) mod stub_chain;
 
 pub use action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
 pub use chain_access::{BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, ImportResult};
 pub(crate) use hub::{BLOCKS_WAITING_MAX, CHECKS_MAX, FAULT_BAN, NEAR_BELOW};
-pub use hub::{HubSettings, NewPeer, PeerFigures, PeerHub};
+pub use hub::{HubSettings, NewPeer, PeerFigures, PeerHub, REQUIRED_BLOCKS_MAX};
 #[cfg(test)]
 pub(crate) use hub::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
 pub(crate) use interface::{PeerFacts, PeerFault, PeerOrder, PeerRequest};

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use alloy_eip2124::ForkFilter;
 use chain::Chain;
+use chain::import::BlockId;
 use primitives::{B256, B512, SecretKey};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -99,6 +100,9 @@ pub struct NetworkSettings {
     pub static_nodes: Vec<DialTarget>,
     /// The nodes that may always come.
     pub trusted_nodes: Vec<B512>,
+    /// The blocks that peers must have. At most
+    /// [`REQUIRED_BLOCKS_MAX`](crate::REQUIRED_BLOCKS_MAX) count.
+    pub required_blocks: Vec<BlockId>,
     /// Whether the log has lines about the progress of a synchronization.
     pub has_progress_lines: bool,
     /// Whether miners get no work while there are no peers, or before the chain is near theirs.
@@ -155,7 +159,8 @@ impl NetworkService {
         let head = access.head()?;
         let forks = fork_filter(chain.spec(), genesis, head.number);
         let hub = settings.hub(&dialer, genesis, forks);
-        let hub = PeerHub::new(hub, Arc::clone(&access), head, entropy.fork());
+        let mut hub = PeerHub::new(hub, Arc::clone(&access), head, entropy.fork());
+        hub.require_blocks(&settings.required_blocks);
         let (sync_inbox, sync_inputs) = SyncInbox::new();
         let outcomes = sync_inbox.clone();
         let sync = ChainSync::start(chain.clone(), genesis, move |outcome| outcomes.outcome(outcome))

@@ -58,6 +58,7 @@ pub fn loopback_settings(key: SecretKey, spec: &ChainSpec, folder: &Path) -> Net
         folder: folder.to_owned(),
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
+        required_blocks: Vec::new(),
         has_progress_lines: false,
         work_needs_peers: false,
     }

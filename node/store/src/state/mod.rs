@@ -24,6 +24,8 @@ mod dead_storages;
 mod history;
 mod horizon;
 mod keys;
+mod leaves;
+mod past_nodes;
 mod walk;
 
 use std::borrow::Borrow;
@@ -44,6 +46,9 @@ pub(crate) use history::is_present;
 use history::{LaterChange, StateRow, next_older_change, read_state_row, scan_older_changes};
 pub use horizon::{HorizonReads, StateHorizon};
 pub use keys::{AccountKey, SlotKey, StateKind, StateTrieId, StorageOwner, slot_hash};
+pub use leaves::StateLeaf;
+use leaves::{past_trie_leaf, trie_leaf};
+pub use past_nodes::{PastNode, PastNodeReads};
 pub use walk::{WalkedAccount, WalkedSlot};
 
 /// An account as the state trie holds it.
@@ -222,15 +227,6 @@ impl SlotWrite {
     }
 }
 
-/// A leaf of a trie of the state: what the row of an account or a slot has of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateLeaf {
-    /// An account.
-    Account(AccountRecord),
-    /// The value of a slot.
-    Slot(U256),
-}
-
 fn decode_slot_value(value: &[u8]) -> Result<U256, RowError> {
     U256::try_from_be_slice(value).ok_or(RowError::TooLong {
         field: "value",
@@ -343,6 +339,19 @@ pub trait StateReads: Source {
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn trie_leaf(&self, trie: StateTrieId, nibbles: &[u8]) -> Result<Option<(B256, StateLeaf)>, StoreError> {
         trie_leaf(self, trie, nibbles)
+    }
+
+    /// As [`Self::trie_leaf`], of the state after block `number`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn past_trie_leaf(
+        &self,
+        trie: StateTrieId,
+        nibbles: &[u8],
+        number: u64,
+    ) -> Result<Option<(B256, StateLeaf)>, StoreError> {
+        past_trie_leaf(self, trie, nibbles, number)
     }
 
     /// The first block above `number` that changed the account; `None` if none did.
@@ -534,58 +543,6 @@ fn was_nothing_before(
             place.ok().map(|place| changes.slots[place].before.is_zero())
         }
     })
-}
-
-/// The first present row of a trie whose key begins with these nibbles.
-fn trie_leaf(
-    source: &(impl Source + ?Sized),
-    trie: StateTrieId,
-    nibbles: &[u8],
-) -> Result<Option<(B256, StateLeaf)>, StoreError> {
-    let (kind, prefix) = match trie {
-        StateTrieId::Accounts => (StateKind::Account, Vec::new()),
-        StateTrieId::Storage(owner) => (StateKind::Slot, owner.to_bytes().to_vec()),
-    };
-    let mut low = [prefix.as_slice(), &[0; 32]].concat();
-    for (at, nibble) in nibbles.iter().enumerate().take(64) {
-        low[prefix.len() + at / 2] |= nibble << (4 * (1 - at % 2));
-    }
-    let table = kind.present();
-    let mut found = None;
-    source.visit_from(table, &low, &mut |key, row| {
-        let hash = key
-            .strip_prefix(prefix.as_slice())
-            .filter(|hash| hash.len() == 32);
-        let Some(hash) = hash
-            .map(B256::from_slice)
-            .filter(|hash| begins_with(hash, nibbles))
-        else {
-            return ControlFlow::Break(());
-        };
-        let leaf = StateRow::parse(kind, row).and_then(|row| {
-            Ok(match kind {
-                StateKind::Account => {
-                    let version = AccountVersion::decode(row.value)?;
-                    StateLeaf::Account(version.account.ok_or(RowError::NotPresent)?)
-                }
-                StateKind::Slot => StateLeaf::Slot(decode_slot_value(row.value)?),
-            })
-        });
-        let leaf = leaf.map_err(|error| error.in_row(table, key));
-        found = Some(leaf.map(|leaf| (hash, leaf)));
-        ControlFlow::Break(())
-    })?;
-    found.transpose()
-}
-
-/// Whether a hash begins with these nibbles.
-fn begins_with(hash: &B256, nibbles: &[u8]) -> bool {
-    let nibble = |at: usize| (hash[at / 2] >> (4 * (1 - at % 2))) & 0xf;
-    nibbles.len() <= 64
-        && nibbles
-            .iter()
-            .enumerate()
-            .all(|(at, wanted)| nibble(at) == *wanted)
 }
 
 impl Tables<'_> {

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use primitives::{Address, B256, U256};
 
 use super::history::{StateRow, read_state_row};
+use super::leaves::begins_with;
 use super::{
     AccountKey, AccountRecord, AccountVersion, RowValue, StateChanges, StateKind, StorageOwner,
     decode_slot_value, value_before_change,
@@ -17,8 +18,10 @@ use crate::row_error::RowError;
 use crate::source::Source;
 use crate::{StoreError, TableId};
 
-/// Rows that are read at once.
+/// Rows that a walk reads at once.
 const PAGE_ROWS: usize = 256;
+/// Rows that are read at once to find the first of some.
+const FIRST_ROWS: usize = 2;
 
 /// An account that exists at the height of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,41 @@ pub(super) fn accounts<E: From<StoreError>>(
     number: u64,
     mut visit: impl FnMut(WalkedAccount) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut rows = MergedRows::new(source, StateKind::Account, Vec::new(), low.0.to_vec());
+    let mut rows = MergedRows::new(
+        source,
+        StateKind::Account,
+        (Vec::new(), low.0.to_vec()),
+        PAGE_ROWS,
+    );
+    while let Some(found) = next_account(source, &mut rows, number)? {
+        visit(found)?;
+    }
+    Ok(())
+}
+
+/// The first account from `low` on that exists after block `number`, if its key begins with
+/// `nibbles`.
+pub(super) fn first_account(
+    source: &(impl Source + ?Sized),
+    low: &AccountKey,
+    nibbles: &[u8],
+    number: u64,
+) -> Result<Option<WalkedAccount>, StoreError> {
+    let mut rows = MergedRows::new(
+        source,
+        StateKind::Account,
+        (Vec::new(), low.0.to_vec()),
+        FIRST_ROWS,
+    );
+    let first = next_account(source, &mut rows, number)?;
+    Ok(first.filter(|found| begins_with(&found.key.0, nibbles)))
+}
+
+fn next_account<S: Source + ?Sized>(
+    source: &S,
+    rows: &mut MergedRows<'_, S>,
+    number: u64,
+) -> Result<Option<WalkedAccount>, StoreError> {
     while let Some(found) = rows.next()? {
         let row = found.parse()?;
         let value = row.value_after(number, AccountVersion::decode);
@@ -93,15 +130,15 @@ pub(super) fn accounts<E: From<StoreError>>(
             }
         };
         if let Some(account) = version.account {
-            visit(WalkedAccount {
+            return Ok(Some(WalkedAccount {
                 key: AccountKey(B256::from_slice(&found.key)),
                 address: row.preimage.map(Address::from_slice),
                 incarnation: version.incarnation,
                 account,
-            })?;
+            }));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Visits the slots of a storage that are not zero after block `number`, in the order of their
@@ -116,10 +153,46 @@ pub(super) fn slots<E: From<StoreError>>(
     number: u64,
     mut visit: impl FnMut(WalkedSlot) -> Result<(), E>,
 ) -> Result<(), E> {
-    let prefix = owner.to_bytes();
-    let first = owner.slot(*low).to_bytes();
-    let mut rows = MergedRows::new(source, StateKind::Slot, prefix.to_vec(), first.to_vec());
+    let mut rows = slot_rows(source, owner, low, PAGE_ROWS);
     let mut address = None;
+    while let Some(found) = next_slot(source, &mut rows, owner, number, &mut address)? {
+        visit(found)?;
+    }
+    Ok(())
+}
+
+/// The first slot from `low` on that is not zero after block `number`, if its hash begins with
+/// `nibbles`.
+pub(super) fn first_slot(
+    source: &(impl Source + ?Sized),
+    owner: &StorageOwner,
+    low: &B256,
+    nibbles: &[u8],
+    number: u64,
+) -> Result<Option<WalkedSlot>, StoreError> {
+    let mut rows = slot_rows(source, owner, low, FIRST_ROWS);
+    let first = next_slot(source, &mut rows, owner, number, &mut None)?;
+    Ok(first.filter(|found| begins_with(&found.hash, nibbles)))
+}
+
+fn slot_rows<'s, S: Source + ?Sized>(
+    source: &'s S,
+    owner: &StorageOwner,
+    low: &B256,
+    page_rows: usize,
+) -> MergedRows<'s, S> {
+    let keys = (owner.to_bytes().to_vec(), owner.slot(*low).to_bytes().to_vec());
+    MergedRows::new(source, StateKind::Slot, keys, page_rows)
+}
+
+/// The next slot that is not zero. `address` is that of the account, once it was looked up.
+fn next_slot<S: Source + ?Sized>(
+    source: &S,
+    rows: &mut MergedRows<'_, S>,
+    owner: &StorageOwner,
+    number: u64,
+    address: &mut Option<Address>,
+) -> Result<Option<WalkedSlot>, StoreError> {
     while let Some(found) = rows.next()? {
         let row = found.parse()?;
         let value = row.value_after(number, decode_slot_value);
@@ -129,7 +202,7 @@ pub(super) fn slots<E: From<StoreError>>(
                 let preimage = row.known_preimage().map_err(|error| found.fault(error))?;
                 let slot = U256::from_be_slice(preimage);
                 let address = match address {
-                    Some(address) => address,
+                    Some(address) => *address,
                     None => *address.insert(known_address(source, &owner.account)?),
                 };
                 let find =
@@ -138,14 +211,14 @@ pub(super) fn slots<E: From<StoreError>>(
             }
         };
         if !value.is_zero() {
-            visit(WalkedSlot {
+            return Ok(Some(WalkedSlot {
                 hash: B256::from_slice(&found.key[StorageOwner::BYTES..]),
                 slot: row.preimage.map(U256::from_be_slice),
                 value,
-            })?;
+            }));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The address of an account that a block has changed here.
@@ -184,6 +257,8 @@ struct MergedRows<'s, S: ?Sized> {
     kind: StateKind,
     /// All keys begin with this.
     prefix: Vec<u8>,
+    /// Rows of a table that are read at once.
+    page_rows: usize,
     pages: [RowPage; 2],
 }
 
@@ -196,7 +271,7 @@ struct RowPage {
 }
 
 impl<'s, S: Source + ?Sized> MergedRows<'s, S> {
-    fn new(source: &'s S, kind: StateKind, prefix: Vec<u8>, low: Vec<u8>) -> Self {
+    fn new(source: &'s S, kind: StateKind, (prefix, low): (Vec<u8>, Vec<u8>), page_rows: usize) -> Self {
         let pages = kind.tables().map(|table| RowPage {
             table,
             rows: VecDeque::new(),
@@ -206,13 +281,14 @@ impl<'s, S: Source + ?Sized> MergedRows<'s, S> {
             source,
             kind,
             prefix,
+            page_rows,
             pages,
         }
     }
 
     fn next(&mut self) -> Result<Option<FoundRow>, StoreError> {
         for page in &mut self.pages {
-            page.fill(self.source, self.kind, &self.prefix)?;
+            page.fill(self.source, self.kind, &self.prefix, self.page_rows)?;
         }
         let lowest = self
             .pages
@@ -236,6 +312,7 @@ impl RowPage {
         source: &(impl Source + ?Sized),
         kind: StateKind,
         prefix: &[u8],
+        page_rows: usize,
     ) -> Result<(), StoreError> {
         let Some(low) = self.next.take_if(|_| self.rows.is_empty()) else {
             return Ok(());
@@ -255,7 +332,7 @@ impl RowPage {
                 fault = Some(error.in_row(table, key));
                 return ControlFlow::Break(());
             }
-            if rows.len() == PAGE_ROWS {
+            if rows.len() == page_rows {
                 next = Some(key.to_vec());
                 return ControlFlow::Break(());
             }

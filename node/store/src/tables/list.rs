@@ -241,6 +241,17 @@ tables! {
         may_wait: false,
     }
 
+    /// Branches and extensions that recent blocks changed, as they were before each block. With
+    /// them the tries of recent states can be read.
+    BlockToPastNodes = "block_to_past_nodes" {
+        key: "block number (8)",
+        value: "paths and nodes, as `state::past_nodes` encodes them",
+        put_by: "put_past_nodes",
+        removed_by: "delete_past_nodes",
+        is_state: false,
+        may_wait: false,
+    }
+
     /// Storages of destroyed accounts whose rows are to be removed, some with each batch.
     DeadStorage = "dead_storage_by_hash" {
         key: "Keccak-256 of the address (32), incarnation (4)",

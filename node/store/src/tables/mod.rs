@@ -195,6 +195,7 @@ mod tests {
             "block_to_changes",
             "hash_to_code",
             "path_to_branch",
+            "block_to_past_nodes",
             "dead_storage_by_hash",
             "log_key_to_blocks",
         ];
@@ -239,6 +240,7 @@ mod tests {
             check(table, owner.slot(hash).to_bytes().len());
         }
         check(BlockToChanges, size_of::<u64>());
+        check(BlockToPastNodes, size_of::<u64>());
         check(HashToCode, hash.len());
         check(DeadStorage, owner.to_bytes().len());
         check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());

@@ -1,5 +1,6 @@
 //! Proofs of accounts and slots (EIP-1186).
 
+use chain::import::KEPT_TRIES;
 use chain::proof::AccountProof;
 use primitives::{Address, B256, U256};
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("mc_getProof", ["address", "positions", "block"], proof).summary(
             "Returns an account and slots of its storage, with the trie nodes that prove them against \
-             the state root of the highest block. There are no proofs of older states.",
+             the state root of the block, which must be one of the last 128.",
         ),
     ]
 }
@@ -90,15 +91,15 @@ fn proof(
     (address, positions, at): (Address, Vec<SlotPosition>, BlockRef),
 ) -> RpcResult<JsonOf<AccountProofObject<'static>>> {
     let view = node.view()?;
-    let (got, head) = (stored_number(&view, at, "proof")?, view.head_number());
-    if got != head {
-        return Err(RpcError::refused(format!(
-            "no proof of block {got}: trie nodes are kept for the head only, expected block {head}"
-        )));
-    }
+    let number = stored_number(&view, at, "proof")?;
     reserve_values(PROOF_LEN * (1 + positions.len()))?;
     let slots: Vec<_> = positions.iter().map(|position| position.slot).collect();
-    let proof = view.proof(&address, &slots).map_err(failure)?;
+    let Some(proof) = view.proof(number, &address, &slots).map_err(failure)? else {
+        let (oldest, head) = (view.oldest_tries().map_err(failure)?, view.head_number());
+        return Err(RpcError::refused(format!(
+            "no proof of block {number}: trie nodes are kept for the last {KEPT_TRIES} blocks, expected block {oldest} to {head}"
+        )));
+    };
     JsonOf::write(&object(address, &positions, &proof))
 }
 

@@ -124,6 +124,10 @@ impl ChainInner {
     pub(super) fn write_loop(&self, jobs: &WriterJobs, commands: &Receiver<WriterCommand>) {
         let mut kept = KeptBlocks::default();
         let mut retry_at: Option<Instant> = None;
+        // After a long import, or with a store that was made before they were kept.
+        if let Err(error) = jobs.importer.make_past_nodes() {
+            tracing::warn!(%error, "the tries of recent states are not kept");
+        }
         loop {
             self.stop_before_unknown_rules();
             let check_at = (!kept.early.is_empty()).then(|| Instant::now() + EARLY_CHECK_INTERVAL);

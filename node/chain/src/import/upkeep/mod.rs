@@ -4,9 +4,11 @@
 //! Nothing here decides about blocks. If a part is left out, a later commit does it.
 
 mod old_blocks;
+mod past_nodes;
 mod states;
 
 pub use old_blocks::OldBlocks;
+pub use past_nodes::KEPT_TRIES;
 pub use states::{PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use store::{StoreError, Tables};

@@ -24,6 +24,7 @@ mod gate;
 mod peer;
 mod places;
 mod relay;
+mod required;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_eip2124::{ForkFilter, ForkId};
+use chain::import::BlockId;
 use primitives::{B256, B512, U256};
 
 use super::action::{PeerAction, PeerCounters};
@@ -58,6 +60,7 @@ pub(crate) use gate::APPLICATION_MESSAGES_SHARE;
 pub use peer::PeerFigures;
 use peer::PeerState;
 pub(crate) use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
+pub use required::REQUIRED_BLOCKS_MAX;
 #[cfg(test)]
 pub(crate) use transactions::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
 use waiting::WaitingBlock;
@@ -120,6 +123,7 @@ enum RequestNote {
     Header(B256),
     Body(B256),
     Transactions(AskedTransactions),
+    Required(BlockId),
 }
 
 /// The peers of this node.
@@ -131,6 +135,8 @@ pub struct PeerHub {
     peers: BTreeMap<PeerId, PeerState>,
     nodes: HashMap<B512, PeerId>,
     next_peer: u64,
+    /// The blocks that peers must have.
+    required: Vec<BlockId>,
     /// Nodes that may not come back, and until which time.
     banned: HashMap<B512, Duration>,
     /// Blocks that are checked, imported, or wait for their parents.
@@ -173,6 +179,7 @@ impl PeerHub {
             peers: BTreeMap::new(),
             nodes: HashMap::new(),
             next_peer: 1,
+            required: Vec::new(),
             banned: HashMap::new(),
             waiting: BTreeMap::new(),
             checking: Vec::new(),
@@ -296,6 +303,7 @@ impl PeerHub {
                     self.actions.push(PeerAction::News(PeerNews::Joined(facts)));
                     self.tell_newer_head(peer);
                     self.tell_pending(peer);
+                    self.ask_for_required(peer, now);
                 }
             }
             Err(mismatch) => self.punish(
@@ -382,6 +390,9 @@ impl PeerHub {
             }
             (RequestNote::Transactions(asked), PeerMessage::PooledTransactions(_, transactions)) => {
                 self.asked_transactions_came(peer, asked, transactions, now);
+            }
+            (RequestNote::Required(block), PeerMessage::BlockHeaders(_, headers)) => {
+                self.required_header_came(peer, block, &headers, now);
             }
             // The kinds of request and answer are compared already.
             _ => {}
@@ -494,6 +505,7 @@ impl PeerHub {
             RequestNote::Sync(ticket) => self.news(PeerNews::Late { peer, ticket }),
             RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
             RequestNote::Transactions(asked) => self.transactions_not_sent(peer, &asked.hashes, now),
+            RequestNote::Required(_) => self.disconnect(peer, RlpxDisconnect::Useless, now),
         }
     }
 

@@ -158,7 +158,7 @@ impl PeerHub {
         for request in state.requests.into_waiting() {
             match request.note {
                 // The synchronization hears that the peer has left.
-                RequestNote::Sync(_) => {}
+                RequestNote::Sync(_) | RequestNote::Required(_) => {}
                 RequestNote::Header(hash) | RequestNote::Body(hash) => self.fetch_failed(peer, hash, now),
                 RequestNote::Transactions(asked) => self.transactions_not_sent(peer, &asked.hashes, now),
             }

@@ -5,6 +5,7 @@ mod bounds;
 mod floods;
 mod junk;
 mod late_heads;
+mod required;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

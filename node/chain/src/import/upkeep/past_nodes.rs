@@ -1,0 +1,117 @@
+//! Keeps the trie nodes that the tries of recent states need, in the commit of each block.
+//!
+//! The nodes before a block follow from the values before it: taking the block back in memory makes
+//! them, and the root shows that they are right. So a long import makes none. What is missing
+//! afterwards is made from the head downwards, some with each commit, or by
+//! [`Importer::make_past_nodes`].
+//!
+//! The rows are those of the blocks up to the head without a gap, or none. A reader that meets a
+//! block without a row knows that the trie of the state before it is not kept.
+
+use store::{AncientReads, BlockReads, HorizonReads, PastNode, PastNodeReads, StoreError, Tables};
+
+use super::super::Importer;
+use super::super::block::read_header;
+use crate::state::nodes_before_block;
+use crate::trie::PastNodeIndex;
+
+/// The number of states whose tries can be read, that of the head included.
+pub const KEPT_TRIES: u64 = 128;
+/// The most blocks whose past nodes one commit makes. After a commit of more blocks there are none.
+const MADE_PER_COMMIT: u64 = 32;
+
+impl Importer {
+    /// Makes the past nodes that a commit of `imported` blocks is to make, and removes those that
+    /// are too old. Returns `true` if none are missing.
+    pub(in crate::import) fn keep_past_nodes(
+        &self,
+        tables: &mut Tables<'_>,
+        imported: u64,
+    ) -> Result<bool, StoreError> {
+        let Some((head, _)) = tables.head()? else {
+            return Ok(true);
+        };
+        let mut stored = tables.past_nodes_range()?;
+        let new = stored.map_or(0, |(_, last)| head.saturating_sub(last));
+        if imported > MADE_PER_COMMIT || new > MADE_PER_COMMIT {
+            if let Some((first, last)) = stored.take() {
+                tables.delete_past_nodes(first, last)?;
+            }
+            if imported > MADE_PER_COMMIT {
+                return Ok(false);
+            }
+        }
+        let lowest = lowest_kept(tables, head)?;
+        if let Some((first, last)) = stored.filter(|(first, _)| *first < lowest) {
+            tables.delete_past_nodes(first, last.min(lowest - 1))?;
+            stored = (last >= lowest).then_some((lowest, last));
+        }
+        let mut index = PastNodeIndex::at_head(head);
+        let mut left = MADE_PER_COMMIT;
+        while index.number() >= lowest {
+            let number = index.number();
+            match stored {
+                Some((first, last)) if first == lowest && number <= last => return Ok(true),
+                Some((first, last)) if (first..=last).contains(&number) => {}
+                _ if left == 0 => return Ok(false),
+                _ => match nodes_before(tables, &index) {
+                    Ok(nodes) => {
+                        tables.put_past_nodes(number, &nodes)?;
+                        left -= 1;
+                    }
+                    // Blocks are imported all the same: only these proofs are missing.
+                    Err(error @ StoreError::Corrupt { .. }) => {
+                        tracing::warn!(%error, number, "trie nodes before this block cannot be made");
+                        if let Some((first, _)) = stored {
+                            tables.delete_past_nodes(first, number)?;
+                        }
+                        return Ok(true);
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+            index.step_down(&*tables)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes all past nodes that are missing. The caller must be the only one who imports.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails or is damaged. What was committed before stays.
+    pub fn make_past_nodes(&self) -> Result<(), StoreError> {
+        let view = self.store.snapshot()?;
+        let head = view.head()?.map_or(0, |(head, _)| head);
+        let lowest = lowest_kept(&*view, head)?;
+        if lowest > head || view.past_nodes_range()? == Some((lowest, head)) {
+            return Ok(());
+        }
+        drop(view);
+        loop {
+            let batch = self.store.batch()?;
+            if batch.write(|tables| self.keep_past_nodes(tables, 0))? {
+                return batch.commit();
+            }
+            batch.commit()?;
+        }
+    }
+}
+
+/// The lowest block whose past nodes are kept. Storages that blocks of the blocks file have
+/// destroyed have no trie nodes any more.
+fn lowest_kept(source: &(impl HorizonReads + AncientReads), head: u64) -> Result<u64, StoreError> {
+    let horizon = source.state_horizon()?;
+    let oldest = (head + 2).saturating_sub(KEPT_TRIES).max(1);
+    let oldest = oldest.max(source.ancient_count()?);
+    Ok(oldest.max(horizon.first_changes).max(horizon.block + 1))
+}
+
+/// The nodes before the block of the index.
+fn nodes_before(tables: &Tables<'_>, index: &PastNodeIndex) -> Result<Vec<PastNode>, StoreError> {
+    let root = |number: u64| {
+        let hash = tables.canonical_hash(number)?.unwrap_or_default();
+        Ok::<_, StoreError>(read_header(tables, number, &hash)?.header.state_root)
+    };
+    let number = index.number();
+    nodes_before_block(tables, index, root(number)?, root(number.saturating_sub(1))?)
+}
