@@ -44,9 +44,9 @@ pub use options::{
     AccessOptions, AccountCommand, AccountRef, BootNodes, BuilderOptions, ClientAccess, DbCommand, DevSeal,
     DnsLists, ExportFormat, HeightRef, LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint,
     NodeEndpointError, NodeProgram, OptionValueError, OptionsError, OptionsFileError, PARTITION_BLOCKS,
-    PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, StepLineOptions, TABLES, TestvecCommand,
-    TestvecOptions, TransitionOptions, TxPoolOptions, VnodeCommand, VnodeOptions, parse_options, states_of,
-    vnode_command, with_headings, write_options,
+    PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, StepLineOptions, SyncMode, TABLES,
+    TestvecCommand, TestvecOptions, TransitionOptions, TxPoolOptions, VnodeCommand, VnodeOptions,
+    parse_options, states_of, vnode_command, with_headings, write_options,
 };
 pub use output::print_line;
 pub use passwords::PasswordError;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use daemon::Screen;
-use network::{NetworkHandle, SyncState, time_text};
+use network::{NetworkHandle, SnapFigures, SnapPhase, StateProgress, SyncState, time_text};
 
 use crate::sync_rate::SyncRate;
 
@@ -26,7 +26,9 @@ pub(crate) async fn show(screen: &Screen, network: &NetworkHandle) {
         match progress.started_at {
             Some(first) => {
                 let rate = rate.follow(Instant::now(), progress.head);
-                screen.draw(&[row(&progress, first, rate)]);
+                let rows = [row(&progress, first, rate)];
+                let state = progress.state.map(|state| state_row(&state));
+                screen.draw(&rows.into_iter().chain(state).collect::<Vec<_>>());
             }
             None => {
                 rate = SyncRate::default();
@@ -58,6 +60,33 @@ fn row(progress: &SyncState, first: u64, rate: f64) -> String {
     )
 }
 
+/// The text of the row about the state that is fetched.
+fn state_row(state: &StateProgress) -> String {
+    let SnapFigures {
+        accounts,
+        slots,
+        codes,
+        bytes,
+        healed,
+    } = state.figures;
+    let filled = state.loaded as usize * BAR_WIDTH as usize / 1000;
+    let bar = "=".repeat(filled) + &" ".repeat((BAR_WIDTH as usize).saturating_sub(filled));
+    let step = match state.phase {
+        SnapPhase::Load => "ranges",
+        SnapPhase::Build => "tries",
+        SnapPhase::Heal => "changes",
+        SnapPhase::Done => "whole",
+    };
+    format!(
+        "state of block {} [{bar}] {:.1} %, {step}, {accounts} accounts, {slots} slots, {codes} codes, \
+         {} MiB, {healed} nodes of changes, {} peers",
+        state.pivot,
+        f64::from(state.loaded) / 10.0,
+        bytes >> 20,
+        state.peers
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +100,7 @@ mod tests {
             highest: 3000,
             missing: 1400,
             far_behind: true,
+            state: None,
         };
         assert_eq!(
             row(&progress, 1000, 100.0),
@@ -79,5 +109,27 @@ mod tests {
         );
         let nothing = row(&SyncState::default(), 0, 0.0);
         assert!(nothing.ends_with("left unknown"), "{nothing}");
+    }
+
+    #[test]
+    fn the_row_of_a_state_has_its_counts() {
+        let state = StateProgress {
+            figures: SnapFigures {
+                accounts: 12,
+                slots: 34,
+                codes: 5,
+                bytes: 7 << 20,
+                healed: 6,
+            },
+            loaded: 500,
+            peers: 3,
+            pivot: 99,
+            ..StateProgress::default()
+        };
+        assert_eq!(
+            state_row(&state),
+            "state of block 99 [============            ] 50.0 %, ranges, 12 accounts, 34 slots, 5 codes, \
+             7 MiB, 6 nodes of changes, 3 peers"
+        );
     }
 }

@@ -7,6 +7,21 @@ pub struct SyncStatus {
     pub starting_block: u64,
     /// The number of the highest block that a peer has announced.
     pub highest_block: u64,
+    /// The state that is fetched from peers; `None` if all blocks are executed.
+    pub state: Option<SyncedState>,
+}
+
+/// The parts of a state that came from peers so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncedState {
+    /// Accounts.
+    pub accounts: u64,
+    /// Storage slots.
+    pub slots: u64,
+    /// Codes of contracts.
+    pub codes: u64,
+    /// Trie nodes that were fetched to find what has changed.
+    pub healed: u64,
 }
 
 /// Facts about a node that do not come from its chain.

@@ -66,7 +66,7 @@ pub use database_stats::{DatabaseStats, HeadName, TableSize};
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
-pub use facts::{NodeFacts, SyncStatus};
+pub use facts::{NodeFacts, SyncStatus, SyncedState};
 pub use filters::FilterLimits;
 pub use limits::Limits;
 pub use micro_chains::{MicroChains, ScsNode, ServedChain};

@@ -40,6 +40,7 @@ pub mod developer;
 pub mod era1;
 pub mod evm;
 pub mod fate;
+pub mod fetched_state;
 pub mod genesis;
 pub mod header_view;
 pub mod import;

@@ -12,6 +12,10 @@ mod bootnodes;
 mod contact;
 mod dial;
 mod discovery;
+#[cfg(test)]
+#[path = "../../store/tests/store/disk.rs"]
+#[allow(dead_code)]
+mod disk;
 mod dns;
 mod enr;
 mod entropy;
@@ -52,4 +56,5 @@ pub use service::{
     ApplicationChains, NetworkHandle, NetworkService, NetworkSettings, NetworkStartError, PeerReport,
     SubnetPlan, SubnetReport, TrafficCounters,
 };
-pub use sync::{SyncStage, SyncState, time_text};
+pub use snap::client::{SnapFigures, SnapPhase};
+pub use sync::{StateProgress, SyncStage, SyncState, time_text};

@@ -276,6 +276,7 @@ mod tests {
             highest: 300,
             missing: 100,
             far_behind: true,
+            state: None,
         };
         let known = sync_json(&progress, 50.0);
         assert_eq!((&known["left_s"], &known["from"]), (&json!(4.0), &json!(10)));

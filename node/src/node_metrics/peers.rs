@@ -106,6 +106,10 @@ fn describe() {
         "vnode_sync_missing",
         "Blocks whose headers are here and whose bodies are not."
     );
+    describe_gauge!(
+        "vnode_sync_state",
+        "Counts of the state that is fetched: accounts, slots, codes, bytes, healed trie nodes, peers that have it."
+    );
 }
 
 fn describe_slots() {
@@ -230,4 +234,17 @@ fn collect_sync(network: &NetworkHandle) {
     gauge!("vnode_sync_best_header").set(progress.best_header as f64);
     gauge!("vnode_sync_highest").set(progress.highest as f64);
     gauge!("vnode_sync_missing").set(progress.missing as f64);
+    if let Some(state) = progress.state {
+        let figures = state.figures;
+        for (what, count) in [
+            ("accounts", figures.accounts),
+            ("slots", figures.slots),
+            ("codes", figures.codes),
+            ("bytes", figures.bytes),
+            ("healed", figures.healed),
+            ("peers", state.peers as u64),
+        ] {
+            gauge!("vnode_sync_state", "what" => what).set(count as f64);
+        }
+    }
 }

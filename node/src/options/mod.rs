@@ -51,7 +51,7 @@ pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
 pub use testvec::{BuilderOptions, StepLineOptions, TestvecCommand, TestvecOptions, TransitionOptions};
 pub use txpool::TxPoolOptions;
-pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, states_of};
+pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, SyncMode, states_of};
 pub(crate) use values::{DevFork, IndexChoice};
 
 use std::net::{IpAddr, SocketAddr};
@@ -139,6 +139,11 @@ pub struct VnodeOptions {
     /// background. It needs all past states
     #[arg(long, value_name = "INDEX")]
     pub index: Option<IndexChoice>,
+    /// A node with an empty folder: snap takes the state of a recent block from peers, and the
+    /// blocks below it with their receipts; full executes all blocks [default: snap on classic and
+    /// mordor, full elsewhere]
+    #[arg(long, value_name = "MODE")]
+    pub syncmode: Option<SyncMode>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,

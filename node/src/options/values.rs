@@ -97,6 +97,15 @@ pub enum Network {
     Mordor,
 }
 
+/// The way in which a node with an empty folder gets the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SyncMode {
+    /// The state of a recent block comes from peers. Blocks below it are not executed.
+    Snap,
+    /// All blocks are executed.
+    Full,
+}
+
 /// The seals of the development network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum DevSeal {

@@ -29,6 +29,8 @@ pub(crate) struct NetworkParts<'a> {
     pub(crate) has_progress_lines: bool,
     /// Miners get no work while there are no peers.
     pub(crate) work_needs_peers: bool,
+    /// The state of a recent block is fetched if the chain has block 0 only.
+    pub(crate) fetches_state: bool,
 }
 
 /// Starts to listen and to look for peers.
@@ -47,6 +49,7 @@ pub(crate) async fn start(
         is_dev,
         has_progress_lines,
         work_needs_peers,
+        fetches_state,
     } = parts;
     let spec = chain.spec();
     let mut addresses = options.listen_addresses(is_dev).into_iter().peekable();
@@ -76,6 +79,7 @@ pub(crate) async fn start(
             required_blocks: options.required_blocks(),
             has_progress_lines,
             work_needs_peers,
+            fetches_state,
         };
         match NetworkService::start(settings, chain.clone()).await {
             Ok(service) => {

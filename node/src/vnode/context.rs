@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chain::spec::ChainFamily;
 use network::NetworkHandle;
-use rpc::{Limits, Node, NodeFacts, NodeSettings, Rpc, SyncStatus, VnodeSettings};
+use rpc::{Limits, Node, NodeFacts, NodeSettings, Rpc, SyncStatus, SyncedState, VnodeSettings};
 
 use super::base::NodeBase;
 use super::error::StartError;
@@ -65,6 +65,12 @@ impl NodeFacts for VnodeFacts {
         Some(SyncStatus {
             starting_block,
             highest_block,
+            state: self.network.sync_progress().state.map(|state| SyncedState {
+                accounts: state.figures.accounts,
+                slots: state.figures.slots,
+                codes: state.figures.codes,
+                healed: state.figures.healed,
+            }),
         })
     }
 }

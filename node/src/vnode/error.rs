@@ -46,6 +46,16 @@ pub enum StartError {
     /// The chain cannot be opened.
     #[error(transparent)]
     Chain(#[from] ChainOpenError),
+    /// `--syncmode snap` on a network whose peers give no states.
+    #[error(
+        "--syncmode snap: got the network {0:?}, expected one with Ethereum's protocol, such as classic or mordor"
+    )]
+    NoSnap(String),
+    /// `--syncmode full` in a folder whose state is half fetched.
+    #[error(
+        "--syncmode full: got a folder whose state is being fetched, expected an empty one or one whose state is whole; --syncmode snap goes on with it"
+    )]
+    HalfState,
     /// The miner cannot start.
     #[error(transparent)]
     Miner(#[from] engine::MinerError),

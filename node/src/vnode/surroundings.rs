@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use chain::Chain;
+use chain::spec::ChainFamily;
 use daemon::tls::ServerTls;
 use network::NetworkService;
 
 use super::base::NodeBase;
 use super::error::StartError;
 use crate::nodekey;
+use crate::options::SyncMode;
 use crate::peers::{self, NetworkParts, PeerRegistry};
 use crate::scs::{self, NodeScsService};
 use crate::vnodeconfig::VnodeConfig;
@@ -47,6 +50,7 @@ impl Surroundings {
             is_dev: options.dev,
             has_progress_lines,
             work_needs_peers: chain.spec().is_public() && !options.miner_alone,
+            fetches_state: fetches_state(options.syncmode, chain)?,
         };
         let network = peers::start(&options.peers, parts).await?;
         scs::connect(network.handle(), chain, scs.as_ref());
@@ -56,6 +60,18 @@ impl Surroundings {
             registry,
             network,
         })
+    }
+}
+
+/// Whether the state of a recent block is fetched if the folder is empty.
+fn fetches_state(mode: Option<SyncMode>, chain: &Chain) -> Result<bool, StartError> {
+    let spec = chain.spec();
+    let has_snap = spec.family == ChainFamily::Ethereum;
+    match mode {
+        Some(SyncMode::Snap) if !has_snap => Err(StartError::NoSnap(spec.name.clone())),
+        Some(SyncMode::Full) if chain.fetches_state()? => Err(StartError::HalfState),
+        Some(mode) => Ok(mode == SyncMode::Snap),
+        None => Ok(has_snap && spec.is_public() || chain.fetches_state()?),
     }
 }
 

@@ -263,6 +263,7 @@ impl SubscriptionSource for SyncSource {
                 Some(SyncStatus {
                     starting_block,
                     highest_block,
+                    ..
                 }) => SyncResult::Begun {
                     syncing: true,
                     status: SyncProgress {

@@ -8,6 +8,7 @@ use crate::import::ImportError;
 use crate::mining::work::SolutionError;
 use crate::pool::PoolError;
 use crate::rules::body::SenderError;
+use crate::state::StateNotKept;
 
 /// The reason why the chain cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub enum SubmitError {
     /// The pool refuses the transaction.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// The node is still fetching a state.
+    #[error(transparent)]
+    NotKept(#[from] StateNotKept),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

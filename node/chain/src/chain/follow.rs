@@ -154,6 +154,16 @@ impl ChainInner {
         followed
     }
 
+    /// Lets everything follow the head whose state was fetched. Nobody is told of the blocks below.
+    pub(super) fn follow_fetched_state(&self) -> Result<(), StoreError> {
+        let view = self.view()?;
+        let followed = self.pool_follows(&view, &[], AffectedAccounts::All);
+        self.notify_head(view.head_id(), Vec::new(), vec![view.head_id()]);
+        followed?;
+        *self.follow_state.lock() = FollowState::new(view.head_id());
+        Ok(())
+    }
+
     /// Notes that pool, subscribers and uncle candidates may not have followed the store.
     pub(super) fn put_in_doubt(&self, doubt: Doubt<'_>) {
         let mut state = self.follow_state.lock();

@@ -18,6 +18,7 @@
 mod bad_blocks;
 mod early_blocks;
 mod error;
+mod fetch;
 mod follow;
 mod follower;
 mod headers;
@@ -560,6 +561,7 @@ impl ChainInner {
     fn admit(&self, transaction: Transaction, sender: Address) -> Result<B256, SubmitError> {
         let _admission = self.admission.read();
         let view = self.view()?;
+        view.require_state(view.head_number())?;
         let state = sender_state(&view, &sender)?;
         Ok(self.pool.add(transaction, sender, state)?)
     }

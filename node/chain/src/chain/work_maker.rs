@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use primitives::{B256, catch_panic};
-use store::BlockReads;
+use store::{BlockReads, StoreError, TableId, meta_key};
 
 use super::ChainInner;
 use crate::measured;
@@ -90,6 +90,11 @@ impl ChainInner {
     /// long the work needs no further look.
     fn renew_work_if_needed(&self, published: &mut Option<PublishedWork>) -> Result<Duration, StateError> {
         let view = self.view()?;
+        if view.require_state(view.head_number()).is_err() {
+            self.work.publish(None);
+            *published = None;
+            return Ok(IDLE_INTERVAL);
+        }
         let inputs = self.build_inputs(view.head_hash());
         if let Some(last) = published {
             let renew = last.inputs != inputs && last.at.elapsed() >= RENEW_INTERVAL;
@@ -132,6 +137,9 @@ impl ChainInner {
 
     /// Builds a block on the head of `view`.
     pub(super) fn build_block(&self, view: &View, timestamp: u64) -> Result<UnsealedBlock, StateError> {
+        // No block is built on a state that is still being fetched.
+        view.require_state(view.head_number())
+            .map_err(|error| StoreError::corrupt(TableId::Meta, meta_key::HEAD, error))?;
         let settings = self.settings.lock().clone();
         let uncles = self.uncle_candidates.lock().headers.clone();
         build(

@@ -41,6 +41,10 @@ pub enum ImportError {
     /// The head cannot become a block whose state is not kept, or the child of one.
     #[error("the chain cannot be set back so far: {0}")]
     StateNotKept(StateNotKept),
+    /// A block can be written without being executed, and a fetched state can end, only while a
+    /// state is fetched and the head is the block of it.
+    #[error("got a block that is not executed, expected a node that fetches the state of it")]
+    NotFetched,
     /// Execution gives another state than the header says.
     #[error("state root: got {got}, expected {expected}")]
     StateRoot { got: B256, expected: B256 },

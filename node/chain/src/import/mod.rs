@@ -34,6 +34,9 @@
 //! it is executed, and its other rows follow, when its branch becomes the canonical chain. If a
 //! step fails, the transaction is dropped, so nothing of it is stored.
 //!
+//! While a state is fetched from peers, blocks below it are written without being executed
+//! ([`Importer::fill`]): then receipts come with them.
+//!
 //! Headers may come before their blocks: see [`Importer::import_headers`] (module `header_chain`).
 //! What is kept beside the canonical chain is bounded by [`ForkLimits`].
 
@@ -41,6 +44,7 @@ mod apply;
 mod block;
 mod error;
 pub(crate) mod failed_executions;
+mod fill;
 mod fork_choice;
 mod fork_tree;
 mod header_chain;
@@ -58,6 +62,7 @@ mod validate;
 pub(crate) use apply::receipts_root;
 pub use block::PreparedBlock;
 pub use error::ImportError;
+pub use fill::FilledBlock;
 pub(crate) use header_chain::best_header_id;
 pub use header_chain::{CheckedHeaders, ImportedHeaders};
 pub use limits::ForkLimits;

@@ -421,7 +421,7 @@ impl Importer {
 }
 
 /// Refuses to make a block the head whose state is not kept any more.
-fn refuse_below_horizon(source: &impl HorizonReads, number: u64) -> Result<(), ImportError> {
+pub(super) fn refuse_below_horizon(source: &impl HorizonReads, number: u64) -> Result<(), ImportError> {
     let horizon = source.state_horizon()?.block;
     if number >= horizon {
         return Ok(());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use store::{BlockReads, StoreError, Tables};
 
 use super::block::{CandidateBlock, CurrentHead};
+use super::reorg::refuse_below_horizon;
 use super::state_session::{RootTimes, StateSession};
 use super::{ImportError, Importer, PreparedBlock};
 use crate::measured::ImportStage;
@@ -176,6 +177,7 @@ impl Importer {
             return Ok(RunStep::Ended);
         }
         let applied = self.refuse_known_invalid(&candidate.hash).and_then(|()| {
+            refuse_below_horizon(tables, head.record.header.number)?;
             self.check_header_rules(header, &head.record.header, now)?;
             let mut block = self.check_seal_and_body(&*tables, &head.record, candidate)?;
             self.apply_block(tables, session, &head.record.header, &mut block)

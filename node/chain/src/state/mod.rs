@@ -26,8 +26,8 @@ use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
 use store::{
-    AccountKey, AccountRecord, AccountWrite, BlockReads, Snapshot, StateReads, StorageOwner, StoreError,
-    slot_hash,
+    AccountKey, AccountRecord, AccountWrite, BlockReads, NO_STATE, Snapshot, StateReads, StorageOwner,
+    StoreError, slot_hash,
 };
 
 use crate::spec::GenesisAccount;
@@ -46,14 +46,28 @@ impl DBErrorMarker for StateError {}
 
 /// A state that is too old: the store keeps recent states only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "state of block {got} is not kept: got block {got}, expected block {expected} or later (--state recent)"
-)]
+#[error("{}", self.text())]
 pub struct StateNotKept {
     /// Number of the block.
     pub got: u64,
     /// The oldest block whose state is kept.
     pub expected: u64,
+}
+
+impl StateNotKept {
+    fn text(&self) -> String {
+        let Self { got, expected } = self;
+        if *expected == NO_STATE {
+            return format!(
+                "state of block {got} is not here: got a node that is still fetching a state from peers, \
+                 expected one that has done so (--syncmode snap)"
+            );
+        }
+        format!(
+            "state of block {got} is not kept: got block {got}, expected block {expected} or later \
+             (--state recent, --syncmode snap)"
+        )
+    }
 }
 
 /// The questions that this chain's EVM asks of the state in addition to revm's [`Database`].

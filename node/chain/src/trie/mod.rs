@@ -8,6 +8,7 @@
 //! reads each node once. This module knows bytes; [`StateTrie`] knows what the keys and values
 //! mean. Source: Ethereum Yellow Paper, appendix D.
 
+mod build;
 mod change;
 mod halves;
 mod node;
@@ -20,6 +21,7 @@ mod sorted;
 mod state;
 mod verify;
 
+pub(crate) use build::build_tries;
 pub use parts::{
     NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_at, node_parts, read_account_value,
     read_slot_value, row_of_node, slot_value,
@@ -27,7 +29,7 @@ pub use parts::{
 pub use past::{PastNodeIndex, PastNodes};
 pub(crate) use proof::trie_proof;
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
-pub(crate) use sorted::{SortedTrie, sorted_root};
+pub(crate) use sorted::{SortedTrie, leaf, sorted_root};
 pub use state::StateTrie;
 pub(crate) use state::encode_account;
 pub(crate) use verify::verify_trie;

@@ -14,6 +14,7 @@ mod deep_reorg;
 mod disk;
 mod disk_faults;
 mod era1;
+mod fetched_state;
 mod fork_limits;
 mod gas;
 mod handle;

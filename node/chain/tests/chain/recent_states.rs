@@ -78,7 +78,7 @@ fn assert_refused_below(view: &View, horizon: u64) {
             .expect_err("it is gone");
         assert!(matches!(error, EvmCallError::NotKept(_)), "{error:?}");
         let expected = format!(
-            "state of block {number} is not kept: got block {number}, expected block {horizon} or later (--state recent)"
+            "state of block {number} is not kept: got block {number}, expected block {horizon} or later (--state recent, --syncmode snap)"
         );
         assert_eq!(error.to_string(), expected);
     }

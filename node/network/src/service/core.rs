@@ -152,6 +152,8 @@ pub(super) struct Core {
     pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
     /// The network is that of an application chain.
     pub(super) is_subnet: bool,
+    /// A state may be asked of peers.
+    fetches_state: bool,
     /// The time at which something for an application chain was passed on last.
     last_carried: Mutex<Instant>,
     /// Packs of transactions that are being offered to the pool.
@@ -184,6 +186,7 @@ pub(super) struct CoreParts {
     pub(super) sync_status: Arc<SyncShared>,
     pub(super) application_chains: Arc<OnceLock<Arc<dyn ApplicationChains>>>,
     pub(super) is_subnet: bool,
+    pub(super) fetches_state: bool,
     pub(super) bounds: Arc<SharedBounds>,
 }
 
@@ -210,6 +213,7 @@ impl Core {
             dial: Notify::new(),
             application_chains: parts.application_chains,
             is_subnet: parts.is_subnet,
+            fetches_state: parts.fetches_state,
             last_carried: Mutex::new(Instant::now()),
             submissions: AtomicUsize::new(0),
             told: ToldTransactions::default(),
@@ -251,6 +255,7 @@ impl Core {
             sync_status: Arc::default(),
             application_chains: Arc::clone(&self.application_chains),
             is_subnet: true,
+            fetches_state: false,
             bounds: Arc::clone(&self.bounds),
         })
     }
@@ -283,7 +288,7 @@ impl Core {
 
     /// Whether parts of states are given to peers, and asked of them.
     pub(super) fn offers_snap(&self, family: WireFamily) -> bool {
-        family == WireFamily::Eth && !self.is_subnet && self.chain.snap().is_some()
+        family == WireFamily::Eth && !self.is_subnet && (self.fetches_state || self.chain.snap().is_some())
     }
 
     /// Notes that something for an application chain is passed on.

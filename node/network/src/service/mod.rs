@@ -107,6 +107,8 @@ pub struct NetworkSettings {
     pub has_progress_lines: bool,
     /// Whether miners get no work while there are no peers, or before the chain is near theirs.
     pub work_needs_peers: bool,
+    /// Whether the state of a recent block is fetched if the chain has block 0 only.
+    pub fetches_state: bool,
 }
 
 /// The reason why the network does not start.
@@ -176,6 +178,11 @@ impl NetworkService {
         } else {
             sync
         };
+        let sync = if settings.fetches_state {
+            sync.with_fetched_state().map_err(ChainAccessError::from)?
+        } else {
+            sync
+        };
         let (core, inboxes) = Core::new(CoreParts {
             hub,
             dialer,
@@ -185,6 +192,7 @@ impl NetworkService {
             sync_status: sync.shared(),
             application_chains: Arc::default(),
             is_subnet: false,
+            fetches_state: settings.fetches_state,
             bounds: Arc::default(),
         });
         let CoreInboxes {

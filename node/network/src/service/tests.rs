@@ -73,6 +73,7 @@ impl TestNode {
             sync_status: Arc::default(),
             application_chains: Arc::default(),
             is_subnet: false,
+            fetches_state: false,
             bounds: Arc::default(),
         });
         Self {

@@ -34,7 +34,10 @@ const WITHHELD_TIME: Duration = Duration::from_secs(6);
 impl Synchronizer {
     /// Lets the window follow the best header chain.
     pub(super) fn follow_window(&mut self, view: &View) -> Result<(), StoreError> {
-        let missing = view.missing_bodies(WINDOW_BLOCKS)?;
+        let mut missing = view.missing_bodies(WINDOW_BLOCKS)?;
+        if let Some(limit) = self.fill_limit {
+            missing.retain(|id| id.number <= limit);
+        }
         if missing.is_empty() && self.downloads.is_empty() {
             self.vouchers.clear();
         }
@@ -52,7 +55,11 @@ impl Synchronizer {
         if self.now < self.chain_pause {
             return;
         }
-        self.import_ready();
+        if self.fill_limit.is_some() || !self.receipts.is_empty() {
+            self.go_on_with_receipts();
+        } else {
+            self.import_ready();
+        }
         if self.window.is_empty() {
             self.front = None;
             self.comparisons.forget_all();
@@ -316,6 +323,7 @@ impl Synchronizer {
         self.window.stored(stored);
         let Some(refusal) = refusal else { return };
         self.window.import_ended();
+        self.imports -= self.receipts.clear().min(self.imports);
         match refusal {
             ChainRefusal::Invalid { id, text } => {
                 let peer = self.vouchers.peer(&id.hash);

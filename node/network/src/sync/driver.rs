@@ -17,9 +17,11 @@ use store::StoreError;
 
 use super::jobs::{ChainRefusal, SyncJob, SyncOutcome, run_job};
 use super::network_watch::NetworkWatch;
+use super::state_fetch::{StateProgress, StateSync};
 use super::{SyncActions, SyncState, Synchronizer};
 use crate::moment::Moment;
 use crate::peers::{PeerNews, PeerOrder};
+use crate::snap::client::{SnapFigures, SnapPhase};
 
 /// Time between two lines of the log about the progress.
 const LOG_INTERVAL: Duration = Duration::from_secs(8);
@@ -34,7 +36,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LANE_JOBS_MAX: usize = 1024;
 
 /// Takes the outcome of a job. It must not wait.
-type TakeOutcome = dyn Fn(SyncOutcome) + Send + Sync;
+pub(super) type TakeOutcome = dyn Fn(SyncOutcome) + Send + Sync;
 
 /// Threads that do the jobs of a synchronization.
 pub(crate) struct SyncDriver {
@@ -49,11 +51,7 @@ impl SyncDriver {
     ///
     /// # Errors
     /// If the system gives no threads.
-    pub(crate) fn start(
-        chain: &Chain,
-        take: impl Fn(SyncOutcome) + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        let take: Arc<TakeOutcome> = Arc::new(take);
+    pub(crate) fn start(chain: &Chain, take: &Arc<TakeOutcome>) -> std::io::Result<Self> {
         let lane = |name: &str| {
             let (sender, jobs) = bounded(LANE_JOBS_MAX);
             let (chain, take) = (chain.clone(), take.clone());
@@ -73,7 +71,7 @@ impl SyncDriver {
         let lane = match &job {
             SyncJob::Headers(_) => &self.headers,
             SyncJob::Bodies { .. } => &self.bodies,
-            SyncJob::Blocks(_) | SyncJob::Forget(_) => &self.blocks,
+            SyncJob::Blocks(_) | SyncJob::Fill(_) | SyncJob::Forget(_) => &self.blocks,
         };
         // A thread ends only when this is dropped.
         let _ = lane.send(job);
@@ -89,7 +87,7 @@ fn run_on_chain(chain: &Chain, job: SyncJob) -> SyncOutcome {
             blocks: vec![None; wanted.len()],
             wrong: None,
         },
-        SyncJob::Blocks(_) => SyncOutcome::Blocks {
+        SyncJob::Blocks(_) | SyncJob::Fill(_) => SyncOutcome::Blocks {
             stored: 0,
             refusal: Some(ChainRefusal::NotNow(String::new())),
         },
@@ -135,6 +133,9 @@ impl SyncShared {
 pub(crate) struct ChainSync {
     machine: Synchronizer,
     driver: SyncDriver,
+    /// The state that is fetched, if one is.
+    state: StateSync,
+    take: Arc<TakeOutcome>,
     chain: Chain,
     shared: Arc<SyncShared>,
     log: ProgressLog,
@@ -156,9 +157,12 @@ impl ChainSync {
         genesis: B256,
         take: impl Fn(SyncOutcome) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
+        let take: Arc<TakeOutcome> = Arc::new(take);
         Ok(Self {
             machine: Synchronizer::new(genesis),
-            driver: SyncDriver::start(&chain, take)?,
+            driver: SyncDriver::start(&chain, &take)?,
+            state: StateSync::full(),
+            take,
             chain,
             shared: Arc::default(),
             log: ProgressLog::default(),
@@ -190,6 +194,20 @@ impl ChainSync {
         Ok(self)
     }
 
+    /// Fetches the state of a recent block if the chain has block 0 only. Goes on with one that was
+    /// begun.
+    ///
+    /// # Errors
+    /// If the chain cannot be read.
+    pub(crate) fn with_fetched_state(mut self) -> Result<Self, StoreError> {
+        self.state = StateSync::wanted(&self.view()?)?;
+        if self.state.holds_work() {
+            // Nothing is imported before the first plan is made.
+            self.machine.fill_to(Some(0));
+        }
+        Ok(self)
+    }
+
     /// Leaves the lines between begin and end out of the log. Someone else shows the progress.
     #[must_use]
     pub(crate) const fn without_progress_lines(mut self) -> Self {
@@ -208,11 +226,19 @@ impl ChainSync {
 
     /// Something has happened with peers.
     pub(crate) fn handle(&mut self, now: Moment, news: PeerNews) -> Vec<PeerOrder> {
-        self.with_view(now, |machine, view| machine.handle(now, view, news))
+        match self.state.news(news) {
+            Some(news) => self.with_view(now, |machine, view| machine.handle(now, view, news)),
+            None => Vec::new(),
+        }
     }
 
     /// A job has ended.
     pub(crate) fn job_done(&mut self, now: Moment, outcome: SyncOutcome) -> Vec<PeerOrder> {
+        if let SyncOutcome::State(report) = outcome {
+            let mut orders = self.state.take(report);
+            orders.extend(self.on_time(now));
+            return orders;
+        }
         self.with_view(now, |machine, view| machine.job_done(now, view, outcome))
     }
 
@@ -224,7 +250,8 @@ impl ChainSync {
 
     /// The time at which [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let looks = self.watch.needs_peers().then_some(self.next_look);
+        let looks = self.watch.needs_peers() || self.state.holds_work();
+        let looks = looks.then_some(self.next_look);
         [self.machine.deadline(), looks].into_iter().flatten().min()
     }
 
@@ -244,7 +271,22 @@ impl ChainSync {
         for job in jobs {
             self.driver.run(job);
         }
-        let progress = self.machine.progress();
+        let mut progress = self.machine.progress();
+        let parts = (&self.chain, &self.take);
+        if let Err(error) = self
+            .state
+            .go_on(now, (&view, &progress), &mut self.machine, parts)
+        {
+            tracing::error!(%error, "the synchronization cannot read the chain");
+        }
+        if self.state.holds_work() {
+            progress.state = self.state.progress();
+            progress.far_behind = true;
+            progress.missing = progress.best_header.saturating_sub(progress.head);
+            if progress.state.is_some() {
+                progress.started_at.get_or_insert(progress.head);
+            }
+        }
         self.shared.set(&progress);
         self.look_at_network(now, &view, &progress);
         self.log.follow(now.elapsed, &progress);
@@ -262,6 +304,16 @@ impl ChainSync {
         match pause {
             Some(reason @ WorkPause::NoPeers { .. }) if now.elapsed >= self.next_reminder => {
                 tracing::warn!(%reason, "no work for miners");
+                self.next_reminder = now.elapsed + REMINDER_INTERVAL;
+            }
+            _ if progress.state.is_some_and(|state| state.peers == 0)
+                && now.elapsed >= self.next_reminder =>
+            {
+                tracing::warn!(
+                    peers,
+                    with_snap = self.state.peer_count(),
+                    "no peer gives the state: looking for peers with snap/1 that have it"
+                );
                 self.next_reminder = now.elapsed + REMINDER_INTERVAL;
             }
             None if was_paused => tracing::info!(head = progress.head, peers, "there is work for miners"),
@@ -282,6 +334,8 @@ struct ProgressLog {
     running: Option<LoggedPoint>,
     /// Only begin and end are logged.
     is_quiet: bool,
+    /// The part of a state, in thousandths, at its last line.
+    loaded: u32,
 }
 
 /// The content of a line of the log.
@@ -294,6 +348,45 @@ struct LoggedPoint {
 }
 
 impl ProgressLog {
+    /// The line about the state that is fetched.
+    fn state_line(&mut self, passed: Duration, head: u64, state: &StateProgress) {
+        let SnapFigures {
+            accounts,
+            slots,
+            codes,
+            bytes,
+            healed,
+        } = state.figures;
+        let gained = f64::from(state.loaded.saturating_sub(self.loaded));
+        let left = match state.phase {
+            SnapPhase::Load if gained > 0.0 => {
+                f64::from(1000_u32.saturating_sub(state.loaded)) / gained * passed.as_secs_f64()
+            }
+            _ => f64::INFINITY,
+        };
+        self.loaded = state.loaded;
+        tracing::info!(
+            pivot = state.pivot,
+            blocks = head,
+            accounts,
+            slots,
+            codes,
+            mebibytes = bytes >> 20,
+            healed,
+            built = state.built,
+            percent = format!("{:.1}", f64::from(state.loaded) / 10.0),
+            peers = state.peers,
+            left = time_text(left),
+            "{}",
+            match state.phase {
+                SnapPhase::Load => "fetching the state",
+                SnapPhase::Build => "building the tries of the state",
+                SnapPhase::Heal => "fetching what has changed in the state",
+                SnapPhase::Done => "the state is whole; fetching the blocks below it",
+            }
+        );
+    }
+
     fn follow(&mut self, now: Duration, progress: &SyncState) {
         match (self.running, progress.started_at) {
             (None, Some(first)) => {
@@ -319,6 +412,18 @@ impl ProgressLog {
                     "synchronized"
                 );
                 self.running = None;
+            }
+            (Some(last), Some(_))
+                if !self.is_quiet
+                    && now.saturating_sub(last.at) >= LOG_INTERVAL
+                    && let Some(state) = progress.state =>
+            {
+                self.state_line(now.saturating_sub(last.at), progress.head, &state);
+                self.running = Some(LoggedPoint {
+                    at: now,
+                    head: progress.head,
+                    ..last
+                });
             }
             (Some(last), Some(_)) if !self.is_quiet && now.saturating_sub(last.at) >= LOG_INTERVAL => {
                 let seconds = now.saturating_sub(last.at).as_secs_f64();

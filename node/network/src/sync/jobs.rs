@@ -7,14 +7,15 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use chain::chain::WriteError;
-use chain::import::{BlockId, ImportError, PreparedBlock};
+use chain::chain::{ImportedMany, WriteError};
+use chain::import::{BlockId, FilledBlock, ImportError, PreparedBlock};
 use chain::rules::HeaderError;
 use chain::rules::body::transactions_root;
 use chain::{Chain, ChainSpec};
 use primitives::{B256, Block, Header, uncles_hash};
 
 use super::comparisons::body_bytes;
+pub use super::state_fetch::StateReport;
 use crate::messages::PeerBody;
 use crate::peers::RequestTicket;
 
@@ -49,6 +50,8 @@ pub enum SyncJob {
     },
     /// Import blocks, each the parent of the next one.
     Blocks(Vec<Arc<PreparedBlock>>),
+    /// Write blocks without executing them, each the parent of the next one.
+    Fill(Vec<FilledBlock>),
     /// Remove a header without body, and all that builds on it.
     Forget(B256),
 }
@@ -68,7 +71,7 @@ pub enum SyncOutcome {
         /// looked at.
         wrong: Option<usize>,
     },
-    /// Of [`SyncJob::Blocks`].
+    /// Of [`SyncJob::Blocks`] and [`SyncJob::Fill`].
     Blocks {
         /// The number of the blocks that are stored, counted from the first one.
         stored: usize,
@@ -77,6 +80,8 @@ pub enum SyncOutcome {
     },
     /// Of [`SyncJob::Forget`].
     Forgotten,
+    /// Of the thread that fetches a state.
+    State(StateReport),
 }
 
 /// The reason why the chain does not take headers or blocks.
@@ -152,6 +157,10 @@ pub trait SyncTarget {
     /// Imports blocks. Returns how many are stored, and why the next one is refused.
     fn take_blocks(&self, blocks: Vec<Arc<PreparedBlock>>) -> (usize, Option<ChainRefusal>);
 
+    /// Writes blocks without executing them. Returns how many are stored, and why the next one is
+    /// refused.
+    fn fill_blocks(&self, blocks: Vec<FilledBlock>) -> (usize, Option<ChainRefusal>);
+
     /// Removes a header without body, and all that builds on it.
     fn forget_headers(&self, hash: B256);
 }
@@ -188,30 +197,38 @@ impl SyncTarget for Chain {
     }
 
     fn take_blocks(&self, blocks: Vec<Arc<PreparedBlock>>) -> (usize, Option<ChainRefusal>) {
-        let id = |at: usize| {
-            blocks.get(at).map_or_else(
-                || first_id(&[]),
-                |block| BlockId {
-                    number: block.block.header.number,
-                    hash: block.hash,
-                },
-            )
-        };
-        match self.import_many(blocks.clone()) {
-            Ok(many) => {
-                let refusal = many
-                    .refused
-                    .map(|error| ChainRefusal::of(id(many.stored), &error));
-                (many.stored, refusal)
-            }
-            Err(error) => (0, Some(ChainRefusal::of_write(id(0), &error))),
-        }
+        let ids: Vec<_> = blocks.iter().map(|block| block_id(block)).collect();
+        stored_of(&ids, self.import_many(blocks))
+    }
+
+    fn fill_blocks(&self, blocks: Vec<FilledBlock>) -> (usize, Option<ChainRefusal>) {
+        let ids: Vec<_> = blocks.iter().map(|block| block_id(&block.prepared)).collect();
+        stored_of(&ids, self.fill(blocks))
     }
 
     fn forget_headers(&self, hash: B256) {
         if let Err(error) = Self::forget_headers(self, hash) {
             tracing::warn!(%error, %hash, "headers whose bodies nobody has stay");
         }
+    }
+}
+
+fn block_id(block: &PreparedBlock) -> BlockId {
+    BlockId {
+        number: block.block.header.number,
+        hash: block.hash,
+    }
+}
+
+/// The number of the blocks that are stored, and why the next one is refused.
+fn stored_of(ids: &[BlockId], imported: Result<ImportedMany, WriteError>) -> (usize, Option<ChainRefusal>) {
+    let id = |at: usize| ids.get(at).copied().unwrap_or_else(|| first_id(&[]));
+    match imported {
+        Ok(ImportedMany { stored, refused }) => {
+            let refusal = refused.map(|error| ChainRefusal::of(id(stored), &error));
+            (stored, refusal)
+        }
+        Err(error) => (0, Some(ChainRefusal::of_write(id(0), &error))),
     }
 }
 
@@ -233,6 +250,10 @@ pub fn run_job(target: &impl SyncTarget, job: SyncJob) -> SyncOutcome {
         }
         SyncJob::Blocks(blocks) => {
             let (stored, refusal) = target.take_blocks(blocks);
+            SyncOutcome::Blocks { stored, refusal }
+        }
+        SyncJob::Fill(blocks) => {
+            let (stored, refusal) = target.fill_blocks(blocks);
             SyncOutcome::Blocks { stored, refusal }
         }
         SyncJob::Forget(hash) => {

@@ -10,7 +10,8 @@
 //! 2. The peer gives a skeleton: every 192nd hash. All peers fill it (`segments`, `headers`).
 //! 3. The headers are checked, all of them with their seals, and stored as bare headers (`jobs`).
 //! 4. The chain chooses the best header. Its missing bodies are asked of all peers (`window`,
-//!    `bodies`), and are imported in order.
+//!    `bodies`), and are imported in order. While the state of a later block is fetched
+//!    (`state_fetch`), they are written without being executed, with their receipts (`receipts`).
 //!
 //! Steps 1 to 3 and step 4 go on side by side, with bounds between them ([`HEADER_LEAD_MAX`]).
 //!
@@ -38,20 +39,24 @@ mod fault;
 mod headers;
 mod jobs;
 mod network_watch;
+mod receipts;
 mod roster;
 mod segments;
+mod state_fetch;
 mod vouchers;
 mod window;
 
 pub use driver::time_text;
 pub(crate) use driver::{ChainSync, SyncShared};
 pub use jobs::{ChainRefusal, SyncJob, SyncOutcome, SyncTarget, WantedBody, run_job};
+pub use state_fetch::StateProgress;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chain::View;
-use chain::import::BlockId;
+use chain::import::{BlockId, PreparedBlock};
 use primitives::{B256, U256};
 use store::StoreError;
 
@@ -59,6 +64,7 @@ use crate::moment::Moment;
 use crate::peers::{NEAR_BELOW, PeerFault, PeerId, PeerNews, PeerOrder, PeerRequest, RequestTicket};
 use comparisons::Comparisons;
 use headers::HeaderDownload;
+use receipts::ReceiptQueue;
 use roster::{ClaimOrder, QuestionKind, Roster, lies};
 use vouchers::Vouchers;
 use window::BodyWindow;
@@ -113,6 +119,8 @@ pub struct SyncState {
     pub missing: u64,
     /// Work is not to be handed out.
     pub far_behind: bool,
+    /// The progress of the state that is fetched; `None` if all blocks are executed.
+    pub state: Option<StateProgress>,
 }
 
 /// The stage of a synchronization.
@@ -155,13 +163,15 @@ enum QuestionTopic {
     /// Something of the header download with this number.
     Download(u64, headers::DownloadQuestion),
     Bodies(Vec<WantedBody>),
+    /// The receipts of these blocks.
+    Receipts(Vec<Arc<PreparedBlock>>),
 }
 
 impl QuestionTopic {
     const fn kind(&self) -> QuestionKind {
         match self {
             Self::Download(..) => QuestionKind::Headers,
-            Self::Bodies(_) => QuestionKind::Bodies,
+            Self::Bodies(_) | Self::Receipts(_) => QuestionKind::Bodies,
         }
     }
 }
@@ -206,6 +216,10 @@ pub struct Synchronizer {
     /// Comparisons of bodies that the chain is doing, and who has sent the bodies.
     comparisons: Comparisons,
     imports: usize,
+    /// Blocks that are not executed and wait for their receipts.
+    receipts: ReceiptQueue,
+    /// Blocks up to this number are not executed, and those above wait.
+    fill_limit: Option<u64>,
     /// The lowest missing body, and the time at which it became the lowest.
     front: Option<(BlockId, Duration)>,
     /// Nothing is given to the chain before this time.
@@ -236,6 +250,8 @@ impl Synchronizer {
             vouchers: Vouchers::default(),
             comparisons: Comparisons::default(),
             imports: 0,
+            receipts: ReceiptQueue::default(),
+            fill_limit: None,
             front: None,
             chain_pause: Duration::ZERO,
             chain: ChainState::default(),
@@ -270,7 +286,11 @@ impl Synchronizer {
 
     /// The time at which [`Self::on_time`] must be called, as in [`Moment::elapsed`].
     pub fn deadline(&self) -> Option<Duration> {
-        if !self.downloads.is_empty() || self.headers_job.is_some() || !self.window.is_empty() {
+        if !self.downloads.is_empty()
+            || self.headers_job.is_some()
+            || !self.window.is_empty()
+            || !self.receipts.is_empty()
+        {
             return Some(self.now + BUSY_INTERVAL);
         }
         let best = self.chain.best.total_difficulty;
@@ -295,6 +315,7 @@ impl Synchronizer {
             tracing::error!(%error, "the synchronization cannot read the chain; it begins again");
             self.downloads.clear();
             self.window = BodyWindow::default();
+            self.imports -= self.receipts.clear().min(self.imports);
             self.chain_pause = self.now + CHAIN_RETRY;
             self.is_stale = true;
         }
@@ -349,6 +370,10 @@ impl Synchronizer {
                         QuestionTopic::Bodies(wanted) => {
                             self.bodies_answer(view, peer, (ticket, wanted), answer, took);
                         }
+                        QuestionTopic::Receipts(wanted) => {
+                            let form = view.spec().receipt_form();
+                            self.receipts_answer(peer, (ticket, wanted), answer, form);
+                        }
                     }
                     if let Some(fault) = self.roster.answered(peer, kind, took) {
                         self.drop_peer(peer, fault);
@@ -383,6 +408,7 @@ impl Synchronizer {
                 self.download_unanswered(question.peer, download, &about)
             }
             QuestionTopic::Bodies(_) => self.window.release(ticket),
+            QuestionTopic::Receipts(_) => self.receipts.release(ticket),
         }
     }
 
@@ -395,7 +421,7 @@ impl Synchronizer {
                 wrong,
             } => self.bodies_compared(ticket, blocks, wrong),
             SyncOutcome::Blocks { stored, refusal } => self.blocks_done(stored, refusal),
-            SyncOutcome::Forgotten => {}
+            SyncOutcome::Forgotten | SyncOutcome::State(_) => {}
         }
         Ok(())
     }
@@ -463,6 +489,7 @@ impl Synchronizer {
             highest,
             missing,
             far_behind: missing > bound,
+            state: None,
         };
     }
 
@@ -476,6 +503,7 @@ impl Synchronizer {
             match topic {
                 QuestionTopic::Download(..) => entry.header_questions += 1,
                 QuestionTopic::Bodies(_) => entry.body_questions += 1,
+                QuestionTopic::Receipts(_) => {}
             }
         }
         self.questions.insert(ticket, OpenQuestion { peer, topic });
@@ -492,6 +520,7 @@ impl Synchronizer {
             match question.topic {
                 QuestionTopic::Download(..) => entry.header_questions -= 1,
                 QuestionTopic::Bodies(_) => entry.body_questions -= 1,
+                QuestionTopic::Receipts(_) => {}
             }
         }
         Some(question)
@@ -531,6 +560,7 @@ impl Synchronizer {
         for ticket in tickets {
             self.questions.remove(&ticket);
             self.window.release(ticket);
+            self.receipts.release(ticket);
         }
         for ticket in self.comparisons.forget(peer) {
             self.window.release(ticket);

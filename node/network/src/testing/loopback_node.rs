@@ -60,6 +60,7 @@ pub fn loopback_settings(key: SecretKey, spec: &ChainSpec, folder: &Path) -> Net
         trusted_nodes: Vec::new(),
         required_blocks: Vec::new(),
         has_progress_lines: false,
+        fetches_state: false,
         work_needs_peers: false,
     }
 }

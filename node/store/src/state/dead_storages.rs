@@ -125,7 +125,7 @@ impl Tables<'_> {
     }
 
     /// Removes rows whose keys begin with `prefix`, `left` at most.
-    fn delete_with_prefix(
+    pub(super) fn delete_with_prefix(
         &mut self,
         table: TableId,
         prefix: &[u8],

@@ -119,7 +119,7 @@ impl Tables<'_> {
         Ok(now.first_changes > target)
     }
 
-    fn put_horizon(&mut self, horizon: &StateHorizon) -> Result<(), StoreError> {
+    pub(super) fn put_horizon(&mut self, horizon: &StateHorizon) -> Result<(), StoreError> {
         self.put(TableId::Meta, meta_key::STATE_HORIZON, &horizon.encode())
     }
 

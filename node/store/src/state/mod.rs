@@ -21,6 +21,7 @@
 mod account_changes;
 mod changes;
 mod dead_storages;
+mod fetched;
 mod history;
 mod horizon;
 mod keys;
@@ -41,6 +42,7 @@ use crate::{StoreError, TableId};
 use account_changes::{change_after, change_before};
 use changes::ChangesBefore;
 pub use changes::{SlotChange, StateChanges};
+pub use fetched::{FetchedStage, FetchedStateReads, FetchedStateRecord, NO_STATE};
 pub use history::NewestChanges;
 pub(crate) use history::is_present;
 use history::{LaterChange, StateRow, next_older_change, read_state_row, scan_older_changes};

@@ -25,8 +25,9 @@ tables! {
         key: "name of the value, in ASCII",
         value: "see `meta_key`",
         put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put_best_header, \
-                 put_open_reorganization, prune_states, put",
-        removed_by: "delete_notices, delete_best_header, delete_open_reorganization",
+                 put_open_reorganization, prune_states, begin_fetched_state, put_fetched_state, \
+                 end_fetched_state, put",
+        removed_by: "delete_notices, delete_best_header, delete_open_reorganization, end_fetched_state",
         is_state: false,
         may_wait: false,
     }
@@ -155,8 +156,8 @@ tables! {
         value: "newest changes and perhaps the address, as `state::history` encodes them; \
                 flags (1), incarnation (number), nonce (number), balance (number), \
                 storage root (32) unless empty, code hash (32) unless empty",
-        put_by: "put_state, revert_state, prune_states",
-        removed_by: "put_state, revert_state",
+        put_by: "put_state, revert_state, prune_states, put_fetched_account",
+        removed_by: "put_state, revert_state, put_fetched_account, clear_state",
         is_state: true,
         may_wait: true,
     }
@@ -167,7 +168,7 @@ tables! {
         value: "newest changes and the address, as `state::history` encodes them; \
                 0 (1), incarnation (number)",
         put_by: "put_state, revert_state, prune_states",
-        removed_by: "put_state, revert_state",
+        removed_by: "put_state, revert_state, clear_state",
         is_state: true,
         may_wait: true,
     }
@@ -179,8 +180,8 @@ tables! {
         key: "Keccak-256 of the address (32), incarnation (4), Keccak-256 of the slot's number (32)",
         value: "newest changes and perhaps the slot's number, as `state::history` encodes them; \
                 the value without leading zero bytes",
-        put_by: "put_state, revert_state, prune_states",
-        removed_by: "put_state, revert_state, sweep_dead_storages",
+        put_by: "put_state, revert_state, prune_states, put_fetched_slot",
+        removed_by: "put_state, revert_state, sweep_dead_storages, put_fetched_slot, clear_state",
         is_state: true,
         may_wait: true,
     }
@@ -190,7 +191,7 @@ tables! {
         key: "Keccak-256 of the address (32), incarnation (4), Keccak-256 of the slot's number (32)",
         value: "newest changes and the slot's number, as `state::history` encodes them",
         put_by: "put_state, revert_state, prune_states",
-        removed_by: "put_state, revert_state, prune_states, sweep_dead_storages",
+        removed_by: "put_state, revert_state, prune_states, sweep_dead_storages, clear_state",
         is_state: true,
         may_wait: true,
     }
@@ -214,7 +215,7 @@ tables! {
         value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
                 compressed if that makes them shorter",
         put_by: "put_state",
-        removed_by: "revert_state, prune_states",
+        removed_by: "revert_state, prune_states, begin_fetched_state",
         is_state: false,
         may_wait: false,
     }
@@ -236,7 +237,7 @@ tables! {
               for a storage trie; then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
-        removed_by: "put_trie_node, sweep_dead_storages",
+        removed_by: "put_trie_node, sweep_dead_storages, clear_state, clear_tries",
         is_state: true,
         may_wait: false,
     }

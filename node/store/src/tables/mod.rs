@@ -138,6 +138,12 @@ pub mod meta_key {
     /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
     /// it.
     pub(crate) const STATE_HORIZON: &[u8] = b"state_horizon";
+    /// The stage of the state that is being fetched (1: 0, 1 or 2), then the progress of whoever
+    /// fetches it. Present until all of it is here.
+    pub(crate) const FETCHED_STATE: &[u8] = b"fetched_state";
+    /// The block whose state was fetched (8). Addresses and numbers of slots are known only of what
+    /// later blocks have changed. Absent where all blocks were executed.
+    pub(crate) const FETCHED_BLOCK: &[u8] = b"fetched_block";
     /// Present while a rewritten file has no tries yet. [`Store::upgrade`](crate::Store::upgrade)
     /// writes it.
     pub(crate) const WITHOUT_TRIES: &[u8] = b"without_tries";

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::price::gas_price;
 use crate::error::RpcResult;
-use crate::facts::NodeFacts;
+use crate::facts::{NodeFacts, SyncedState};
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::Quantity;
@@ -52,7 +52,31 @@ enum SyncingAnswer {
         starting_block: Quantity,
         current_block: Quantity,
         highest_block: Quantity,
+        /// The state that is fetched, under geth's names.
+        #[serde(flatten)]
+        state: Option<SyncedStateAnswer>,
     },
+}
+
+/// The state that is fetched, under geth's names.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SyncedStateAnswer {
+    synced_accounts: Quantity,
+    synced_storage: Quantity,
+    synced_bytecodes: Quantity,
+    healed_trienodes: Quantity,
+}
+
+impl From<SyncedState> for SyncedStateAnswer {
+    fn from(state: SyncedState) -> Self {
+        Self {
+            synced_accounts: Quantity(state.accounts),
+            synced_storage: Quantity(state.slots),
+            synced_bytecodes: Quantity(state.codes),
+            healed_trienodes: Quantity(state.healed),
+        }
+    }
 }
 
 impl Described for SyncingAnswer {
@@ -68,6 +92,7 @@ fn syncing(node: &Node) -> RpcResult<SyncingAnswer> {
         starting_block: Quantity(status.starting_block),
         current_block: Quantity(node.view()?.head_number()),
         highest_block: Quantity(status.highest_block),
+        state: status.state.map(SyncedStateAnswer::from),
     })
 }
 
@@ -86,14 +111,25 @@ mod tests {
             assert_eq!(serde_json::to_string(&answer).expect("JSON"), expected);
         };
         check(SyncingAnswer::Idle(false), "false");
-        let running = SyncingAnswer::Running {
+        let running = |state: Option<SyncedState>| SyncingAnswer::Running {
             starting_block: Quantity(1),
             current_block: Quantity(16),
             highest_block: Quantity(255),
+            state: state.map(SyncedStateAnswer::from),
         };
         check(
-            running,
+            running(None),
             r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff"}"#,
+        );
+        let state = SyncedState {
+            accounts: 5,
+            slots: 6,
+            codes: 7,
+            healed: 0,
+        };
+        check(
+            running(Some(state)),
+            r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff","syncedAccounts":"0x5","syncedStorage":"0x6","syncedBytecodes":"0x7","healedTrienodes":"0x0"}"#,
         );
     }
 }

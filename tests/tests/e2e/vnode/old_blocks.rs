@@ -251,7 +251,7 @@ fn recent_states_are_kept_and_older_ones_are_refused() {
             -32000,
         );
         let expected = format!(
-            "state of block {got} is not kept: got block {got}, expected block {oldest} or later (--state recent)",
+            "state of block {got} is not kept: got block {got}, expected block {oldest} or later (--state recent, --syncmode snap)",
             got = oldest - 1
         );
         assert_eq!(error, expected);

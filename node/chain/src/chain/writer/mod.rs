@@ -32,7 +32,7 @@ use super::unstored::UnstoredBlocks;
 use super::{BlockOrigin, ChainInner, WriteError};
 use crate::clock::ChainClock;
 use crate::import::{
-    BlockId, CheckedHeaders, ImportError, Imported, ImportedHeaders, Importer, PreparedBlock,
+    BlockId, CheckedHeaders, FilledBlock, ImportError, Imported, ImportedHeaders, Importer, PreparedBlock,
 };
 use crate::measured;
 
@@ -67,6 +67,14 @@ pub(super) enum WriterCommand {
     SetHead {
         number: u64,
         reply: Sender<Result<Vec<BlockId>, WriteError>>,
+    },
+    Fill {
+        blocks: Vec<FilledBlock>,
+        reply: Sender<Result<ImportedMany, WriteError>>,
+    },
+    EndFetchedState {
+        id: BlockId,
+        reply: Sender<Result<(), WriteError>>,
     },
 }
 
@@ -196,6 +204,12 @@ impl ChainInner {
             }
             WriterCommand::SetHead { number, reply } => {
                 let _ = reply.send(self.set_head_and_follow(jobs, number));
+            }
+            WriterCommand::Fill { blocks, reply } => {
+                let _ = reply.send(Ok(self.fill(jobs, &blocks)));
+            }
+            WriterCommand::EndFetchedState { id, reply } => {
+                let _ = reply.send(self.end_fetched_state(jobs, &id));
             }
         }
     }

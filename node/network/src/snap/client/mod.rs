@@ -155,9 +155,10 @@ pub enum SnapProgressError {
 }
 
 /// The step that a download is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SnapPhase {
     /// Ranges are fetched.
+    #[default]
     Load,
     /// The trie of all rows is built.
     Build,
@@ -321,7 +322,9 @@ impl SnapClient {
             asked.content = Content::Forgotten;
         }
         self.load.pivot_moved();
-        if self.phase == SnapPhase::Heal {
+        // A whole state of a block that is not the pivot any more differs from the new pivot's.
+        if matches!(self.phase, SnapPhase::Heal | SnapPhase::Done) {
+            self.phase = SnapPhase::Heal;
             self.begin_walk(sink)?;
         }
         Ok(())

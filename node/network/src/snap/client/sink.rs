@@ -1,5 +1,6 @@
 //! The taker of a fetched state's rows, and the figures of the progress.
 
+use chain::fetched_state::FetchedState;
 use primitives::{B256, U256};
 use store::{AccountRecord, StoreError};
 
@@ -43,6 +44,44 @@ pub trait SnapSink {
     /// account's storage. The path has one nibble per byte; the empty path is the root's. `None` if
     /// there is no node with a row of its own.
     fn node(&self, account: Option<&B256>, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+impl SnapSink for FetchedState {
+    fn replace_accounts(
+        &mut self,
+        first: &B256,
+        last: &B256,
+        rows: &[(B256, AccountRecord)],
+    ) -> Result<(), StoreError> {
+        self.replace_accounts(first, last, rows)
+    }
+
+    fn replace_slots(
+        &mut self,
+        account: &B256,
+        first: &B256,
+        last: &B256,
+        rows: &[(B256, U256)],
+    ) -> Result<(), StoreError> {
+        self.replace_slots(account, first, last, rows)
+    }
+
+    fn has_code(&self, hash: &B256) -> Result<bool, StoreError> {
+        self.has_code(hash)
+    }
+
+    fn put_code(&mut self, hash: &B256, code: &[u8]) -> Result<(), StoreError> {
+        self.put_code(hash, code);
+        Ok(())
+    }
+
+    fn commit(&mut self, progress: &[u8]) -> Result<(), StoreError> {
+        self.commit(progress)
+    }
+
+    fn node(&self, account: Option<&B256>, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.node(account, path)
+    }
 }
 
 /// Counts since the begin of the download, over restarts.

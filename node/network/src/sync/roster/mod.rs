@@ -164,6 +164,8 @@ pub(super) struct RosterEntry {
     pub(super) lacks: Option<(u64, B256, Duration)>,
     /// The peer is not asked before this time, because a question could not be asked.
     pub(super) rest_until: Duration,
+    /// The time before which the peer is not asked for receipts.
+    pub(super) no_receipts_until: Duration,
     times: AnswerTimes,
     late: u32,
     overtaken: u32,
@@ -188,6 +190,7 @@ impl RosterEntry {
             batch: FIRST_BATCH,
             lacks: None,
             rest_until: Duration::ZERO,
+            no_receipts_until: Duration::ZERO,
             times: AnswerTimes::default(),
             late: 0,
             overtaken: 0,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use chain::chain::AHEAD_SECS_MAX;
 use chain::genesis::ensure_genesis;
-use chain::import::{BlockId, ImportError, Imported, Importer, PreparedBlock};
+use chain::import::{BlockId, FilledBlock, ImportError, Imported, Importer, PreparedBlock};
 use chain::mining::build::{BuildSettings, build};
 use chain::pool::{NextBlock, PoolConfig, SenderState, TxPool};
 use chain::rules::seal::SealCheck;
@@ -299,6 +299,12 @@ impl SyncTarget for SimChain {
             }
         }
         (blocks.len(), None)
+    }
+
+    fn fill_blocks(&self, blocks: Vec<FilledBlock>) -> (usize, Option<ChainRefusal>) {
+        let (stored, refused) = self.importer.fill(&blocks, None).expect("the store works");
+        let id = |at: usize| id_of(&blocks[at].prepared.block.header);
+        (stored, refused.map(|error| ChainRefusal::of(id(stored), &error)))
     }
 
     fn forget_headers(&self, hash: B256) {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use chain::ChainSpec;
-use chain::import::PreparedBlock;
+use chain::import::{FilledBlock, PreparedBlock};
 use network::testing::{
     ChainRefusal, PeerBody, RequestTicket, SyncJob, SyncOutcome, SyncTarget, WantedBody, run_job,
 };
@@ -41,6 +41,10 @@ impl SyncTarget for CountingChain<'_> {
 
     fn take_blocks(&self, blocks: Vec<Arc<PreparedBlock>>) -> (usize, Option<ChainRefusal>) {
         self.chain.take_blocks(blocks)
+    }
+
+    fn fill_blocks(&self, blocks: Vec<FilledBlock>) -> (usize, Option<ChainRefusal>) {
+        self.chain.fill_blocks(blocks)
     }
 
     fn forget_headers(&self, hash: B256) {

@@ -2,10 +2,11 @@
 //! while the chain grows and the pivot moves. A seed decides everything.
 
 mod liars;
+mod stored;
 mod world;
 
 use super::*;
-use world::{Manner, SnapWorld};
+use world::{Manner, SnapWorld, TestSink};
 
 #[test]
 fn one_honest_peer_is_enough() {
@@ -66,7 +67,7 @@ fn progress_is_read_again() {
         world.step();
     }
     world.client.save(&mut world.sink).expect("in memory");
-    let bytes = world.sink.progress().expect("committed").to_vec();
+    let bytes = world.sink.progress().expect("committed");
     let again = SnapClient::resume(&bytes).expect("progress");
     assert_eq!(progress::encode(again.phase, &again.load, &again.figures), bytes);
     assert!(again.loaded_share() > 0.0 && again.loaded_share() < 1.0);
@@ -126,7 +127,7 @@ fn an_empty_state() {
                     took: Duration::from_millis(1),
                 }
             }
-            SnapAction::Build => SnapEvent::Built(sink.build()),
+            SnapAction::Build => SnapEvent::Built(sink.build().expect("in memory")),
             SnapAction::Done(_) => {
                 is_done = true;
                 continue;

@@ -44,20 +44,42 @@ pub(super) struct MemorySink {
     progress: Option<Vec<u8>>,
 }
 
-impl MemorySink {
-    pub(super) fn progress(&self) -> Option<&[u8]> {
-        self.progress.as_deref()
+/// A sink whose process can be killed.
+pub(super) trait TestSink: SnapSink {
+    /// The progress of the last commit.
+    fn progress(&self) -> Option<Vec<u8>>;
+
+    /// Builds the trie and returns its root. `None` if the process was killed meanwhile.
+    fn build(&mut self) -> Option<B256>;
+
+    /// Lets the next commit fail, perhaps.
+    fn go_off(&mut self, _random: u64) {}
+
+    /// Loses what was not committed.
+    fn kill(&mut self, random: u64);
+
+    /// The state that was committed.
+    fn content(&mut self) -> MemoryState;
+}
+
+impl TestSink for MemorySink {
+    fn progress(&self) -> Option<Vec<u8>> {
+        self.progress.clone()
     }
 
-    pub(super) fn build(&mut self) -> B256 {
+    fn build(&mut self) -> Option<B256> {
         let (root, nodes) = self.state.build();
         self.nodes = Some(nodes);
         self.committed = self.state.clone();
-        root
+        Some(root)
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, _: u64) {
         self.state = self.committed.clone();
+    }
+
+    fn content(&mut self) -> MemoryState {
+        self.state.clone()
     }
 }
 
@@ -149,10 +171,10 @@ enum Later {
     Block,
 }
 
-pub(super) struct SnapWorld {
+pub(super) struct SnapWorld<S = MemorySink> {
     pub(super) chain: MemoryChain,
     pub(super) client: SnapClient,
-    pub(super) sink: MemorySink,
+    pub(super) sink: S,
     peers: BTreeMap<PeerId, Manner>,
     queue: BTreeMap<(u64, u64), Later>,
     now: u64,
@@ -217,12 +239,18 @@ fn first_state() -> MemoryState {
 
 impl SnapWorld {
     pub(super) fn new(seed: u64, manners: &[Manner]) -> Self {
+        Self::with_sink(seed, manners, MemorySink::default())
+    }
+}
+
+impl<S: TestSink> SnapWorld<S> {
+    pub(super) fn with_sink(seed: u64, manners: &[Manner], sink: S) -> Self {
         let mut chain = MemoryChain::of(first_state());
         chain.window = WINDOW;
         let mut world = Self {
             chain,
             client: SnapClient::new(),
-            sink: MemorySink::default(),
+            sink,
             peers: (1..).map(PeerId).zip(manners.iter().copied()).collect(),
             queue: BTreeMap::new(),
             now: 0,
@@ -295,8 +323,11 @@ impl SnapWorld {
                 self.tell(SnapEvent::Left(peer));
             }
             SnapAction::Build => {
-                let root = self.sink.build();
-                self.tell(SnapEvent::Built(root));
+                if let Some(root) = self.sink.build() {
+                    self.tell(SnapEvent::Built(root));
+                } else {
+                    self.resume();
+                }
             }
             SnapAction::Done(pivot) => {
                 assert_eq!(pivot.root, self.chain.roots()[self.pivot_at]);
@@ -385,10 +416,21 @@ impl SnapWorld {
     }
 
     fn kill(&mut self) {
+        let (before, after) = (self.random(u64::MAX), self.random(u64::MAX));
+        self.sink.go_off(before);
+        if before % 2 == 0 {
+            // Killed in a commit, or soon after it.
+            let _ = self.client.save(&mut self.sink);
+        }
+        self.sink.kill(after);
+        self.resume();
+    }
+
+    /// Another process goes on.
+    fn resume(&mut self) {
         self.kills += 1;
-        self.sink.kill();
         self.client = self.sink.progress().map_or_else(SnapClient::new, |progress| {
-            SnapClient::resume(progress).expect("what was committed")
+            SnapClient::resume(&progress).expect("what was committed")
         });
         // Answers to the killed process reach nobody.
         self.queue.retain(|_, later| matches!(later, Later::Block));
@@ -426,7 +468,7 @@ impl SnapWorld {
 
     /// The sink has the pivot's state and nothing else.
     fn check(&mut self) {
-        let state = &mut self.sink.state;
+        let mut state = self.sink.content();
         let (root, _) = state.build();
         assert_eq!(root, self.chain.roots()[self.pivot_at]);
         for (owner, _) in state.slots.keys() {

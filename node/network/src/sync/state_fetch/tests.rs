@@ -1,0 +1,342 @@
+//! A chain that fetches its state from another one in the same process, through the whole driver:
+//! headers, ranges, bodies, receipts, the end, and the blocks after it.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use chain::ChainSpec;
+use chain::chain::BlockOrder;
+use chain::check::{CheckEvent, check_store};
+use chain::spec::DEV_ACCOUNTS;
+use crossbeam_channel::Receiver;
+use primitives::{B512, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
+use store::{AccountKey, StateReads, Store};
+
+use super::*;
+use crate::messages::WireFamily;
+use crate::peers::serve::{ServeLimits, answer};
+use crate::peers::snap_memory::{MemoryChain, MemoryState};
+use crate::peers::{ChainAccess, PeerFacts, PeerRequest, snap_serve};
+use crate::snap::SnapMessage;
+use crate::sync::{ChainSync, SyncOutcome};
+use crate::testing::chain_config;
+
+const PEER: PeerId = PeerId(1);
+
+/// A chain with contracts.
+struct Source {
+    chain: Chain,
+    nonce: u64,
+    states: HashMap<B256, MemoryChain>,
+}
+
+impl Source {
+    fn new() -> Self {
+        let spec = Arc::new(ChainSpec::dev());
+        let store = Store::in_memory().expect("memory");
+        Self {
+            chain: Chain::open(store, chain_config(spec)).expect("a chain"),
+            nonce: 0,
+            states: HashMap::new(),
+        }
+    }
+
+    /// Makes a block with a transfer and a contract that writes a slot.
+    fn make(&mut self) {
+        let view = self.chain.view().expect("memory");
+        let head = view.head().header.clone();
+        let to = primitives::Address::from_slice(&primitives::keccak256(head.number.to_be_bytes())[12..]);
+        for (to, input) in [(Some(to), &[][..]), (None, &[0x60, 1, 0x60, 0, 0x55])] {
+            let unsigned = UnsignedTransaction {
+                tx_nonce: self.nonce,
+                gas_price: U256::from(20_000_000_000_u64),
+                gas: 100_000,
+                to,
+                value: U256::from(u64::from(to.is_some())),
+                input: Bytes::copy_from_slice(input),
+                ..Default::default()
+            };
+            self.nonce += 1;
+            let key = SecretKey::from_hex(DEV_ACCOUNTS[0].1).expect("a key");
+            let signed = unsigned.sign(&key, 100, TxForm::Native);
+            self.chain.submit_transaction(signed).expect("valid");
+        }
+        let order = BlockOrder {
+            timestamp: Some(head.timestamp + 1),
+            ..BlockOrder::default()
+        };
+        self.chain.make_block(order).expect("a block");
+    }
+
+    fn claim(&self) -> (B256, U256) {
+        let view = self.chain.view().expect("memory");
+        (view.head_hash(), view.head().total_difficulty)
+    }
+
+    /// The state with this root, if it is that of one of the last 128 blocks.
+    fn state(&mut self, root: B256) -> Option<&MemoryChain> {
+        let view = self.chain.view().expect("memory");
+        let head = view.head_number();
+        let number = (head.saturating_sub(127).max(1)..=head).find(|number| {
+            let header = view.header(*number).expect("memory").expect("canonical").1;
+            header.header.state_root == root
+        })?;
+        Some(self.states.entry(root).or_insert_with(|| {
+            let mut state = MemoryState::default();
+            let snapshot = view.snapshot();
+            snapshot
+                .walk_accounts::<StoreError>(&AccountKey(B256::ZERO), number, |found| {
+                    state.put_account(found.key.0, found.account);
+                    state.put_code(&snapshot.code(&found.account.code_hash)?);
+                    snapshot.walk_slots::<StoreError>(&found.storage(), &B256::ZERO, number, |slot| {
+                        state.put_slot(found.key.0, slot.hash, slot.value);
+                        Ok(())
+                    })
+                })
+                .expect("memory");
+            let chain = MemoryChain::of(state);
+            assert_eq!(chain.head_root(), root);
+            chain
+        }))
+    }
+
+    fn answer(&mut self, request: PeerRequest) -> PeerMessage {
+        let message = match request {
+            PeerRequest::Headers(headers) => PeerMessage::GetBlockHeaders(1, headers),
+            PeerRequest::Bodies(hashes) => PeerMessage::GetBlockBodies(1, hashes),
+            PeerRequest::Receipts(hashes) => PeerMessage::GetReceipts(1, hashes),
+            PeerRequest::Snap(request) => {
+                let root = match &request {
+                    SnapMessage::GetAccountRange(_, request) => request.root,
+                    SnapMessage::GetStorageRanges(_, request) => request.root,
+                    SnapMessage::GetTrieNodes(_, request) => request.root,
+                    _ => self.chain.view().expect("memory").head().header.state_root,
+                };
+                let none = MemoryChain::of(MemoryState::default());
+                let state = self.state(root).unwrap_or(&none);
+                let answer = snap_serve::answer(state, &request, &|| true).expect("memory");
+                return PeerMessage::Snap(answer.expect("a request"));
+            }
+        };
+        let access: &dyn ChainAccess = &self.chain;
+        let answered = answer(access, ServeLimits::of(WireFamily::Eth), &message).expect("memory");
+        answered.expect("a request")
+    }
+}
+
+struct Fetching {
+    source: Source,
+    target: Chain,
+    store: Store,
+    sync: ChainSync,
+    outcomes: Receiver<SyncOutcome>,
+    begun: Instant,
+    pivots: BTreeSet<u64>,
+}
+
+impl Fetching {
+    fn new(source: Source, store: Store) -> Self {
+        let spec = source.chain.spec().clone();
+        let target = Chain::open(store.clone(), chain_config(spec)).expect("a chain");
+        let genesis = target.view().expect("memory").canonical_hash(0).expect("memory");
+        let (sender, outcomes) = unbounded();
+        let sync = ChainSync::start(target.clone(), genesis.expect("block 0"), move |outcome| {
+            let _ = sender.send(outcome);
+        })
+        .expect("threads")
+        .with_fetched_state()
+        .expect("memory");
+        Self {
+            source,
+            target,
+            store,
+            sync,
+            outcomes,
+            begun: Instant::now(),
+            pivots: BTreeSet::new(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            elapsed: self.begun.elapsed(),
+            unix: chain::unix_now(),
+        }
+    }
+
+    fn join(&mut self) {
+        let (head, total_difficulty) = self.source.claim();
+        let orders = self.sync.handle(
+            self.now(),
+            PeerNews::Joined(PeerFacts {
+                peer: PEER,
+                node: B512::repeat_byte(1),
+                protocol: WireFamily::Eth.protocol(68).expect("a version"),
+                has_snap: true,
+                head,
+                total_difficulty,
+                address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                is_exempt: false,
+            }),
+        );
+        self.carry_out(orders);
+    }
+
+    fn carry_out(&mut self, orders: Vec<PeerOrder>) {
+        let mut orders = VecDeque::from(orders);
+        while let Some(order) = orders.pop_front() {
+            match order {
+                PeerOrder::Ask {
+                    peer,
+                    ticket,
+                    request,
+                } => {
+                    let answer = self.source.answer(request);
+                    let took = Duration::from_millis(2);
+                    let news = PeerNews::Answer {
+                        peer,
+                        ticket,
+                        answer,
+                        took,
+                    };
+                    orders.extend(self.sync.handle(self.now(), news));
+                }
+                PeerOrder::Drop { fault, .. } => panic!("an honest peer loses its place: {}", fault.text),
+            }
+        }
+    }
+
+    /// Takes outcomes until `is_done`. A block comes with each `blocks_every` outcomes, if not 0.
+    fn run(&mut self, blocks_every: u64, is_done: impl Fn(&Self) -> bool) {
+        for step in 1_u64.. {
+            if is_done(self) {
+                return;
+            }
+            assert!(
+                self.begun.elapsed() < Duration::from_secs(120),
+                "no end: {:?}",
+                self.sync.shared().progress()
+            );
+            let orders = match self.outcomes.recv_timeout(Duration::from_millis(50)) {
+                Ok(outcome) => self.sync.job_done(self.now(), outcome),
+                Err(_) => self.sync.on_time(self.now()),
+            };
+            self.carry_out(orders);
+            let progress = self.sync.shared().progress();
+            self.pivots.extend(progress.state.map(|state| state.pivot));
+            if progress.state.is_some() {
+                assert!(progress.far_behind && progress.started_at.is_some());
+            }
+            if blocks_every > 0 && step.is_multiple_of(blocks_every) {
+                self.source.make();
+                let (head, total_difficulty) = self.source.claim();
+                let news = PeerNews::Head {
+                    peer: PEER,
+                    head,
+                    total_difficulty,
+                };
+                let orders = self.sync.handle(self.now(), news);
+                self.carry_out(orders);
+            }
+        }
+    }
+
+    fn has_caught_up(&self) -> bool {
+        let head = self.target.view().expect("memory").head_hash();
+        !self.target.fetches_state().expect("memory") && head == self.source.claim().0
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        check_store(
+            &self.store,
+            self.target.spec(),
+            true,
+            &AtomicBool::new(false),
+            &mut |event| {
+                if let CheckEvent::Fault(fault) = event {
+                    faults.push(format!("{fault:?}"));
+                }
+            },
+        )
+        .expect("a chain");
+        faults
+    }
+}
+
+#[test]
+fn a_state_is_fetched_and_blocks_are_executed_from_there_on() {
+    let mut source = Source::new();
+    (0..150).for_each(|_| source.make());
+    let mut fetching = Fetching::new(source, Store::in_memory().expect("memory"));
+    fetching.join();
+    fetching.run(0, Fetching::has_caught_up);
+    let view = fetching.target.view().expect("memory");
+    let oldest = view.oldest_state();
+    assert!((70..=150 - PIVOT_DEPTH).contains(&oldest), "{oldest}");
+    assert_eq!(fetching.faults(), Vec::<String>::new());
+    let refused = view.require_state(20).expect_err("before the pivot").to_string();
+    assert!(
+        refused.contains(&format!("expected block {oldest} or later")),
+        "{refused}"
+    );
+    // Never back: the next blocks are executed.
+    fetching.source.make();
+    let (head, total_difficulty) = fetching.source.claim();
+    let news = PeerNews::Head {
+        peer: PEER,
+        head,
+        total_difficulty,
+    };
+    let orders = fetching.sync.handle(fetching.now(), news);
+    fetching.carry_out(orders);
+    fetching.run(0, Fetching::has_caught_up);
+    assert_eq!(fetching.sync.shared().progress().state, None);
+    let receipts = |chain: &Chain| {
+        let view = chain.view().expect("memory");
+        let block = view.block(30).expect("memory").expect("canonical");
+        view.receipts(&block.id()).expect("memory").expect("here").len()
+    };
+    assert_eq!(receipts(&fetching.target), receipts(&fetching.source.chain));
+}
+
+#[test]
+fn the_chain_grows_meanwhile_and_the_process_is_killed() {
+    let mut source = Source::new();
+    (0..140).for_each(|_| source.make());
+    let store = Store::in_memory().expect("memory");
+    let mut fetching = Fetching::new(source, store.clone());
+    fetching.join();
+    // Killed when the first rows are here.
+    fetching.run(1, |fetching| fetching.pivots.len() > 1);
+    let Fetching {
+        source,
+        sync,
+        outcomes,
+        pivots,
+        ..
+    } = fetching;
+    drop(sync);
+    // Until its threads have ended.
+    while outcomes.recv().is_ok() {}
+    let mut fetching = Fetching::new(source, store);
+    assert!(fetching.target.view().expect("memory").require_state(0).is_err());
+    fetching.join();
+    fetching.run(1, |fetching| !fetching.target.fetches_state().expect("memory"));
+    fetching.run(0, Fetching::has_caught_up);
+    assert_eq!(fetching.faults(), Vec::<String>::new());
+    let last = fetching.target.view().expect("memory").oldest_state();
+    assert!(pivots.first().is_some_and(|first| *first <= last));
+}
+
+#[test]
+fn a_short_chain_is_executed() {
+    let mut source = Source::new();
+    (0..20).for_each(|_| source.make());
+    let mut fetching = Fetching::new(source, Store::in_memory().expect("memory"));
+    fetching.join();
+    fetching.run(0, Fetching::has_caught_up);
+    assert_eq!(fetching.target.view().expect("memory").oldest_state(), 0);
+}
