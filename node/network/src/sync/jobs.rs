@@ -15,7 +15,7 @@ use chain::{Chain, ChainSpec};
 use primitives::{B256, Block, Header, uncles_hash};
 
 use super::comparisons::body_bytes;
-pub use super::state_fetch::StateReport;
+pub(super) use super::state_fetch::StateReport;
 use crate::messages::PeerBody;
 use crate::peers::RequestTicket;
 

@@ -139,7 +139,10 @@ fn the_figures_are_those_of_json_rpc() {
             let shown = json_at(dashboard, &format!("/explorer/block/{name}"), 200);
             assert_eq!(shown["block"], block, "{name}");
             let payment = node.rpc("mc_getBlockReward", json!([to_quantity(at)]));
-            assert_eq!((&shown["payment"], &payment["status"]), (&payment, &json!("canonical")));
+            assert_eq!(
+                (&shown["payment"], &payment["status"]),
+                (&payment, &json!("canonical"))
+            );
         }
     }
 

@@ -103,7 +103,9 @@ fn lowest_kept(source: &(impl HorizonReads + AncientReads), head: u64) -> Result
     let horizon = source.state_horizon()?;
     let oldest = (head + 2).saturating_sub(KEPT_TRIES).max(1);
     let oldest = oldest.max(source.ancient_count()?);
-    Ok(oldest.max(horizon.first_changes).max(horizon.block + 1))
+    Ok(oldest
+        .max(horizon.first_changes)
+        .max(horizon.block.saturating_add(1)))
 }
 
 /// The nodes before the block of the index.

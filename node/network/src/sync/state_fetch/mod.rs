@@ -28,7 +28,7 @@ use crate::messages::PeerMessage;
 use crate::moment::Moment;
 use crate::peers::{PeerId, PeerNews, PeerOrder};
 use crate::snap::client::{PIVOT_DEPTH, SnapEvent, SnapFigures, SnapPhase, SnapPivot, next_pivot};
-pub use thread::StateReport;
+pub(super) use thread::StateReport;
 use thread::{StateFetch, StateInput};
 
 /// Tickets from here on are those of questions for parts of states.
