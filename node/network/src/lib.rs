@@ -14,7 +14,7 @@ mod dial;
 mod discovery;
 #[cfg(test)]
 #[path = "../../store/tests/store/disk.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the tests of the store use more of it")]
 mod disk;
 mod dns;
 mod enr;

@@ -96,7 +96,7 @@ fn a_node_goes_on_from_a_fetched_state() {
     let view = node.store.snapshot().expect("a store in memory");
     let prepared = Arc::new(node.importer.prepare(&*view, blocks[0].clone(), None));
     drop(view);
-    let mut once = Some(prepared).into_iter();
+    let mut once = std::iter::once(prepared);
     let (imported, _) = node
         .importer
         .import_run(None, &mut || once.next())

@@ -213,7 +213,7 @@ impl SyncTarget for Chain {
     }
 }
 
-fn block_id(block: &PreparedBlock) -> BlockId {
+const fn block_id(block: &PreparedBlock) -> BlockId {
     BlockId {
         number: block.block.header.number,
         hash: block.hash,

@@ -131,7 +131,7 @@ fn canonical_reward(node: &Node, view: &View, hash: &B256) -> RpcResult<Option<B
 }
 
 /// The reward of a block whose place another one has: that of an uncle, or nothing.
-fn side_reward(hash: &B256, header: &Header, fate: BlockFate) -> BlockReward {
+const fn side_reward(hash: &B256, header: &Header, fate: BlockFate) -> BlockReward {
     let (uncle_of, reward) = match fate {
         BlockFate::Uncle { nephew, reward } => {
             let BlockId { number, hash } = nephew;

@@ -112,14 +112,16 @@ fn search_after(
     let view = node.view()?;
     let past = IndexedPast::of(node, &view)?;
     let (mut page, has_more) = search(node, &view, past.as_ref(), &address, size, block, |at| {
-        let mut searched = at;
-        if let Some(past) = &past {
-            let found = past.since(&address, TOOK_PART, at.saturating_add(1))?;
-            if found.is_some() {
-                return Ok(found);
+        let searched = match &past {
+            Some(past) => {
+                let found = past.since(&address, TOOK_PART, at.saturating_add(1))?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                at.max(past.end().saturating_sub(1))
             }
-            searched = at.max(past.end().saturating_sub(1));
-        }
+            None => at,
+        };
         view.account_change_after(&address, searched).map_err(failure)
     })?;
     // The blocks were found upwards, and the transactions of each downwards.

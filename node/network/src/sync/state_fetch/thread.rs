@@ -160,7 +160,7 @@ impl StateFetch {
         self.retry_at = Instant::now() + STORE_RETRY;
     }
 
-    fn first_ticket(&self) -> u64 {
+    const fn first_ticket(&self) -> u64 {
         TICKETS + self.runs * TICKETS_OF_RUN
     }
 
@@ -269,10 +269,10 @@ impl StateFetch {
     /// Lets blocks be executed. Returns whether it did.
     fn end(&mut self, id: BlockId) -> bool {
         let ended = self.chain.end_fetched_state(id);
-        if let Err(error) = &ended {
-            if !matches!(error, WriteError::Stopping) {
-                tracing::error!(%error, "the fetched state cannot be used yet");
-            }
+        if let Err(error) = &ended
+            && !matches!(error, WriteError::Stopping)
+        {
+            tracing::error!(%error, "the fetched state cannot be used yet");
         }
         self.report(None, ended.is_ok(), ended.is_err());
         ended.is_ok()

@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::peers::snap_memory::MemoryState;
 
 #[path = "../../../../../store/tests/store/power_loss.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the tests of the store use more of it")]
 mod power_loss;
 
 /// The operations of the disk before it goes off.
@@ -107,7 +107,7 @@ impl StoredSink {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            random % 2 == 0
+            random.is_multiple_of(2)
         });
         self.disk = Arc::new(Disk::with(left));
         let (state, _) = FetchedState::begin(&open(&self.disk)).expect("what was committed");
