@@ -157,8 +157,10 @@ fn every_altered_or_missing_row_is_a_fault() {
                 assert_fault(&format!("byte {at} of {} flipped", value.len()));
             }
             put(&store, table, key, None);
-            // Stores of older versions have no row with the spec.
-            if !(table == TableId::Meta && key == meta_key::SPEC) {
+            // Stores of older versions have no row with the spec. After a long run fewer tries of
+            // recent states can be read, so the lowest row may be missing.
+            let is_lowest = table == TableId::BlockToPastNodes && rows.keys().next() == Some(key);
+            if !is_lowest && !(table == TableId::Meta && key == meta_key::SPEC) {
                 assert_fault("no value");
                 let mut other = key.clone();
                 *other.last_mut().expect("keys are not empty") ^= 0x80;

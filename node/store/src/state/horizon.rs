@@ -5,6 +5,7 @@
 //!
 //! - the list of what block N changed goes;
 //! - older rows of [`TableId::StateHistory`] go if they list no block above N;
+//! - the trie nodes before block N go, if they are kept ([`super::past_nodes`]);
 //! - slots whose last change was in block N go if they are zero;
 //! - storages that block N destroyed go ([`super::dead_storages`]).
 //!
@@ -93,6 +94,7 @@ impl Tables<'_> {
             now.block = now.block.max(number);
             // Rows that are written from here on do not list older blocks.
             self.put_horizon(&now)?;
+            self.delete_past_nodes(number, number)?;
             let looked_at = if number == 0 {
                 // Block 0 is the first change of everything that it has.
                 None

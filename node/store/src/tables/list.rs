@@ -248,7 +248,7 @@ tables! {
         key: "block number (8)",
         value: "paths and nodes, as `state::past_nodes` encodes them",
         put_by: "put_past_nodes",
-        removed_by: "delete_past_nodes",
+        removed_by: "delete_past_nodes, prune_states",
         is_state: false,
         may_wait: false,
     }

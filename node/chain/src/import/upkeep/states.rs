@@ -98,8 +98,6 @@ impl Importer {
                 let pruned =
                     oldest.map_or(Ok(true), |oldest| tables.prune_states(oldest, KEYS_PER_COMMIT))?;
                 let swept = tables.sweep_dead_storages(KEYS_PER_COMMIT)?;
-                // Nodes before blocks whose lists are gone are not kept.
-                self.keep_past_nodes(tables, 0)?;
                 Ok::<_, StoreError>(pruned && swept)
             })?;
             batch.commit()?;
