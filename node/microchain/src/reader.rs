@@ -233,20 +233,13 @@ impl Reader {
         DappBaseCalls::new(&view, self.dapp_base).credited(user, view.head_number())
     }
 
-    /// The newest withdrawals from position `from` on, at most `max`, oldest first: of `user`, or
-    /// of all. With the number of all of them.
+    /// The withdrawals from position `from` on, oldest first: of `user`, or of all.
     ///
     /// # Errors
     /// [`ReadError`] if the call fails.
-    pub fn withdrawals(
-        &self,
-        user: Option<&Address>,
-        from: u64,
-        max: u64,
-    ) -> Result<(Vec<ExchangeRecord>, u64), ReadError> {
+    pub fn withdrawals(&self, user: Option<&Address>, from: u64) -> Result<Vec<ExchangeRecord>, ReadError> {
         let view = self.view()?;
-        let calls = DappBaseCalls::new(&view, self.dapp_base);
-        calls.newest_withdrawals(user, from, max, view.head_number())
+        DappBaseCalls::new(&view, self.dapp_base).withdrawals(user, from, view.head_number())
     }
 
     /// The number of deposits of the chain base that are credited: from this position on they wait.
