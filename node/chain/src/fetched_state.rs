@@ -21,7 +21,7 @@ use store::{
     Source, StateReads, StateTrieId, StorageOwner, Store, StoreError, TableId, Tables, meta_key,
 };
 
-use crate::trie::{NodeSource, StateTrie, build_tries, leaf};
+use crate::trie::{StateTrie, build_tries, node_at};
 
 /// Rows that are removed with one commit.
 const CLEARED_ROWS: usize = 200_000;
@@ -313,13 +313,14 @@ impl FetchedState {
     }
 
     /// The RLP of a node of the own tries, as of the last commit: of the state's trie, or of an
-    /// account's storage. The path has one nibble per byte. `None` if there is no node at the path.
+    /// account's storage. The path has one nibble per byte. `None` if there is no node at the path, or
+    /// if it is embedded in its parent.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn node(&self, account: Option<&B256>, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let trie = account.map_or(StateTrieId::Accounts, |hash| StateTrieId::Storage(owner_of(hash)));
-        node_of(&*self.store.snapshot()?, trie, path)
+        node_at(&*self.store.snapshot()?, &trie.prefix(), path)
     }
 }
 
@@ -334,35 +335,6 @@ pub(crate) fn state_root(view: &Snapshot) -> Result<B256, StoreError> {
 }
 
 fn root_of(view: &Snapshot, trie: StateTrieId) -> Result<B256, StoreError> {
-    Ok(node_of(view, trie, &[])?.map_or(EMPTY_ROOT, keccak256))
-}
-
-fn node_of(view: &Snapshot, trie: StateTrieId, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let row_key = [trie.prefix(), path.to_vec()].concat();
-    if let Some(mut row) = view.trie_node(&row_key)? {
-        // The bits behind the RLP say which children are leaves.
-        let length =
-            alloy_rlp::Header::decode(&mut &row[..]).map_or(row.len(), |header| header.length_with_payload());
-        row.truncate(length);
-        return Ok(Some(row));
-    }
-    // A leaf has no row. It is at this path if no other one is below it.
-    let (low, high) = (key_below(path, 0), key_below(path, 0xf));
-    let below = match trie {
-        StateTrieId::Accounts => view.present_accounts(&low, &high, 2)?,
-        StateTrieId::Storage(owner) => view.present_slots(owner, &low, &high, 2)?,
-    };
-    if below.len() != 1 {
-        return Ok(None);
-    }
-    let stored = NodeSource::leaf(view, &row_key)?;
-    Ok(stored.map(|stored| leaf(&stored.key, &stored.value)))
-}
-
-/// The key with these first nibbles whose others are all `rest`.
-fn key_below(path: &[u8], rest: u8) -> B256 {
-    let nibble = |at: usize| path.get(at).copied().unwrap_or(rest);
-    B256::from_slice(&std::array::from_fn::<u8, 32, _>(|at| {
-        nibble(2 * at) << 4 | nibble(2 * at + 1)
-    }))
+    let root = node_at(view, &trie.prefix(), &[])?;
+    Ok(root.map_or(EMPTY_ROOT, keccak256))
 }

@@ -141,8 +141,9 @@ enum Step {
 fn step(chain: &Chain, index: &AddressIndex, cancel: &CancelFlag) -> Result<Step, BuildError> {
     let view = chain.view()?;
     let head = view.head_number();
-    let before = index.read()?.next();
-    let next = canonical_end(&view, &index.read()?)?;
+    let reader = index.read()?;
+    let (before, next) = (reader.next(), canonical_end(&view, &reader)?);
+    drop(reader);
     if next < before {
         index.take_back(next)?;
     }

@@ -35,7 +35,7 @@ pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf], batch: usize) -> Re
     let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals)
         .with_limits(options.fork_limits())
         .keeping(options.state.unwrap_or_default())
-        .with_batch_bytes(batch << 20);
+        .with_batch_bytes(batch.saturating_mul(1 << 20));
     let mut progress = CommandProgress::new(options, "import", ProgressUnits::Bytes, inputs.bytes);
     let mut done = StreamImportProgress::default();
     let skipped = inputs.skipped_blocks;

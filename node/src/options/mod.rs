@@ -136,7 +136,7 @@ pub struct VnodeOptions {
     pub state: Option<StateRetention>,
     /// Index that is built beside the chain: address, for the transactions, calls, rewards and
     /// tokens of each account (addresses.redb); blocks that are there already are indexed in the
-    /// background. It needs all past states
+    /// background. It needs all past states, so --syncmode is full with it
     #[arg(long, value_name = "INDEX")]
     pub index: Option<IndexChoice>,
     /// A node with an empty folder: snap takes the state of a recent block from peers, and the
@@ -425,11 +425,9 @@ pub enum OptionsError {
     /// A genesis file for the development network, whose block 0 is built in.
     #[error("the development network takes no genesis file, because its block 0 is built in: got {}", .0.display())]
     DevGenesis(PathBuf),
-    /// `--index address` on a node that drops states.
-    #[error(
-        "--index address and --state recent contradict each other: blocks are run again on their past states"
-    )]
-    IndexStates,
+    /// `--index address` on a node that does not have all past states.
+    #[error("--index address and {0} contradict each other: blocks are run again on their past states")]
+    IndexStates(&'static str),
     /// Two genesis files.
     #[error("`init` takes one genesis file: got {} and, with --genesis, {}", .0.display(), .1.display())]
     TwoGenesisFiles(PathBuf, PathBuf),
@@ -512,8 +510,13 @@ impl VnodeOptions {
         {
             return Err(OptionsError::InsecureUnlock(option));
         }
-        if self.index.is_some() && matches!(self.state, Some(StateRetention::Recent { .. })) {
-            return Err(OptionsError::IndexStates);
+        if self.index.is_some() {
+            if matches!(self.state, Some(StateRetention::Recent { .. })) {
+                return Err(OptionsError::IndexStates("--state recent"));
+            }
+            if self.syncmode == Some(SyncMode::Snap) {
+                return Err(OptionsError::IndexStates("--syncmode snap"));
+            }
         }
         if self.dev_seal == DevSeal::Instant && self.mine {
             return Err(OptionsError::InstantMine);

@@ -303,3 +303,22 @@ fn lists_of_nodes_are_those_of_the_network_or_those_named() {
         [url, url]
     );
 }
+
+#[test]
+fn an_index_needs_all_past_states() {
+    let check = |others: &[&str]| {
+        parse(&[&["--index", "address"], others].concat())
+            .unwrap()
+            .check()
+    };
+    for (others, option) in [
+        (&["--state", "recent"], "--state recent"),
+        (&["--syncmode", "snap"], "--syncmode snap"),
+    ] {
+        assert_eq!(check(others), Err(OptionsError::IndexStates(option)));
+    }
+    for others in [&[][..], &["--state", "archive"], &["--syncmode", "full"]] {
+        assert_eq!(check(others), Ok(()), "{others:?}");
+    }
+    assert!(parse(&["--index", "none"]).is_err());
+}

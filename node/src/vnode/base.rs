@@ -42,7 +42,9 @@ pub(super) struct BuiltIndex {
 
 impl BuiltIndex {
     fn start(chain: &Chain, directory: &Path) -> Result<Self, StartError> {
-        let genesis = chain.view()?.canonical_hash(0)?.unwrap_or_default();
+        let view = chain.view()?;
+        view.require_state(0).map_err(StartError::IndexStates)?;
+        let genesis = view.canonical_hash(0)?.unwrap_or_default();
         let index = Arc::new(AddressIndex::open(directory, genesis)?);
         let builder =
             IndexBuilder::start(chain.clone(), Arc::clone(&index)).map_err(StartError::IndexThread)?;

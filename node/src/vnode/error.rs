@@ -1,6 +1,7 @@
 //! The errors of a node's start, and of its end.
 
 use chain::chain::ChainOpenError;
+use chain::state::StateNotKept;
 use history::IndexFileError;
 use network::NetworkStartError;
 use rpc::developer::DeveloperError;
@@ -65,6 +66,9 @@ pub enum StartError {
     /// The index by address cannot be used.
     #[error(transparent)]
     Index(#[from] IndexFileError),
+    /// The folder does not have the states of all blocks.
+    #[error("--index address runs all blocks again: {0}")]
+    IndexStates(StateNotKept),
     /// The thread that builds the index by address cannot be started.
     #[error("cannot start the thread for the index by address: {0}")]
     IndexThread(std::io::Error),

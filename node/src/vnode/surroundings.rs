@@ -10,7 +10,7 @@ use network::NetworkService;
 use super::base::NodeBase;
 use super::error::StartError;
 use crate::nodekey;
-use crate::options::SyncMode;
+use crate::options::{SyncMode, VnodeOptions};
 use crate::peers::{self, NetworkParts, PeerRegistry};
 use crate::scs::{self, NodeScsService};
 use crate::vnodeconfig::VnodeConfig;
@@ -50,7 +50,7 @@ impl Surroundings {
             is_dev: options.dev,
             has_progress_lines,
             work_needs_peers: chain.spec().is_public() && !options.miner_alone,
-            fetches_state: fetches_state(options.syncmode, chain)?,
+            fetches_state: fetches_state(options, chain)?,
         };
         let network = peers::start(&options.peers, parts).await?;
         scs::connect(network.handle(), chain, scs.as_ref());
@@ -64,7 +64,10 @@ impl Surroundings {
 }
 
 /// Whether the state of a recent block is fetched if the folder is empty.
-fn fetches_state(mode: Option<SyncMode>, chain: &Chain) -> Result<bool, StartError> {
+fn fetches_state(options: &VnodeOptions, chain: &Chain) -> Result<bool, StartError> {
+    // The index needs the states of all blocks.
+    let full = options.index.map(|_| SyncMode::Full);
+    let mode = options.syncmode.or(full);
     let spec = chain.spec();
     let has_snap = spec.family == ChainFamily::Ethereum;
     match mode {

@@ -163,8 +163,8 @@ fn compare_with_header(header: &Header, executed: &ExecutedBlock) -> Result<(), 
     }
 }
 
-/// Writes all rows of an executed block and makes it the head of the transaction. The rows of a
-/// canonical block are written here only.
+/// Writes all rows of an executed block and makes it the head of the transaction. Canonical blocks
+/// that are not executed are written by [`Importer::fill`].
 fn write_head_block(
     tables: &mut Tables<'_>,
     session: &mut StateSession<'_>,
@@ -173,11 +173,7 @@ fn write_head_block(
     update: BlockUpdate,
 ) -> Result<(), StoreError> {
     let (number, hash) = (block.record.header.number, &block.hash);
-    if block.is_stored {
-        tables.put_header(hash, &block.record)?;
-    } else {
-        tables.put_block(hash, &block.record, &block.body)?;
-    }
+    block.put(tables)?;
     tables.put_receipts(number, hash, &outcome.receipts)?;
     session.end_block(tables, block.id(), block.record.header.state_root, update)?;
     tables.put_notices(number, hash, &outcome.notices)?;

@@ -125,6 +125,15 @@ impl CheckedBlock {
         StoreError::corrupt(TableId::BlockToBody, self.hash.as_slice(), reason).into()
     }
 
+    /// Writes header and body, or the header only if the store has both.
+    pub(super) fn put(&self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
+        if self.is_stored {
+            tables.put_header(&self.hash, &self.record)
+        } else {
+            tables.put_block(&self.hash, &self.record, &self.body)
+        }
+    }
+
     /// Number and hash.
     pub(super) const fn id(&self) -> BlockId {
         BlockId {

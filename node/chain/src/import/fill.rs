@@ -91,11 +91,7 @@ impl Importer {
         block.record.executed = true;
         block.is_stored = tables.block_number(&block.hash)?.is_some();
         let (number, hash) = (block.record.header.number, &block.hash);
-        if block.is_stored {
-            tables.put_header(hash, &block.record)?;
-        } else {
-            tables.put_block(hash, &block.record, &block.body)?;
-        }
+        block.put(tables)?;
         tables.put_receipts(number, hash, &filled.receipts)?;
         tables.put_canonical(number, hash, &block.body.transactions, &filled.receipts)?;
         Ok(())

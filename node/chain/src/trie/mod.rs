@@ -29,7 +29,7 @@ pub use parts::{
 pub use past::{PastNodeIndex, PastNodes};
 pub(crate) use proof::trie_proof;
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
-pub(crate) use sorted::{SortedTrie, leaf, sorted_root};
+pub(crate) use sorted::{SortedTrie, sorted_root};
 pub use state::StateTrie;
 pub(crate) use state::encode_account;
 pub(crate) use verify::verify_trie;

@@ -188,7 +188,7 @@ pub(crate) fn sorted_root(entries: impl IntoIterator<Item = (B256, Vec<u8>)>) ->
 }
 
 /// The RLP of a leaf. `path` has one nibble per byte.
-pub(crate) fn leaf(path: &[u8], value: &[u8]) -> Vec<u8> {
+fn leaf(path: &[u8], value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(128);
     push_hex_prefix(path, true, &mut payload);
     value.encode(&mut payload);

@@ -223,31 +223,51 @@ pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
     }
 }
 
+/// Blocks that were made at random, each with the accounts' next nonces after it.
+pub(crate) struct RandomTree(Vec<(B256, HashMap<usize, u64>)>);
+
+impl RandomTree {
+    pub(crate) fn new(genesis: B256) -> Self {
+        Self(vec![(genesis, HashMap::new())])
+    }
+
+    /// Makes a block, and the nonces after it for [`Self::add`].
+    pub(crate) fn make(&self, maker: &mut Maker, random: &RandomBlock) -> (Block, HashMap<usize, u64>) {
+        let last = self.0.len() - 1;
+        let (parent, mut nonces) = self.0[last - random.parent.min(last)].clone();
+        let plan = Plan {
+            transactions: transactions(&random.acts, &mut nonces),
+            ..Plan::marked(random.mark)
+        };
+        (maker.block(parent, plan), nonces)
+    }
+
+    /// Lets later blocks be children of this one.
+    pub(crate) fn add(&mut self, block: &Block, nonces: HashMap<usize, u64>) {
+        self.0.push((block.hash(), nonces));
+    }
+}
+
 fn forks(plan: Vec<RandomBlock>, old_blocks: OldBlocks) {
     let mut maker = Maker::new(spec());
     let mut node = Node::new(&maker.spec);
     node.importer = node.importer.moving(old_blocks);
-    let mut made: Vec<B256> = vec![maker.genesis];
-    let mut nonces: HashMap<B256, HashMap<usize, u64>> = HashMap::from([(maker.genesis, HashMap::new())]);
+    let mut tree = RandomTree::new(maker.genesis);
     for random in plan {
-        let parent = made[made.len() - 1 - random.parent.min(made.len() - 1)];
-        let mut after = nonces[&parent].clone();
-        let transactions = transactions(&random.acts, &mut after);
-        let plan = Plan {
-            transactions,
-            ..Plan::marked(random.mark)
-        };
-        let block = maker.block(parent, plan);
+        let (block, after) = tree.make(&mut maker, &random);
         let imported = match node.import(&block) {
             // The branch of the parent had ended below the blocks that were moved.
-            Err(ImportError::UnknownParent(hash)) if hash == parent && old_blocks == EARLY => continue,
+            Err(ImportError::UnknownParent(hash))
+                if hash == block.header.parent_hash && old_blocks == EARLY =>
+            {
+                continue;
+            }
             imported => imported.expect("valid"),
         };
         if imported == Imported::Known {
             continue;
         }
-        made.push(block.hash());
-        nonces.insert(block.hash(), after);
+        tree.add(&block, after);
         if imported != Imported::Side {
             assert_eq!(node.head(), block.hash());
         }

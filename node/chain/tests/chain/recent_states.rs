@@ -12,7 +12,7 @@ use proptest::test_runner::Config;
 use store::{AccountKey, HorizonReads, Snapshot, Source, StateReads, Store, StoreError, TableId};
 
 use crate::common::{Maker, Node, Plan, account, rows};
-use crate::random_forks::{Act, RandomBlock, random_block, spec, transactions};
+use crate::random_forks::{Act, RandomBlock, RandomTree, random_block, spec, transactions};
 use crate::scenes::{check_faults, import_as_stream_into, view};
 
 /// The number of states that are kept in these tests.
@@ -88,16 +88,9 @@ fn twins(plan: Vec<RandomBlock>) {
     let mut maker = Maker::new(spec());
     let archive = Node::new(&maker.spec);
     let recent = recent_node(&maker);
-    let mut made: Vec<B256> = vec![maker.genesis];
-    let mut nonces: HashMap<B256, HashMap<usize, u64>> = HashMap::from([(maker.genesis, HashMap::new())]);
+    let mut tree = RandomTree::new(maker.genesis);
     for random in plan {
-        let parent = made[made.len() - 1 - random.parent.min(made.len() - 1)];
-        let mut after = nonces[&parent].clone();
-        let plan = Plan {
-            transactions: transactions(&random.acts, &mut after),
-            ..Plan::marked(random.mark)
-        };
-        let block = maker.block(parent, plan);
+        let (block, after) = tree.make(&mut maker, &random);
         let before = horizon(&recent.store);
         match recent.import(&block) {
             Ok(Imported::Known) => continue,
@@ -108,12 +101,11 @@ fn twins(plan: Vec<RandomBlock>) {
                 continue;
             }
             // The branch of the parent has ended, or was refused.
-            Err(ImportError::UnknownParent(hash)) if hash == parent => continue,
+            Err(ImportError::UnknownParent(hash)) if hash == block.header.parent_hash => continue,
             Err(error) => panic!("{error}"),
         }
         archive.import(&block).expect("valid");
-        made.push(block.hash());
-        nonces.insert(block.hash(), after);
+        tree.add(&block, after);
         assert_as_archive(&recent, &archive, &maker);
         let head = view(&recent, &maker).head_number();
         let expected = before.max(head.saturating_sub(RECENT));

@@ -1,8 +1,6 @@
 //! The tries of the last states: proofs after any of the last 128 blocks, through reorganizations,
 //! long imports and damage.
 
-use std::collections::HashMap;
-
 use alloy_trie::Nibbles;
 use alloy_trie::proof::verify_proof;
 use chain::View;
@@ -13,9 +11,9 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use store::{AccountRecord, PastNodeReads, Store, TableId};
 
-use crate::common::{Maker, Node, Plan, account, stored_rows};
+use crate::common::{Maker, Node, account, stored_rows};
 use crate::import_runs::prepare;
-use crate::random_forks::{RandomBlock, WORM_SLOTS, random_block, spec, transactions, worm};
+use crate::random_forks::{RandomBlock, RandomTree, WORM_SLOTS, random_block, spec, worm};
 use crate::scenes::{assert_sound, check_faults, view};
 
 /// The accounts that the blocks of the tests change, and some that do not exist.
@@ -77,21 +75,13 @@ fn forks(plan: Vec<RandomBlock>, old_blocks: OldBlocks) {
     let mut maker = Maker::new(spec());
     let mut node = Node::new(&maker.spec);
     node.importer = node.importer.moving(old_blocks);
-    let mut made = vec![maker.genesis];
-    let mut nonces: HashMap<B256, HashMap<usize, u64>> = HashMap::from([(maker.genesis, HashMap::new())]);
+    let mut tree = RandomTree::new(maker.genesis);
     for random in plan {
-        let parent = made[made.len() - 1 - random.parent.min(made.len() - 1)];
-        let mut after = nonces[&parent].clone();
-        let plan = Plan {
-            transactions: transactions(&random.acts, &mut after),
-            ..Plan::marked(random.mark)
-        };
-        let block = maker.block(parent, plan);
+        let (block, after) = tree.make(&mut maker, &random);
         if !matches!(node.import(&block), Ok(Imported::Side | Imported::Head { .. })) {
             continue;
         }
-        made.push(block.hash());
-        nonces.insert(block.hash(), after);
+        tree.add(&block, after);
     }
     let view = view(&node, &maker);
     let oldest = view.oldest_tries().expect("read");

@@ -160,7 +160,8 @@ fn every_altered_or_missing_row_is_a_fault() {
             // Stores of older versions have no row with the spec. After a long run fewer tries of
             // recent states can be read, so the lowest row may be missing.
             let is_lowest = table == TableId::BlockToPastNodes && rows.keys().next() == Some(key);
-            if !is_lowest && !(table == TableId::Meta && key == meta_key::SPEC) {
+            let is_spec = table == TableId::Meta && key == meta_key::SPEC;
+            if !is_lowest && !is_spec {
                 assert_fault("no value");
                 let mut other = key.clone();
                 *other.last_mut().expect("keys are not empty") ^= 0x80;

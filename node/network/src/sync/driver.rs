@@ -201,7 +201,7 @@ impl ChainSync {
     /// If the chain cannot be read.
     pub(crate) fn with_fetched_state(mut self) -> Result<Self, StoreError> {
         self.state = StateSync::wanted(&self.view()?)?;
-        if self.state.holds_work() {
+        if self.state.holds_blocks() {
             // Nothing is imported before the first plan is made.
             self.machine.fill_to(Some(0));
         }
@@ -250,7 +250,7 @@ impl ChainSync {
 
     /// The time at which [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Duration> {
-        let looks = self.watch.needs_peers() || self.state.holds_work();
+        let looks = self.watch.needs_peers() || self.state.holds_blocks();
         let looks = looks.then_some(self.next_look);
         [self.machine.deadline(), looks].into_iter().flatten().min()
     }
@@ -279,7 +279,7 @@ impl ChainSync {
         {
             tracing::error!(%error, "the synchronization cannot read the chain");
         }
-        if self.state.holds_work() {
+        if self.state.holds_work(&progress) {
             progress.state = self.state.progress();
             progress.far_behind = true;
             progress.missing = progress.best_header.saturating_sub(progress.head);
@@ -306,7 +306,9 @@ impl ChainSync {
                 tracing::warn!(%reason, "no work for miners");
                 self.next_reminder = now.elapsed + REMINDER_INTERVAL;
             }
-            _ if progress.state.is_some_and(|state| state.peers == 0)
+            _ if progress
+                .state
+                .is_some_and(|state| state.pivot > 0 && state.peers == 0)
                 && now.elapsed >= self.next_reminder =>
             {
                 tracing::warn!(

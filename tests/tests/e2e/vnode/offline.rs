@@ -87,8 +87,18 @@ pub(crate) struct MinedChain {
 }
 
 impl MinedChain {
+    /// A copy of the data directory, which one command at a time can open.
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        let copy = tempfile::tempdir_in(self.folder.path())
+            .expect("a directory")
+            .keep();
+        for entry in std::fs::read_dir(self.folder.path().join("data")).expect("a directory") {
+            let file = entry.expect("readable").path();
+            if file.is_file() {
+                std::fs::copy(&file, copy.join(file.file_name().expect("a name"))).expect("a copy");
+            }
+        }
+        copy
     }
 
     /// File with all blocks.

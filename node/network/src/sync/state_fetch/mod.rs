@@ -125,9 +125,18 @@ impl StateSync {
         (self.stage == StateStage::Fetching).then_some(self.progress)
     }
 
-    /// Whether blocks are not executed for now.
-    pub(super) fn holds_work(&self) -> bool {
+    /// Whether blocks of peers are not executed for now.
+    pub(super) fn holds_blocks(&self) -> bool {
         self.stage != StateStage::Full
+    }
+
+    /// Whether there is no work for miners. While peers have block 0 only, there is.
+    pub(super) const fn holds_work(&self, progress: &SyncState) -> bool {
+        match self.stage {
+            StateStage::Full => false,
+            StateStage::Waiting => progress.started_at.is_some() || progress.highest > progress.head,
+            StateStage::Fetching => true,
+        }
     }
 
     /// The number of peers with `snap/1`.
