@@ -280,6 +280,18 @@ impl Node {
         self
     }
 
+    /// The node of a development network that makes a block each time the interval has passed; zero
+    /// makes none.
+    ///
+    /// # Errors
+    /// [`DeveloperError`] if no thread can be started.
+    pub fn with_block_interval(self, interval: Duration) -> Result<Self, DeveloperError> {
+        if let Some(developer) = &self.developer {
+            developer.set_interval(interval)?;
+        }
+        Ok(self)
+    }
+
     /// The node of a development network whose chain does not end with the old block 0: such a
     /// chain gets an empty block. Tests of contracts take the head's time for the present one.
     ///

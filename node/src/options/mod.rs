@@ -75,6 +75,9 @@ const ANVIL_CHAIN_ID: u64 = 31_337;
 /// application chains.
 const DEV_CHAIN_IDS_END: u64 = 1 << 50;
 
+/// Highest `--dev.period`, in seconds.
+const DEV_PERIOD_MAX: u64 = 86_400;
+
 /// Highest `--verbosity`; the lowest is 0.
 const VERBOSITY_MAX: u8 = 5;
 
@@ -98,6 +101,10 @@ pub struct VnodeOptions {
     /// seals and gives each transaction a block at once
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
+    /// With blocks without seals, make a block every N seconds, with the transactions that came
+    /// meanwhile; 0: make none but those that evm_mine asks for [default: one for each transaction]
+    #[arg(long = "dev.period", value_name = "N", value_parser = clap::value_parser!(u64).range(..=DEV_PERIOD_MAX))]
+    pub dev_period: Option<u64>,
     /// Id of a new development network in signatures and as its network id
     /// [default: 100, or 31337 with --dev.anvil]
     #[arg(long = "dev.chainid", value_name = "N", global = true, value_parser = clap::value_parser!(u64).range(1..DEV_CHAIN_IDS_END))]
@@ -422,6 +429,9 @@ pub enum OptionsError {
     /// `--dev.seal instant` together with `--mine`.
     #[error("--dev.seal instant and --mine contradict each other: blocks without seals need no miner")]
     InstantMine,
+    /// `--dev.period` without `--dev.seal instant`.
+    #[error("--dev.period is for blocks without seals: add --dev.seal instant")]
+    PeriodSeal,
     /// A genesis file for the development network, whose block 0 is built in.
     #[error("the development network takes no genesis file, because its block 0 is built in: got {}", .0.display())]
     DevGenesis(PathBuf),
@@ -520,6 +530,9 @@ impl VnodeOptions {
         }
         if self.dev_seal == DevSeal::Instant && self.mine {
             return Err(OptionsError::InstantMine);
+        }
+        if self.dev_period.is_some() && self.dev_seal != DevSeal::Instant && !self.dev_anvil {
+            return Err(OptionsError::PeriodSeal);
         }
         if self.miner_dataset == Some(MinerDatasetOption::Disk) && self.ethash_dagdir.is_none() {
             return Err(OptionsError::DatasetFolder);

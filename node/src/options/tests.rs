@@ -165,6 +165,11 @@ fn blocks_without_seals_are_for_the_development_network() {
     let mining = parse(&["--dev", "--dev.seal", "instant", "--mine"]).unwrap();
     assert_eq!(mining.check(), Err(OptionsError::InstantMine));
     assert!(parse(&["--dev", "--dev.seal", "fast"]).is_err());
+    let period = |others: &[&str]| parse(&[&["--dev", "--dev.period", "2"], others].concat()).unwrap();
+    assert_eq!(period(&[]).check(), Err(OptionsError::PeriodSeal));
+    assert_eq!(period(&["--dev.seal", "instant"]).check(), Ok(()));
+    assert_eq!(period(&["--dev.anvil"]).check(), Ok(()));
+    assert!(parse(&["--dev", "--dev.period", "86401"]).is_err());
 }
 
 #[test]

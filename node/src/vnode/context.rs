@@ -108,7 +108,12 @@ pub(super) fn make(
         node = node.with_address_index(Arc::clone(&built.index));
     }
     if options.dev_seal == DevSeal::Instant {
-        node = node.with_automine();
+        node = match options.dev_period {
+            None => node.with_automine(),
+            Some(seconds) => node
+                .with_block_interval(Duration::from_secs(seconds))
+                .map_err(Box::new)?,
+        };
     }
     if options.dev_anvil {
         node = node.with_present_head().map_err(Box::new)?;

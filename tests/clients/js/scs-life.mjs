@@ -84,7 +84,8 @@ async function checkPool(server, at, sender, { pending, queued }) {
 
 async function life() {
     const nodes = argument.vnodes.map((one, index) => new Vnode({
-        name: `vnode ${index}`, program: vnode, home: `${folder}/vnode-${index}`, args: index === 0 ? ['--mine'] : [], ...one,
+        name: `vnode ${index}`, program: vnode, home: `${folder}/vnode-${index}`,
+        args: ['--dev.seal', 'instant', '--dev.period', index === 0 ? '1' : '0'], ...one,
     }));
     await Promise.all(nodes.map((node) => node.start()));
     const [{ url, accounts }, other] = nodes;

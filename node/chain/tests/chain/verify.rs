@@ -147,8 +147,13 @@ fn every_altered_or_missing_row_is_a_fault() {
                 );
             };
             for at in 0..value.len() {
-                // Of long rows only every seventh byte is tested.
-                if value.len() > 600 && at % 7 != 0 {
+                // Of long rows not every byte is tested.
+                let step = match value.len() {
+                    ..100 => 1,
+                    100..=600 => 3,
+                    _ => 13,
+                };
+                if at % step != 0 {
                     continue;
                 }
                 let mut altered = value.clone();

@@ -76,7 +76,9 @@ fn a_disk_that_is_full_at_any_operation_loses_nothing_and_work_goes_on() {
         let (mut full, mut growth) = (0, 0);
         for at in first..last {
             full += u64::from(fault_at(setting, at, DiskFault::Full, &models));
-            growth += u64::from(fault_at(setting, at, DiskFault::NoGrowth, &models));
+            if at.is_multiple_of(3) {
+                growth += u64::from(fault_at(setting, at, DiskFault::NoGrowth, &models));
+            }
         }
         assert_eq!(full, last - first, "each operation failed once");
         assert!(growth > 0, "the scenario needs space");

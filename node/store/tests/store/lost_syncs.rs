@@ -85,7 +85,7 @@ fn check(after: After) {
         let (first, last) = operations(setting);
         let mut met = 0;
         for lost in first..last {
-            for later in [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 40, 100] {
+            for later in [0, 1, 2, 3, 5, 8, 13, 40] {
                 if !lose(setting, lost, later, after, &mut random) {
                     break;
                 }

@@ -12,7 +12,7 @@ use differential::rules::{ForkRules, RULES};
 use differential::{generate, ours};
 
 /// Seeds of an ordinary run, for each fork.
-const SEEDS: u64 = 25;
+const SEEDS: u64 = 12;
 
 pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::application_chains::lying_member::LyingMember;
 use crate::application_chains::stage::{
-    PATIENCE, PROXY, counting, free_port, have_lines, scs, selector, vnode, wait_for_lines,
+    MAKES_BLOCKS, PATIENCE, PROXY, counting, free_port, have_lines, scs, selector, vnode, wait_for_lines,
 };
 
 /// The first rewards of a chain base for a block and for a transaction, in sha.
@@ -68,7 +68,7 @@ fn send_bad_blocks(liar: &mut LyingMember, others: &[&Scs]) {
 pub(crate) fn a_member_that_lies_loses_its_place_and_the_flush_is_right() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
-    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
+    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
     let servers = ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &service));
     let servers: Vec<_> = servers.iter().collect();
     let mut liar = LyingMember::connect(&service);

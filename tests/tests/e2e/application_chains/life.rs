@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::application_chains::stage::{OTHER_PROXY, PROXY, free_port};
 
 /// Longest time of the script: two rounds of the base chain, one block a second, and a turn.
-const LIFE_TIMEOUT: Duration = Duration::from_secs(480);
+const LIFE_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// Lives over a VNODE for each of these payees. The first one mines.
 fn live(payees: &[&str]) {

@@ -13,7 +13,7 @@ use e2e::wait::wait_within;
 use serde_json::{Value, json};
 
 use crate::application_chains::stage::{
-    PATIENCE, PROXY, counting, free_port, scs, scs_within, vnode, wait_for_lines,
+    MAKES_BLOCKS, PATIENCE, PROXY, counting, free_port, scs, scs_within, vnode, wait_for_lines,
 };
 
 /// Sha for gas that are enough to register, and not enough for a vote after that.
@@ -34,7 +34,7 @@ fn block(server: &Scs, chain: &str, number: u128) -> Value {
 pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
-    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
+    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
     let owner = MicroChainOwner::new(&node, PROXY);
     let home = |name: &str| folder.path().join(name);
     let rich = scs(&home("rich"), &service);

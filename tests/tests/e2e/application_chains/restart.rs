@@ -5,13 +5,13 @@ use e2e::wait::wait_for;
 use e2e::{Vnode, quantity};
 use serde_json::json;
 
-use crate::application_chains::stage::{PROXY, counting, free_port, scs, vnode};
+use crate::application_chains::stage::{MAKES_BLOCKS, PROXY, counting, free_port, scs, vnode};
 
 #[test]
 fn a_microchain_goes_on_when_its_vnode_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
-    let start = || vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
+    let start = || vnode(&folder.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
     let node = start();
     let servers = ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &service));
     let servers: Vec<_> = servers.iter().collect();

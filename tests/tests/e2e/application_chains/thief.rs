@@ -9,7 +9,9 @@ use e2e::wait::wait_within;
 use primitives::hex;
 use serde_json::{Value, json};
 
-use crate::application_chains::stage::{PATIENCE, PROXY, free_port, selector, vnode, wait_for_lines};
+use crate::application_chains::stage::{
+    MAKES_BLOCKS, PATIENCE, PROXY, free_port, selector, vnode, wait_for_lines,
+};
 use crate::microchain::folder as contracts;
 
 /// The content of a signature in our pool, and in the published one and our earlier one.
@@ -56,7 +58,7 @@ fn a_contract_that_looks_like_a_chain_base_takes_no_bond() {
     let Some(compiled) = compiled() else { return };
     let home = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
-    let node = vnode(&home.path().join("vnode"), &service, PROXY, &["--mine"]);
+    let node = vnode(&home.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
     let start = |name: &str, options: &[&str]| {
         let folder = home.path().join(name);
         Scs::configure(&folder, &service, 100);

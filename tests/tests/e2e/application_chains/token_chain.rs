@@ -5,7 +5,7 @@ use e2e::quantity;
 use e2e::wait::wait_within;
 use serde_json::{Value, json};
 
-use crate::application_chains::stage::{PROXY, free_port, scs, vnode};
+use crate::application_chains::stage::{MAKES_BLOCKS, PROXY, free_port, scs, vnode};
 
 /// Decimals of the ERC-20 token.
 const PLACES: u32 = 6;
@@ -18,7 +18,7 @@ const FLUSH_PATIENCE: std::time::Duration = std::time::Duration::from_secs(240);
 fn tokens_are_bought_and_paid_out_in_an_erc20_token() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
-    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &["--mine"]);
+    let node = vnode(&folder.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
     let servers = ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &service));
     let servers: Vec<_> = servers.iter().collect();
     let owner = MicroChainOwner::new(&node, PROXY);
