@@ -68,6 +68,7 @@ fn state_row(state: &StateProgress) -> String {
         codes,
         bytes,
         healed,
+        ..
     } = state.figures;
     let filled = state.loaded as usize * BAR_WIDTH as usize / 1000;
     let bar = "=".repeat(filled) + &" ".repeat((BAR_WIDTH as usize).saturating_sub(filled));
@@ -120,6 +121,7 @@ mod tests {
                 codes: 5,
                 bytes: 7 << 20,
                 healed: 6,
+                ..SnapFigures::default()
             },
             loaded: 500,
             peers: 3,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::View;
-use chain::upkeep::{BackupError, BackupProgress, back_up};
+use chain::upkeep::{BackupError, CopyProgress, back_up};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -45,13 +45,13 @@ impl Described for BackupStatus {
 }
 
 impl BackupStatus {
-    const fn advance(&mut self, progress: BackupProgress) {
+    const fn advance(&mut self, progress: CopyProgress) {
         self.rows = progress.rows;
         self.rows_total = progress.rows_total;
         self.bytes = progress.bytes;
     }
 
-    fn end(&mut self, result: Result<BackupProgress, BackupError>) {
+    fn end(&mut self, result: Result<CopyProgress, BackupError>) {
         self.state = BackupState::Done;
         match result {
             Ok(progress) => self.advance(progress),

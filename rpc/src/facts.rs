@@ -22,6 +22,14 @@ pub struct SyncedState {
     pub codes: u64,
     /// Trie nodes that were fetched to find what has changed.
     pub healed: u64,
+    /// Bytes of the accounts, as peers have sent them.
+    pub account_bytes: u64,
+    /// Bytes of the slots.
+    pub slot_bytes: u64,
+    /// Bytes of the codes.
+    pub code_bytes: u64,
+    /// Bytes of those trie nodes.
+    pub healed_bytes: u64,
 }
 
 /// Facts about a node that do not come from its chain.

@@ -3,7 +3,7 @@
 use primitives::B256;
 use store::{AncientReads, BlockReads, HorizonReads, Snapshot, StoreError, TableStats};
 
-pub use store::{BackupError, BackupProgress, back_up};
+pub use store::{BackupError, CopyProgress, back_up};
 
 /// The size of a database.
 #[derive(Clone, Debug)]

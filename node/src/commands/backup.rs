@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use store::{BackupProgress, back_up};
+use store::{CopyProgress, back_up};
 
 use super::error::CommandError;
 use super::running::{AskedNode, OpenedChain};
@@ -40,7 +40,7 @@ pub(super) fn run(options: &VnodeOptions, folder: &Path) -> Result<(), CommandEr
     })?;
     let stop = stop_flag()?;
     let mut progress = CommandProgress::new(options, "backup", ProgressUnits::Items, 0);
-    let mut show = |done: BackupProgress| {
+    let mut show = |done: CopyProgress| {
         progress.set_phase("backup", done.rows_total);
         progress.update(done.rows, || format!("rows, {} bytes", done.bytes));
     };
@@ -72,14 +72,14 @@ fn by_node(
     mut node: AskedNode,
     folder: &Path,
     stop: &AtomicBool,
-    show: &mut dyn FnMut(BackupProgress),
-) -> Result<BackupProgress, CommandError> {
+    show: &mut dyn FnMut(CopyProgress),
+) -> Result<CopyProgress, CommandError> {
     let text = folder
         .to_str()
         .ok_or_else(|| CommandError::NotText(folder.to_owned()))?;
     let mut asked: AskedBackup = node.ask("admin_backup", &[json!(text)])?;
     loop {
-        let done = BackupProgress {
+        let done = CopyProgress {
             rows: asked.rows,
             rows_total: asked.rows_total,
             bytes: asked.bytes,

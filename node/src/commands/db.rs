@@ -1,7 +1,9 @@
 //! `vnode db check` looks for faults in the database; `vnode db stats` shows its size; `vnode db
 //! prune` removes past states; `vnode db compact` makes the file smaller.
 
-use std::time::Instant;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use chain::View;
 use chain::check::{CheckEvent, CheckSummary, check_store};
@@ -116,11 +118,16 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
         ));
     }
     for file in [FILE_NAME, LOG_FILE_NAME, BLOCKS_FILE_NAME].map(|name| path.join(name)) {
-        match std::fs::metadata(&file) {
-            Ok(metadata) => print_line(&format!("file {} of {} bytes", file.display(), metadata.len())),
-            Err(source) => return Err(CommandError::Read { path: file, source }),
-        }
+        print_line(&format!(
+            "file {} of {} bytes",
+            file.display(),
+            file_bytes(&file)?
+        ));
     }
+    print_line(&format!(
+        "about {} bytes of {FILE_NAME} are unused: `vnode db compact` gives them back",
+        file_bytes(&path.join(FILE_NAME))?.saturating_sub(all.page_bytes)
+    ));
     print_line(&format!("{} blocks in {BLOCKS_FILE_NAME}", stats.old_blocks));
     print_line(&match stats.first_state {
         None => "states of all blocks (archive)".to_owned(),
@@ -161,34 +168,43 @@ pub(super) fn prune(options: &VnodeOptions) -> Result<(), CommandError> {
     }
 }
 
-/// Gives the unused space of the database back to the file system.
+/// Copies the database into a file without unused space, which takes its place.
 pub(super) fn compact(options: &VnodeOptions) -> Result<(), CommandError> {
     let path = options.data_directory()?;
     let file = path.join(FILE_NAME);
     if !file.exists() {
         return Err(DataDirectoryError::NoChain { path }.into());
     }
-    let size = || {
-        let metadata = std::fs::metadata(&file);
-        metadata
-            .map(|metadata| metadata.len())
-            .map_err(|source| CommandError::Read {
-                path: file.clone(),
-                source,
-            })
-    };
-    let before = size()?;
+    let before = file_bytes(&file)?;
     let store_options = StoreOptions {
         cache_bytes: options.cache << 20,
         ..StoreOptions::default()
     };
-    let started = Instant::now();
-    Store::compact(&path, &store_options)?;
+    let stop = stop_flag()?;
+    let mut progress = CommandProgress::new(options, "compact", ProgressUnits::Items, 0);
+    Store::compact(&path, &store_options, &mut |done| {
+        progress.set_phase("compact", done.rows_total);
+        progress.update(done.rows, || format!("rows, {} bytes", done.bytes));
+        match stop.load(Ordering::Acquire) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
     print_line(&format!(
         "compacted in {:.2} s: {} had {before} bytes, it has {}",
-        started.elapsed().as_secs_f64(),
+        progress.finish(),
         file.display(),
-        size()?
+        file_bytes(&file)?
     ));
     Ok(())
+}
+
+fn file_bytes(file: &Path) -> Result<u64, CommandError> {
+    let metadata = std::fs::metadata(file);
+    metadata
+        .map(|metadata| metadata.len())
+        .map_err(|source| CommandError::Read {
+            path: file.to_owned(),
+            source,
+        })
 }

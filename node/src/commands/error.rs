@@ -6,7 +6,7 @@ use chain::check::CheckError;
 use chain::import::stream_import::StreamImportError;
 use chain::state::StateNotKept;
 use history::{BuildError, IndexFileError};
-use store::{BackupError, StoreError};
+use store::{BackupError, CompactionError, StoreError};
 
 use crate::console::NodeCallError;
 use crate::data_directory::DataDirectoryError;
@@ -126,6 +126,9 @@ pub enum CommandError {
     /// A backup failed here.
     #[error("backup: {0}")]
     BackUp(#[from] BackupError),
+    /// The database did not get shorter.
+    #[error(transparent)]
+    Compact(#[from] CompactionError),
     /// The running node could not make the backup.
     #[error("backup of the running node into {}: {reason}", folder.display())]
     Backup {

@@ -205,6 +205,10 @@ pub enum DbCommand {
     /// --state recent does the same by and by
     Prune,
     /// Give the unused space of the database back to the file system
+    ///
+    /// The rows are copied into a new file, which is compared and then takes the place of the old
+    /// one. So this needs free space for the new file. A death or a power failure at any moment
+    /// loses nothing.
     Compact,
 }
 

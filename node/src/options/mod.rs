@@ -57,7 +57,7 @@ pub(crate) use values::{DevFork, IndexChoice};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use chain::import::limits::REORG_DEPTH_MAX;
+use chain::import::limits::{MESS_HEAD_AGE_SECS_MAX, REORG_DEPTH_MAX};
 use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use daemon::tls::TlsFiles;
@@ -159,6 +159,10 @@ pub struct VnodeOptions {
     /// branch that leaves the chain further below is refused
     #[arg(long, value_name = "BLOCKS", global = true, default_value_t = REORG_DEPTH_MAX)]
     pub maxreorg: u64,
+    /// Apply MESS (ECBP-1100): a heavier branch that leaves the chain long ago needs up to 31 times
+    /// the work of the blocks that it takes back. Ethereum Classic has it off since Spiral
+    #[arg(long, global = true)]
+    pub mess: bool,
 
     /// Folder of the key files [default: keystore in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
@@ -476,6 +480,7 @@ impl VnodeOptions {
     pub fn fork_limits(&self) -> ForkLimits {
         ForkLimits {
             reorg_depth_max: Some(self.maxreorg),
+            mess_head_age_secs_max: self.mess.then_some(MESS_HEAD_AGE_SECS_MAX),
             ..ForkLimits::default()
         }
     }

@@ -70,6 +70,10 @@ impl NodeFacts for VnodeFacts {
                 slots: state.figures.slots,
                 codes: state.figures.codes,
                 healed: state.figures.healed,
+                account_bytes: state.figures.account_bytes(),
+                slot_bytes: state.figures.slot_bytes,
+                code_bytes: state.figures.code_bytes,
+                healed_bytes: state.figures.healed_bytes,
             }),
         })
     }

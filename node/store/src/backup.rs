@@ -10,43 +10,20 @@
 use std::ffi::OsString;
 use std::fs::{DirEntry, File, TryLockError};
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::ancient::indexed_end;
-use crate::blocks_file::RECORDS_START;
 use crate::medium::sync_name;
 use crate::open::{BLOCKS_FILE_NAME, FILE_NAME, LOG_FILE_NAME, StoreOptions};
-use crate::source::Source;
-use crate::{Snapshot, Store, StoreError, TableId, Tables};
-
-/// Bytes of rows in a batch.
-const BATCH_BYTES: u64 = 64 << 20;
-/// Bytes of old blocks that are copied at once.
-const CHUNK_BYTES: u64 = 8 << 20;
-/// Rows between two calls of the observer.
-const REPORT_ROWS: u64 = 10_000;
-/// Memory for pages of the new database.
-const CACHE_BYTES: usize = 64 << 20;
-
-/// The rows and bytes that a backup has copied so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackupProgress {
-    /// Rows of tables.
-    pub rows: u64,
-    /// Rows that there are.
-    pub rows_total: u64,
-    /// Bytes of rows and of old blocks.
-    pub bytes: u64,
-}
+use crate::row_copy::{COPY_CACHE_BYTES, CopyError, CopyObserver, CopyProgress, RowCopy};
+use crate::{Snapshot, Store};
 
 /// The reason why there is no backup. Nothing is left of it, unless the file system refuses to
 /// remove it.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Reading or writing failed.
-    #[error("{0}")]
-    Store(#[from] StoreError),
+    /// Reading or writing failed, or the observer ended the backup.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
     /// The folder has something in it.
     #[error("{}: got a folder that is not empty, expected an empty one or none", .0.display())]
     NotEmpty(PathBuf),
@@ -69,9 +46,6 @@ pub enum BackupError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The observer ended the backup.
-    #[error("stopped; nothing was written")]
-    Stopped,
 }
 
 /// Copies what `view` shows into `folder`, which becomes a data directory of its own: its chain
@@ -82,8 +56,8 @@ pub enum BackupError {
 pub fn back_up(
     view: &Snapshot,
     folder: &Path,
-    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
-) -> Result<BackupProgress, BackupError> {
+    observe: &mut CopyObserver<'_>,
+) -> Result<CopyProgress, BackupError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| BackupError::Folder { path, source }
@@ -110,7 +84,9 @@ pub fn back_up(
         std::fs::rename(&partial, folder).and_then(|()| sync_name(folder))
     };
     let copied = copy(view, &partial, observe);
-    let done = copied.and_then(|done| rename().map(|()| done).map_err(failed(folder)));
+    let done = copied
+        .map_err(BackupError::from)
+        .and_then(|done| rename().map(|()| done).map_err(failed(folder)));
     if done.is_err() {
         let _ = std::fs::remove_dir_all(&partial);
     }
@@ -159,100 +135,24 @@ fn begin_partial(partial: &Path) -> Result<File, BackupError> {
 }
 
 /// Writes the rows and the old blocks into a new store in `folder`.
-fn copy(
-    view: &Snapshot,
-    folder: &Path,
-    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
-) -> Result<BackupProgress, BackupError> {
+fn copy(view: &Snapshot, folder: &Path, observe: &mut CopyObserver<'_>) -> Result<CopyProgress, CopyError> {
     let options = StoreOptions {
-        cache_bytes: CACHE_BYTES,
+        cache_bytes: COPY_CACHE_BYTES,
         ..StoreOptions::default()
     };
     let store = Store::open(folder, &options)?;
-    let mut done = BackupProgress::default();
-    for table in TableId::ALL {
-        done.rows_total += view.rows(table)?;
-    }
-    for table in TableId::ALL {
-        let mut from = Some(Vec::new());
-        while let Some(low) = from.take() {
-            let batch = store.batch()?;
-            batch.write(|tables| {
-                if table == TableId::NumberToAncient && low.is_empty() {
-                    copy_old_blocks(view, tables, &mut done, observe)?;
-                }
-                from = copy_rows(view, tables, (table, &low), &mut done, observe)?;
-                Ok::<_, BackupError>(())
-            })?;
-            batch.commit()?;
-        }
-    }
-    Ok(done)
-}
-
-/// Copies rows of a table from the key `low` on, at most a batch. Returns the next key, if there is
-/// one.
-fn copy_rows(
-    view: &Snapshot,
-    tables: &mut Tables<'_>,
-    (table, low): (TableId, &[u8]),
-    done: &mut BackupProgress,
-    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
-) -> Result<Option<Vec<u8>>, BackupError> {
-    let (begin, mut next, mut ended) = (done.bytes, None, Ok(()));
-    view.scan(table, low, |key, value| {
-        if done.bytes - begin >= BATCH_BYTES {
-            next = Some(key.to_vec());
-            return ControlFlow::Break(());
-        }
-        if let Err(error) = tables.put(table, key, value) {
-            ended = Err(error.into());
-            return ControlFlow::Break(());
-        }
-        done.rows += 1;
-        done.bytes += (key.len() + value.len()) as u64;
-        if done.rows.is_multiple_of(REPORT_ROWS) && observe(*done).is_break() {
-            ended = Err(BackupError::Stopped);
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    })?;
-    ended.map(|()| next)
-}
-
-/// Copies the records of old blocks to the same offsets. Their index counts from the commit on.
-fn copy_old_blocks(
-    view: &Snapshot,
-    tables: &Tables<'_>,
-    done: &mut BackupProgress,
-    observe: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
-) -> Result<(), BackupError> {
-    let mut end = Ok(RECORDS_START);
-    view.visit_last(TableId::NumberToAncient, &[], &[0xff; 9], &mut |key, row| {
-        end = indexed_end(key, row);
-    })?;
-    let end = end?;
-    let mut offset = RECORDS_START;
-    while offset < end {
-        let len = CHUNK_BYTES.min(end - offset);
-        let bytes = view.ancient_file().read(0, "a record", offset, len)?;
-        tables.ancient().append(offset, &bytes)?;
-        offset += len;
-        done.bytes += len;
-        if observe(*done).is_break() {
-            return Err(BackupError::Stopped);
-        }
-    }
-    if end > RECORDS_START {
-        tables.ancient().set_end(end);
-    }
-    Ok(())
+    let mut copy = RowCopy::new(view, observe)?;
+    copy.write(&store, true)?;
+    Ok(copy.done)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
     use crate::ancient::tests::{assert_has_old_blocks, store_old_blocks};
+    use crate::{Source, TableId};
 
     fn rows(view: &Snapshot) -> Vec<(TableId, Vec<u8>, Vec<u8>)> {
         let mut all = Vec::new();
@@ -304,7 +204,7 @@ mod tests {
         let view = store.snapshot().unwrap();
         let folder = home.path().join("backup");
         let error = back_up(&view, &folder, &mut |_| ControlFlow::Break(())).unwrap_err();
-        assert!(matches!(error, BackupError::Stopped), "{error}");
+        assert!(matches!(error, BackupError::Copy(CopyError::Stopped)), "{error}");
         let names = std::fs::read_dir(home.path()).unwrap().count();
         assert_eq!(names, 1, "only the node's folder");
         let go_on = &mut |_| ControlFlow::Continue(());

@@ -106,14 +106,14 @@ impl WriteBatch {
         })
     }
 
-    /// Writes the id of a new database.
+    /// Writes the position of a new database in its log.
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
-    pub(crate) fn begin_position(&self) -> Result<(), StoreError> {
+    pub(crate) fn write_position(&self, position: LogPosition) -> Result<(), StoreError> {
         let transaction = self.transaction.borrow();
         let transaction = transaction.as_ref().ok_or_else(|| self.failed_error())?;
-        write_position(self.monitor(), transaction, LogPosition::begin())
+        write_position(self.monitor(), transaction, position)
     }
 
     /// Removes a table from the file, as if the file were older than the table.

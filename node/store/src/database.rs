@@ -18,7 +18,7 @@ use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
 use crate::open_database::OpenDatabase;
 use crate::snapshot::Snapshot;
-use crate::wal::RowChanges;
+use crate::wal::{LogPosition, RowChanges};
 
 /// The part that all clones of a [`Store`](crate::Store) share.
 pub(crate) struct SharedDatabase {
@@ -173,6 +173,17 @@ impl SharedDatabase {
                 path: self.monitor.path.clone(),
             }),
         }
+    }
+
+    /// Makes the database have everything that the log has. Returns its position in the log.
+    ///
+    /// # Errors
+    /// As [`OpenDatabase::checkpoint`].
+    pub(crate) fn checkpoint(&self, _permit: &WritePermit) -> Result<LogPosition, StoreError> {
+        self.with_open(|open| {
+            open.checkpoint(&self.monitor)?;
+            open.position(&self.monitor)
+        })
     }
 
     /// Begins a write transaction on the open database.

@@ -89,6 +89,7 @@ mod blocks;
 mod blocks_file;
 mod canonical;
 mod codec;
+mod compaction;
 mod compression;
 mod database;
 mod error;
@@ -104,6 +105,7 @@ mod open;
 mod open_database;
 mod pages;
 mod part_rows;
+mod row_copy;
 mod row_error;
 mod snapshot;
 mod source;
@@ -117,10 +119,11 @@ mod write_tables;
 
 pub use ancient::{AncientReads, AncientRow};
 pub use archive::{ArchiveError, ArchiveSlot, ArchivedBody, BlockArchive};
-pub use backup::{BackupError, BackupProgress, back_up};
+pub use backup::{BackupError, back_up};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use blocks_file::AncientFile;
+pub use compaction::CompactionError;
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
 pub use headers::{BareHeader, HeaderReads, OpenReorganization, SideBlock};
@@ -132,6 +135,7 @@ pub use notices::{NoticeReads, ScsNotice};
 pub use open::{
     BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions,
 };
+pub use row_copy::{CopyError, CopyObserver, CopyProgress};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::{RowVisitor, Source};
 pub use state::{

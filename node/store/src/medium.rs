@@ -147,6 +147,30 @@ fn cannot_sync(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
 }
 
+/// Bytes that the file system of `path` has free for this process.
+///
+/// # Errors
+/// The errors of the operating system.
+pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Whether `file` is still the one that has the name `path`.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (opened, named) = (file.metadata()?, std::fs::metadata(path)?);
+        Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (file, path);
+        Ok(true)
+    }
+}
+
 /// A file, which an advisory lock may keep other processes from writing.
 #[derive(Debug)]
 pub(crate) struct FileMedium {
@@ -160,7 +184,12 @@ impl FileMedium {
     /// # Errors
     /// The errors of the operating system.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
-        Self::locked(OpenOptions::new().read(true).write(true).open(path)?)
+        let opened = Self::locked(OpenOptions::new().read(true).write(true).open(path)?)?;
+        // A holder of the lock before may have put another file in its place meanwhile.
+        match opened {
+            Some(medium) if has_name(&medium.file, path)? => Ok(Some(medium)),
+            _ => Ok(None),
+        }
     }
 
     /// Makes an empty file at `path`. Replaces the content of an existing file. Returns `None` if

@@ -102,6 +102,8 @@ impl DatabaseLocation {
             Self::File(path) => {
                 let file = open_file(path)?;
                 check_log_is_there(path)?;
+                // Nobody else is making a file: the database is locked.
+                let _ = std::fs::remove_file(new_file_of(path));
                 Arc::new(file)
             }
             Self::Given(media) => media.database.clone(),
@@ -110,6 +112,15 @@ impl DatabaseLocation {
                 return Ok((start(backend, options, path)?, Arc::default()));
             }
         };
+        Self::open_medium(medium, options, path)
+    }
+
+    /// Opens the existing database on a medium, which `path` names in errors. As [`Self::open`].
+    pub(crate) fn open_medium(
+        medium: Arc<dyn Medium>,
+        options: &StoreOptions,
+        path: &Path,
+    ) -> Result<(redb::Database, Arc<AtomicU64>), StoreError> {
         let pages = ChecksummedPages::open(medium).map_err(|error| page_file_error(path, error))?;
         let written = pages.written_bytes();
         Ok((start(pages, options, path)?, written))
@@ -297,6 +308,11 @@ fn lock_file_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("{FILE_NAME}.lock"))
 }
 
+/// The name of the database at `path` until it is complete.
+pub(crate) fn new_file_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{FILE_NAME}.new"))
+}
+
 /// Makes the database of `directory` if there is none.
 ///
 /// `make_tables` is called with the path and the database while the file still has its temporary
@@ -311,7 +327,7 @@ pub(crate) fn make_once(
     make_tables: impl FnOnce(PathBuf, redb::Database) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let path = directory.join(FILE_NAME);
-    let temporary = directory.join(format!("{FILE_NAME}.new"));
+    let temporary = new_file_of(&path);
     let lock_file = lock_file_of(&path);
     let failed = |path: &Path| {
         let path = path.to_owned();

@@ -229,12 +229,22 @@ impl OpenDatabase {
         self.end_checkpoint(monitor, &mut log, sequence)
     }
 
-    /// Moves the pages of the database to the front of the file, and makes the file shorter.
+    /// The position of the database in its log.
     ///
     /// # Errors
-    /// [`StoreError`] when the database or the log fails. Nothing is lost then.
-    pub(crate) fn compact(mut self, monitor: &CallMonitor) -> Result<(), StoreError> {
-        self.checkpoint(monitor)?;
+    /// [`StoreError`] when the read fails.
+    pub(crate) fn position(&self, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
+        read_position(&self.database, monitor)
+    }
+
+    /// Moves the pages of a database without a log to the front of the file, and makes the file
+    /// shorter. A power failure meanwhile can leave a file that cannot be opened: redb writes
+    /// moved pages and the page that names them with one sync, and goes back to the commit before
+    /// if some are missing, but [`crate::pages`] takes a page that is missing for damage.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub(crate) fn trim(mut self, monitor: &CallMonitor) -> Result<(), StoreError> {
         monitor.run_transaction(|| self.database.compact())?;
         // Writes which pages are free, so that the next opening reads no whole file.
         commit_durably(monitor, self.begin_write(monitor)?)

@@ -13,11 +13,10 @@ use crate::StoreError;
 use crate::batch::WriteBatch;
 use crate::database::SharedDatabase;
 use crate::medium::StoreMedia;
-use crate::monitor::CallMonitor;
 use crate::open::{CACHE_BYTES_DEFAULT, DatabaseLocation, FILE_NAME, StoreOptions, make_once};
-use crate::open_database::OpenDatabase;
 use crate::snapshot::Snapshot;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
+use crate::wal::LogPosition;
 
 /// The open database file. Clones share it.
 ///
@@ -27,7 +26,7 @@ use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
 /// tried again.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<SharedDatabase>,
+    pub(crate) shared: Arc<SharedDatabase>,
 }
 
 impl std::fmt::Debug for Store {
@@ -87,25 +86,17 @@ impl Store {
         Ok(store)
     }
 
-    /// Gives the unused space of the database in `directory` back to the file system. The database
-    /// must not be open. If the process dies meanwhile, nothing is lost, but the next opening may
-    /// have to read the whole file.
-    ///
-    /// # Errors
-    /// As for [`Store::open`], and [`StoreError::Medium`] if there is no database.
-    pub fn compact(directory: &Path, options: &StoreOptions) -> Result<(), StoreError> {
-        let location = DatabaseLocation::File(directory.join(FILE_NAME));
-        let monitor = CallMonitor::new(location.path().to_owned());
-        OpenDatabase::open(&location, options, &monitor)?.compact(&monitor)
-    }
-
-    fn open_at(location: DatabaseLocation, options: &StoreOptions) -> Result<Self, StoreError> {
+    pub(crate) fn open_at(location: DatabaseLocation, options: &StoreOptions) -> Result<Self, StoreError> {
         Ok(Self {
             shared: Arc::new(SharedDatabase::open(location, options)?),
         })
     }
 
-    fn without_log(location: DatabaseLocation, database: Database, options: &StoreOptions) -> Self {
+    pub(crate) fn without_log(
+        location: DatabaseLocation,
+        database: Database,
+        options: &StoreOptions,
+    ) -> Self {
         Self {
             shared: Arc::new(SharedDatabase::without_log(location, database, options)),
         }
@@ -114,7 +105,7 @@ impl Store {
     /// Makes every table, and writes the schema version and the database's id.
     fn make_tables(&self) -> Result<(), StoreError> {
         let batch = self.batch()?;
-        batch.begin_position()?;
+        batch.write_position(LogPosition::begin())?;
         batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
         batch.commit()
     }

@@ -65,8 +65,9 @@ Log: removed Boolean, logIndex QUANTITY|null, transactionIndex QUANTITY|null,
 LogFilter: fromBlock? BLOCKREF, toBlock? BLOCKREF, blockHash? DATA32, address? DATA20|DATA20[],
     topics? TOPIC[];
 SyncStatus: startingBlock QUANTITY, currentBlock QUANTITY, highestBlock QUANTITY,
-    syncedAccounts? QUANTITY, syncedStorage? QUANTITY, syncedBytecodes? QUANTITY,
-    healedTrienodes? QUANTITY;
+    syncedAccounts? QUANTITY, syncedAccountBytes? QUANTITY, syncedStorage? QUANTITY,
+    syncedStorageBytes? QUANTITY, syncedBytecodes? QUANTITY, syncedBytecodeBytes? QUANTITY,
+    healedTrienodes? QUANTITY, healedTrienodeBytes? QUANTITY;
 TransactionRequest: from DATA20, to? DATA20, gas? QUANTITY, gasPrice? QUANTITY, value? QUANTITY,
     data? DATA, input? DATA, nonce? QUANTITY, shardingFlag? QUANTITY, via? DATA20, chainId? COUNT,
     type? COUNT, accessList? AccessListEntry[];

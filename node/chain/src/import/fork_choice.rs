@@ -2,7 +2,8 @@
 //!
 //! The chain with the most total difficulty is the canonical one. At equal total difficulty the
 //! block that was seen first stays the head. On an application chain other rules hold, and the
-//! caller applies them ([`Importer::with_chosen_head`]).
+//! caller applies them ([`Importer::with_chosen_head`]). An operator may ask for more work of a
+//! branch that leaves the chain long ago ([`super::mess`]).
 //!
 //! A side block is stored as it came. It is executed when its branch becomes the heavier one, and
 //! never if that does not happen. So a branch costs the writer no execution before it has shown
@@ -63,12 +64,15 @@ impl Importer {
     /// Writes a checked block, as the new head if its chain is the heaviest, as a side block
     /// otherwise, and commits it.
     pub(super) fn write_and_commit(&self, block: CheckedBlock) -> Result<Imported, ImportError> {
-        let head = CurrentHead::read(&*self.store.snapshot()?)?;
+        let view = self.store.snapshot()?;
+        let head = CurrentHead::read(&*view)?;
+        let is_heavier = block.record.total_difficulty > head.record.total_difficulty;
         let is_child = block.record.header.parent_hash == head.hash;
-        if block.record.total_difficulty > head.record.total_difficulty && (is_child || !self.head_is_chosen)
-        {
+        if is_heavier && (is_child || (!self.head_is_chosen && self.may_replace(&*view, &block)?)) {
+            drop(view);
             return self.become_head(block, head);
         }
+        drop(view);
         let hash = block.hash;
         let batch = self.store.batch()?;
         let write = || match batch.write(|tables| self.write_side_block(tables, &block))? {
@@ -89,6 +93,20 @@ impl Importer {
                 self.side_bytes.forget();
             }
         })
+    }
+
+    /// Whether MESS lets the branch of a block, which is heavier than the head, become canonical.
+    /// That was decided for blocks of the best header chain when it became the best.
+    fn may_replace(&self, source: &impl HeaderReads, block: &CheckedBlock) -> Result<bool, ImportError> {
+        let BlockId { number, hash } = block.id();
+        if source.best_hash_beside_chain(number)? == Some(hash) {
+            return Ok(true);
+        }
+        let parent = BlockId {
+            number: number.saturating_sub(1),
+            hash: block.record.header.parent_hash,
+        };
+        self.mess_allows(source, &parent, block.record.total_difficulty)
     }
 
     /// Refuses a block that would be a side block too far below the head.

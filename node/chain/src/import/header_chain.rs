@@ -187,7 +187,9 @@ impl Importer {
         let best_difficulty = tables.known_header(&best.hash)?;
         if best_difficulty.is_none_or(|best| total_difficulty > best.total_difficulty) {
             self.check_header_depth(tables, &tip)?;
-            set_best_header(tables, tip)?;
+            if self.mess_allows(tables, &tip, total_difficulty)? {
+                set_best_header(tables, tip)?;
+            }
         }
         if tables.rows(TableId::HashToBareHeader)? > self.limits.bare_headers_max as u64 {
             self.trim_bare_headers(tables, &tip)?;
@@ -196,42 +198,52 @@ impl Importer {
     }
 
     /// Refuses a branch of headers that leaves the canonical chain too far below the head.
-    ///
-    /// The block at which the best header chain leaves it is known. So of a long chain that comes
-    /// in parts, each part is walked once.
     fn check_header_depth(&self, tables: &Tables<'_>, tip: &BlockId) -> Result<(), ImportError> {
         let Some(max) = self.limits.reorg_depth_max else {
             return Ok(());
         };
         let head = CurrentHead::read(tables)?.record.header.number;
-        let lowest = head.saturating_sub(max);
-        let beside = tables.best_hashes_beside_chain(0, 1)?;
+        let got = head.saturating_sub(self.branch_start(tables, tip, head)?);
+        if got > max {
+            return Err(ImportError::ReorgDepth { got, max });
+        }
+        Ok(())
+    }
+
+    /// The number of the last block that the chain of `tip` and the canonical chain share. If that
+    /// is further below the head than a reorganization may go, a number that is too low, too.
+    ///
+    /// The block at which the best header chain leaves the canonical one is known. So of a long
+    /// chain that comes in parts, each part is walked once.
+    pub(super) fn branch_start(
+        &self,
+        source: &impl HeaderReads,
+        tip: &BlockId,
+        head: u64,
+    ) -> Result<u64, ImportError> {
+        let lowest = head.saturating_sub(self.limits.reorg_depth_max.unwrap_or(head));
+        let beside = source.best_hashes_beside_chain(0, 1)?;
         let mut at = *tip;
-        let left_at = loop {
-            if tables.canonical_hash(at.number)? == Some(at.hash) {
-                break at.number;
+        loop {
+            if source.canonical_hash(at.number)? == Some(at.hash) {
+                return Ok(at.number);
             }
             if let Some((first, _)) = beside.first()
-                && tables.best_hash_beside_chain(at.number)? == Some(at.hash)
+                && source.best_hash_beside_chain(at.number)? == Some(at.hash)
             {
-                break first.saturating_sub(1);
+                return Ok(first.saturating_sub(1));
             }
             if at.number <= lowest {
                 // The branch leaves the chain here or further below.
-                break at.number.saturating_sub(1);
+                return Ok(at.number.saturating_sub(1));
             }
-            let header = tables.known_header(&at.hash)?;
+            let header = source.known_header(&at.hash)?;
             let header = header.ok_or(ImportError::UnknownParent(at.hash))?.header;
             at = BlockId {
                 number: header.number.saturating_sub(1),
                 hash: header.parent_hash,
             };
-        };
-        let got = head.saturating_sub(left_at);
-        if got > max {
-            return Err(ImportError::ReorgDepth { got, max });
         }
-        Ok(())
     }
 
     /// Removes bare headers, so that an eighth of what is allowed is free. Branches with the least
@@ -268,9 +280,28 @@ impl Importer {
         let best = tables.best_header()?;
         tree.remove(tables, &removed)?;
         if best.is_some_and(|(_, best)| removed.contains(&best)) {
-            choose_best_header(tables, &tree)?;
+            self.choose_best_header(tables, &tree)?;
         }
         Ok(removed)
+    }
+
+    /// Chooses the best header among the head and the heaviest branch of `tree`.
+    fn choose_best_header(&self, tables: &mut Tables<'_>, tree: &ForkTree) -> Result<(), StoreError> {
+        tables.delete_best_header()?;
+        let head = CurrentHead::read(tables)?;
+        if let Some((hash, node)) = tree.heaviest()
+            && node.total_difficulty > head.record.total_difficulty
+        {
+            let number = node.number;
+            let best = BlockId { number, hash };
+            match self.mess_allows(tables, &best, node.total_difficulty) {
+                Ok(true) => set_best_header(tables, best)?,
+                Ok(false) => {}
+                // A branch without a start is no better chain.
+                Err(error) => return error.into_store_error().map_or(Ok(()), Err),
+            }
+        }
+        Ok(())
     }
 
     /// Removes a header without body and everything that builds on it, for example because nobody
@@ -363,17 +394,4 @@ fn set_best_header(tables: &mut Tables<'_>, best: BlockId) -> Result<(), StoreEr
     tables.put_best_hash(best.number, &best.hash)?;
     tables.put_best_header(best.number, &best.hash)?;
     join_best_chain(tables, best.number, best.hash)
-}
-
-/// Chooses the best header among the head and `tree`.
-fn choose_best_header(tables: &mut Tables<'_>, tree: &ForkTree) -> Result<(), StoreError> {
-    tables.delete_best_header()?;
-    let head = CurrentHead::read(tables)?;
-    match tree.heaviest() {
-        Some((hash, node)) if node.total_difficulty > head.record.total_difficulty => {
-            let number = node.number;
-            set_best_header(tables, BlockId { number, hash })
-        }
-        _ => Ok(()),
-    }
 }

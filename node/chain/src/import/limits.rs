@@ -14,6 +14,9 @@ pub const BARE_HEADERS_MAX: usize = 262_144;
 /// The most canonical blocks that a reorganization may take back. With blocks every 13 seconds this
 /// is half a month. Geth refuses the same (`params.FullImmutabilityThreshold`).
 pub const REORG_DEPTH_MAX: u64 = 90_000;
+/// With MESS, a branch that leaves the chain long ago needs more work only while the head is at
+/// most so many seconds old: 30 blocks.
+pub const MESS_HEAD_AGE_SECS_MAX: u64 = 390;
 /// The most blocks that one transaction of a reorganization takes back or applies.
 pub const REORG_PART_BLOCKS: usize = 256;
 /// A transaction of a reorganization ends with the block that makes its rows longer than this.
@@ -44,6 +47,9 @@ pub struct ForkLimits {
     /// The most canonical blocks that a reorganization may take back; `None` for any number. See
     /// [`REORG_DEPTH_MAX`].
     pub reorg_depth_max: Option<u64>,
+    /// The greatest age of the head with which MESS (ECBP-1100) counts, in seconds, such as
+    /// [`MESS_HEAD_AGE_SECS_MAX`]; `None` if the heaviest chain always counts.
+    pub mess_head_age_secs_max: Option<u64>,
     /// The most blocks of one transaction of a reorganization. See [`REORG_PART_BLOCKS`].
     pub reorg_part_blocks: usize,
     /// The most bytes of rows of such a transaction. See [`REORG_PART_BYTES`].
@@ -58,6 +64,7 @@ impl Default for ForkLimits {
             side_block_age_max: SIDE_BLOCK_AGE_MAX,
             bare_headers_max: BARE_HEADERS_MAX,
             reorg_depth_max: Some(REORG_DEPTH_MAX),
+            mess_head_age_secs_max: None,
             reorg_part_blocks: REORG_PART_BLOCKS,
             reorg_part_bytes: REORG_PART_BYTES,
         }

@@ -50,6 +50,7 @@ mod fork_tree;
 mod header_chain;
 pub mod limits;
 mod linked_blocks;
+mod mess;
 pub(crate) mod read_ahead;
 mod reorg;
 mod root_worker;

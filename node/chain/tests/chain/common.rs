@@ -178,10 +178,19 @@ impl Maker {
     /// Makes `count` blocks, the first on `parent` and each other one on the one before. Another
     /// `mark` gives other blocks.
     pub(crate) fn line(&mut self, parent: B256, count: usize, mark: u8) -> Vec<Block> {
+        self.slow_line(parent, count, mark, Plan::marked(mark).seconds)
+    }
+
+    /// As [`Self::line`], with so many seconds from block to block.
+    pub(crate) fn slow_line(&mut self, parent: B256, count: usize, mark: u8, seconds: u64) -> Vec<Block> {
         let mut tip = parent;
         (0..count)
             .map(|_| {
-                let block = self.block(tip, Plan::marked(mark));
+                let plan = Plan {
+                    seconds,
+                    ..Plan::marked(mark)
+                };
+                let block = self.block(tip, plan);
                 tip = block.hash();
                 block
             })

@@ -309,6 +309,55 @@ fn a_branch_that_comes_in_parts_keeps_its_depth() {
     assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
 }
 
+/// The branch leaves the chain at block 0 and has somewhat more work. With MESS it stays beside the
+/// chain until it has as much as the curve asks for.
+#[test]
+fn a_late_branch_needs_more_work_with_mess() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let with_mess = || ForkLimits {
+        mess_head_age_secs_max: Some(u64::MAX),
+        ..ForkLimits::default()
+    };
+    // Four hours: the factor is above 18, and below 20.
+    let main = maker.slow_line(maker.genesis, 4, 1, 3600);
+    let branch = maker.line(maker.genesis, 80, 2);
+    let new = |limits| {
+        let node = Node::limited(&maker.spec, limits);
+        node.take(&main);
+        node
+    };
+    let without = new(ForkLimits::default());
+    without.take(&branch[..5]);
+    assert_eq!(without.head(), branch[4].hash());
+    // An old head, as after a night without network.
+    let stale = new(ForkLimits {
+        mess_head_age_secs_max: Some(0),
+        ..ForkLimits::default()
+    });
+    stale.take(&branch[..5]);
+    assert_eq!(stale.head(), branch[4].hash());
+    // As blocks.
+    let node = new(with_mess());
+    node.take(&branch[..72]);
+    assert_eq!(node.head(), main[3].hash());
+    node.take(&branch[72..]);
+    assert_eq!(node.head(), branch[79].hash());
+    // As headers in parts, then bodies. Headers that are not enough are kept.
+    let node = new(with_mess());
+    let best = || node.view(&maker.spec).best_header().expect("read").hash;
+    assert_eq!(node.import_headers(headers(&branch[..40])).expect("stored"), 40);
+    assert_eq!(node.import_headers(headers(&branch[40..72])).expect("stored"), 32);
+    assert_eq!(best(), main[3].hash());
+    assert_eq!(node.import_headers(headers(&branch[72..])).expect("stored"), 8);
+    assert_eq!(best(), branch[79].hash());
+    // The first of them are not enough alone, but the whole branch was.
+    node.take(&branch[..5]);
+    assert_eq!(node.head(), branch[4].hash());
+    node.take(&branch[5..]);
+    assert_eq!(node.head(), branch[79].hash());
+    assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
+}
+
 #[test]
 fn side_blocks_are_bounded_in_bytes() {
     const BLOCKS: u64 = 8;

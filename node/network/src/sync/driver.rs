@@ -358,6 +358,7 @@ impl ProgressLog {
             codes,
             bytes,
             healed,
+            ..
         } = state.figures;
         let gained = f64::from(state.loaded.saturating_sub(self.loaded));
         let left = match state.phase {

@@ -24,6 +24,7 @@ use redb::{
     WriteTransaction,
 };
 
+use crate::medium::free_bytes;
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, FILE_NAME, StoreOptions};
 use crate::open_database::{commit_durably, read_position, read_schema, write_position};
@@ -112,7 +113,8 @@ impl Store {
             run_bytes: (options.cache_bytes / 2).max(1 << 20),
         };
         std::fs::create_dir_all(&folder).map_err(|source| StoreError::medium(&folder, source))?;
-        upgrade.check_space(free_bytes(&folder)?)?;
+        let free = free_bytes(&folder).map_err(|source| StoreError::medium(&folder, source))?;
+        upgrade.check_space(free)?;
         upgrade.apply_log(&location)?;
         for table in &OLD_TABLES {
             upgrade.rewrite(table, report)?;
@@ -143,12 +145,6 @@ pub(crate) const fn advice(got: u32) -> &'static str {
         }
         _ => "use the program that made the file, or choose a new --datadir",
     }
-}
-
-/// Bytes that the file system of `path` has free for this process.
-fn free_bytes(path: &Path) -> Result<u64, StoreError> {
-    let found = rustix::fs::statvfs(path).map_err(|error| StoreError::medium(path, error.into()))?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn remove_folder(folder: &Path) -> Result<(), StoreError> {

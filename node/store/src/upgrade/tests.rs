@@ -237,7 +237,7 @@ fn too_little_space_is_refused_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let before = filled(directory.path());
     make_old(directory.path(), &before);
-    let error = Store::compact(directory.path(), &options()).unwrap_err();
+    let error = Store::compact(directory.path(), &options(), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(
         error.to_string().contains("got 4, expected 5: start `vnode`"),
         "{error}"

@@ -105,20 +105,24 @@ impl Disk {
         self.state().files.each_ref().map(|file| file.bytes.clone())
     }
 
-    /// Opens the store on this disk.
-    pub(crate) fn open_store(self: &Arc<Self>, options: &StoreOptions) -> Result<Store, StoreError> {
+    /// The files of the store on this disk.
+    pub(crate) fn media(self: &Arc<Self>) -> StoreMedia {
         let file = |name| {
             Arc::new(DiskFile {
                 disk: self.clone(),
                 name,
             })
         };
-        let media = StoreMedia {
+        StoreMedia {
             database: file(FileName::Database),
             log: file(FileName::Log),
             blocks: file(FileName::Blocks),
-        };
-        Store::on_media(&media, options)
+        }
+    }
+
+    /// Opens the store on this disk.
+    pub(crate) fn open_store(self: &Arc<Self>, options: &StoreOptions) -> Result<Store, StoreError> {
+        Store::on_media(&self.media(), options)
     }
 
     /// Number of writes, length changes and syncs so far.

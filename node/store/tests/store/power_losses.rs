@@ -129,6 +129,47 @@ fn a_power_loss_while_the_store_is_closed_keeps_everything() {
     }
 }
 
+/// Copies the database of `old` to the disk `new`. Returns whether that ended.
+fn compact(setting: Setting, old: &Arc<Disk>, new: &Arc<Disk>) -> bool {
+    Store::compact_media(&old.media(), new.media().database, &setting.options()).is_ok()
+}
+
+#[test]
+fn a_power_loss_while_a_database_is_compacted_keeps_everything() {
+    const DONE: usize = BATCHES as usize - 1;
+    let models = models();
+    let mut random = Random(17);
+    for setting in Setting::ALL {
+        let disk = Arc::new(Disk::default());
+        let store = setting.open(&disk).expect("a good disk");
+        (0..DONE).for_each(|index| write(&store, index as u32).expect("a good disk"));
+        // Not closed: the log has records.
+        let before = disk.bytes();
+        drop(store);
+        let start = || [Arc::new(Disk::with(before.clone())), Arc::new(Disk::default())];
+        let [old, new] = start();
+        assert!(compact(setting, &old, &new));
+        let operations = [old.operations(), new.operations()];
+        // Nobody closes it, and what was not synced is lost.
+        let [copy, ..] = new.after_power_loss(|| false);
+        assert!(copy.len() < before[0].len(), "{}", copy.len());
+        let [_, log, blocks] = left(&old, 2, &mut random).bytes();
+        let renamed = Arc::new(Disk::with([copy, log, blocks]));
+        check_and_finish(setting, &renamed, DONE, &models, "the new file");
+        // Before the end the old file has its name.
+        for (off, step) in [(0, 1), (1, 23)] {
+            for at in (0..operations[off]).step_by(step) {
+                let [old, new] = start();
+                [&old, &new][off].off_at(at);
+                let ended = compact(setting, &old, &new);
+                let left = left(&old, random.next() % 3, &mut random);
+                let what = format!("{setting:?}, operation {at} of disk {off}, ended: {ended}");
+                check_and_finish(setting, &left, DONE, &models, &what);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_closed_store_has_an_empty_log() {
     const RECORDS_START: usize = 2 * 4096;

@@ -38,8 +38,8 @@ pub(crate) enum Setting {
 impl Setting {
     pub(crate) const ALL: [Self; 2] = [Self::SmallCache, Self::ShortLog];
 
-    pub(crate) fn open(self, disk: &Arc<Disk>) -> Result<Store, StoreError> {
-        let options = match self {
+    pub(crate) fn options(self) -> StoreOptions {
+        match self {
             Self::SmallCache => StoreOptions {
                 cache_bytes: 64 << 10,
                 ..StoreOptions::default()
@@ -49,8 +49,11 @@ impl Setting {
                 log_bytes: 50 << 10,
                 ..StoreOptions::default()
             },
-        };
-        disk.open_store(&options)
+        }
+    }
+
+    pub(crate) fn open(self, disk: &Arc<Disk>) -> Result<Store, StoreError> {
+        disk.open_store(&self.options())
     }
 }
 

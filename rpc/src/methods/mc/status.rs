@@ -63,18 +63,26 @@ enum SyncingAnswer {
 #[serde(rename_all = "camelCase")]
 struct SyncedStateAnswer {
     synced_accounts: Quantity,
+    synced_account_bytes: Quantity,
     synced_storage: Quantity,
+    synced_storage_bytes: Quantity,
     synced_bytecodes: Quantity,
+    synced_bytecode_bytes: Quantity,
     healed_trienodes: Quantity,
+    healed_trienode_bytes: Quantity,
 }
 
 impl From<SyncedState> for SyncedStateAnswer {
     fn from(state: SyncedState) -> Self {
         Self {
             synced_accounts: Quantity(state.accounts),
+            synced_account_bytes: Quantity(state.account_bytes),
             synced_storage: Quantity(state.slots),
+            synced_storage_bytes: Quantity(state.slot_bytes),
             synced_bytecodes: Quantity(state.codes),
+            synced_bytecode_bytes: Quantity(state.code_bytes),
             healed_trienodes: Quantity(state.healed),
+            healed_trienode_bytes: Quantity(state.healed_bytes),
         }
     }
 }
@@ -126,10 +134,14 @@ mod tests {
             slots: 6,
             codes: 7,
             healed: 0,
+            account_bytes: 80,
+            slot_bytes: 160,
+            code_bytes: 255,
+            healed_bytes: 1,
         };
         check(
             running(Some(state)),
-            r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff","syncedAccounts":"0x5","syncedStorage":"0x6","syncedBytecodes":"0x7","healedTrienodes":"0x0"}"#,
+            r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff","syncedAccounts":"0x5","syncedAccountBytes":"0x50","syncedStorage":"0x6","syncedStorageBytes":"0xa0","syncedBytecodes":"0x7","syncedBytecodeBytes":"0xff","healedTrienodes":"0x0","healedTrienodeBytes":"0x1"}"#,
         );
     }
 }

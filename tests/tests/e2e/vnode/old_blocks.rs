@@ -1,6 +1,7 @@
 //! A node and the commands on a chain that is so long that its old blocks are in `chain.blocks`.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use chain::genesis::initialise;
@@ -12,7 +13,7 @@ use chain::rules::seal::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use e2e::process::EndSignal;
-use e2e::{Launch, to_quantity};
+use e2e::{Launch, to_quantity, vnode_path, wait_for};
 use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use serde_json::{Value, json};
 use store::{AncientReads, BLOCKS_FILE_NAME, Store, StoreOptions, TableId};
@@ -330,6 +331,27 @@ fn leave_holes(data: &Path) {
     batch.commit().expect("committed");
 }
 
+/// Kills compactions when the new file has some length. Each time all rows are there.
+fn kill_compactions(data: &Path) {
+    let codes = rows_of(&run_ok(data, &["db", "stats"]), "hash_to_code");
+    let new = data.join("chain.redb.new");
+    for bytes in [0, 1 << 20, 16 << 20, u64::MAX] {
+        let mut command = Command::new(vnode_path());
+        command.args(["db", "compact", "--datadir", text(data)]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut compaction = command.spawn().expect("it starts");
+        wait_for("a new file", || {
+            let len = std::fs::metadata(&new).ok().map(|metadata| metadata.len());
+            let has_ended = compaction.try_wait().expect("a status").is_some();
+            (has_ended || len.is_some_and(|len| len >= bytes)).then_some(())
+        });
+        compaction.kill().expect("it is killed");
+        compaction.wait().expect("it has ended");
+        assert_eq!(rows_of(&run_ok(data, &["db", "stats"]), "hash_to_code"), codes);
+        assert!(!new.exists());
+    }
+}
+
 #[test]
 fn a_directory_is_pruned_and_compacted_while_no_node_runs() {
     let chain = long_chain();
@@ -353,6 +375,8 @@ fn a_directory_is_pruned_and_compacted_while_no_node_runs() {
         &["compacted in", &format!("had {long} bytes")],
     );
     assert!(size() < long * 3 / 4, "{} bytes, {long} before", size());
+    leave_holes(data);
+    kill_compactions(data);
     assert_contains(&run_ok(data, &["db", "check", "--full"]), &["no faults"]);
     // With the default, nothing more goes.
     let again = run_ok(data, &["db", "prune"]);

@@ -148,6 +148,12 @@ impl SnapClient {
         match verdict {
             Verdict::Good(bytes) => {
                 self.figures.bytes += bytes;
+                match kind {
+                    AskKind::Accounts => {}
+                    AskKind::Storages => self.figures.slot_bytes += bytes,
+                    AskKind::Codes => self.figures.code_bytes += bytes,
+                    AskKind::Nodes => self.figures.healed_bytes += bytes,
+                }
                 self.peers.ended(peer, kind, Some(bytes), took);
             }
             Verdict::Stateless => {

@@ -40,13 +40,25 @@ pub(super) fn encode(phase: SnapPhase, load: &Load, figures: &SnapFigures) -> Ve
         codes,
         bytes,
         healed,
+        slot_bytes,
+        code_bytes,
+        healed_bytes,
     } = figures;
     encode_fields_to_vec(&[
         &VERSION,
         &phase.code(),
         &RawRlp(&raw_list(&parts)),
         &RawRlp(&raw_list(&large)),
-        &RawRlp(&encode_fields_to_vec(&[accounts, slots, codes, bytes, healed])),
+        &RawRlp(&encode_fields_to_vec(&[
+            accounts,
+            slots,
+            codes,
+            bytes,
+            healed,
+            slot_bytes,
+            code_bytes,
+            healed_bytes,
+        ])),
     ])
 }
 
@@ -80,14 +92,21 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(SnapPhase, Load, SnapFigures), Sna
         }
         load.large.insert(account, LargeStorage { root: None, chunks });
     }
-    let mut figures = fields.list("figures")?;
-    let figures = SnapFigures {
-        accounts: figures.u64("accounts")?,
-        slots: figures.u64("slots")?,
-        codes: figures.u64("codes")?,
-        bytes: figures.u64("bytes")?,
-        healed: figures.u64("healed")?,
+    let mut stored = fields.list("figures")?;
+    let mut figures = SnapFigures {
+        accounts: stored.u64("accounts")?,
+        slots: stored.u64("slots")?,
+        codes: stored.u64("codes")?,
+        bytes: stored.u64("bytes")?,
+        healed: stored.u64("healed")?,
+        ..SnapFigures::default()
     };
+    // A download that an earlier version began counts no parts.
+    if !stored.is_empty() {
+        figures.slot_bytes = stored.u64("bytes of slots")?;
+        figures.code_bytes = stored.u64("bytes of codes")?;
+        figures.healed_bytes = stored.u64("bytes of healed nodes")?;
+    }
     Ok((phase, load, figures))
 }
 

@@ -97,4 +97,20 @@ pub struct SnapFigures {
     pub bytes: u64,
     /// Trie nodes that were fetched to find the rows that differ.
     pub healed: u64,
+    /// The part of `bytes` that is slots.
+    pub slot_bytes: u64,
+    /// The part of `bytes` that is codes.
+    pub code_bytes: u64,
+    /// The part of `bytes` that is such trie nodes.
+    pub healed_bytes: u64,
+}
+
+impl SnapFigures {
+    /// The part of `bytes` that is accounts.
+    pub const fn account_bytes(&self) -> u64 {
+        self.bytes
+            .saturating_sub(self.slot_bytes)
+            .saturating_sub(self.code_bytes)
+            .saturating_sub(self.healed_bytes)
+    }
 }
