@@ -1,27 +1,27 @@
 //! The command `miner`: mines for nodes and pools, lists and measures devices, checks solutions,
 //! prints completions and man pages.
 //!
-//! Results go to standard output, the log and errors to standard error. The exit codes are in
-//! `cli/exit.rs`.
+//! Results go to standard output, the log and errors to standard error. The exit codes are those of
+//! all programs ([`ExitReason`]).
 
 mod cli;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use command_line::ExitReason;
 use daemon::Screen;
 use tracing_subscriber::EnvFilter;
 
-use cli::exit::ExitReason;
-use cli::{CliOptions, CommandOutput, MinerCommand};
+use cli::{CommandOutput, MinerCommand};
 
 fn main() -> ExitCode {
     // SAFETY: this is the first call in `main`, so no other thread exists that could read the
     // environment while it is changed.
     unsafe { engine::gpu::quiet_drivers() };
-    let options = match CliOptions::try_parse() {
-        Ok(options) => options,
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let (options, warnings) = match cli::read(&arguments) {
+        Ok(read) => read,
         Err(error) => {
             // Help and version are reported as errors too, but not for standard error.
             let exit = if error.use_stderr() {
@@ -33,6 +33,9 @@ fn main() -> ExitCode {
             return exit.into();
         }
     };
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
     let exit = match &options.command {
         MinerCommand::Getwork(options) => cli::getwork(options),
         MinerCommand::Stratum(options) => cli::stratum(options),

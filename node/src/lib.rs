@@ -46,7 +46,7 @@ pub use options::{
     NodeEndpointError, NodeProgram, OptionValueError, OptionsError, OptionsFileError, PARTITION_BLOCKS,
     PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, StepLineOptions, SyncMode, TABLES,
     TestvecCommand, TestvecOptions, TransitionOptions, TxPoolOptions, VnodeCommand, VnodeOptions,
-    parse_options, states_of, vnode_command, with_headings, write_options,
+    parse_options, states_of, vnode_command, write_options,
 };
 pub use output::print_line;
 pub use passwords::PasswordError;

@@ -3,13 +3,13 @@
 //! All are opened in this order at the start and closed when the node stops. The HTTP and the
 //! WebSocket listener can also be opened and closed in between; see the module `listener`.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::listen_text;
 use daemon::tls::ServerTls;
 use ethash::LightCaches;
 use rpc::server::ServeError;
@@ -40,14 +40,6 @@ pub enum ServersError {
     /// The Stratum server cannot start.
     #[error(transparent)]
     Stratum(StratumError),
-}
-
-/// The text for an address that cannot be listened on, with the option that gives it.
-pub(crate) fn listen_text(address: &impl fmt::Display, reason: &io::Error, option: &str) -> String {
-    match reason.kind() {
-        io::ErrorKind::AddrInUse => format!("cannot listen on {address}: address already in use: {option}"),
-        _ => format!("cannot listen on {address}: {reason}: {option}"),
-    }
 }
 
 impl ServersError {

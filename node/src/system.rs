@@ -5,9 +5,12 @@
 use std::io;
 use std::process::ExitCode;
 
+use command_line::ExitReason;
 use daemon::SERVING_STACK_LEN;
+use engine::MinerError;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::config_file::ConfigError;
 use crate::console::{NodeCallError, error_text};
 use crate::options::{OptionsError, OptionsFileError};
 
@@ -22,35 +25,38 @@ pub unsafe fn prepare_process() {
     ignore_file_size_signal();
 }
 
-/// Exit code of a command that failed.
-const EXIT_FAILED: u8 = 1;
-/// Exit code if the command line or its file is wrong, or if the node cannot be reached.
-const EXIT_USAGE: u8 = 2;
-
-/// Says on standard error why a command failed, if it did, and returns the exit code. Ends the
+/// Says on standard error why `program` failed, if it did, and returns the exit code. Ends the
 /// process if a driver hangs.
-pub fn end(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
-    let code = match result {
-        Ok(()) => 0,
+pub fn end(program: &str, result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+    let exit = match result {
+        Ok(()) => ExitReason::Done,
         Err(error) => {
             match sources(&*error).find_map(|cause| cause.downcast_ref()) {
                 Some(refused @ NodeCallError::Refused { .. }) => eprintln!("{}", error_text(refused)),
-                _ => eprintln!("vnode: {error}"),
+                _ => eprintln!("{program}: {error}"),
             }
-            exit_code(&*error)
+            exit_reason(&*error)
         }
     };
-    engine::end_if_hung(code);
-    code.into()
+    engine::end_if_hung(exit.code());
+    exit.into()
 }
 
-/// The exit code for an error: the same for the same cause, whatever the command.
-fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
-    let is_usage = sources(error).any(|cause| {
+/// The reason for which an error ends a program: the same for the same cause, whatever the command.
+fn exit_reason(error: &(dyn std::error::Error + 'static)) -> ExitReason {
+    let reason = sources(error).find_map(|cause| {
         let unreachable = matches!(cause.downcast_ref(), Some(NodeCallError::Transport { .. }));
-        unreachable || cause.is::<OptionsError>() || cause.is::<OptionsFileError>()
+        let no_device = matches!(cause.downcast_ref(), Some(MinerError::NoAdapter { .. }));
+        let is_usage =
+            cause.is::<OptionsError>() || cause.is::<OptionsFileError>() || cause.is::<ConfigError>();
+        match () {
+            () if unreachable => Some(ExitReason::NoConnection),
+            () if no_device => Some(ExitReason::NoDevice),
+            () if is_usage => Some(ExitReason::Usage),
+            () => None,
+        }
     });
-    if is_usage { EXIT_USAGE } else { EXIT_FAILED }
+    reason.unwrap_or(ExitReason::Failed)
 }
 
 /// An error and its causes.
@@ -112,26 +118,37 @@ mod tests {
     #[test]
     fn the_same_cause_has_the_same_exit_code() {
         let check = |error: &(dyn std::error::Error + 'static), expected| {
-            assert_eq!(exit_code(error), expected, "{error}");
+            assert_eq!(exit_reason(error), expected, "{error}");
         };
         let usage = || OptionsError::DatasetFolder;
-        check(&StartError::from(usage()), EXIT_USAGE);
-        check(&StartError::from(DataDirectoryError::from(usage())), EXIT_USAGE);
-        check(&CommandError::from(usage()), EXIT_USAGE);
-        check(&CommandError::from(DataDirectoryError::from(usage())), EXIT_USAGE);
-        check(&ConsoleError::from(usage()), EXIT_USAGE);
+        check(&StartError::from(usage()), ExitReason::Usage);
+        check(
+            &StartError::from(DataDirectoryError::from(usage())),
+            ExitReason::Usage,
+        );
+        check(&CommandError::from(usage()), ExitReason::Usage);
+        check(
+            &CommandError::from(DataDirectoryError::from(usage())),
+            ExitReason::Usage,
+        );
+        check(&ConsoleError::from(usage()), ExitReason::Usage);
         let transport = || NodeCallError::Transport {
             endpoint: "x".to_owned(),
             reason: TransportError::Closed,
         };
-        check(&ConsoleError::from(transport()), EXIT_USAGE);
-        check(&CommandError::from(transport()), EXIT_USAGE);
+        check(&ConsoleError::from(transport()), ExitReason::NoConnection);
+        check(&CommandError::from(transport()), ExitReason::NoConnection);
+        let missing = MinerError::NoAdapter {
+            wanted: Some(4),
+            found: 1,
+        };
+        check(&StartError::from(missing), ExitReason::NoDevice);
         let refused = NodeCallError::Refused {
             code: -32000,
             message: "no".to_owned(),
             data: None,
         };
-        check(&ConsoleError::from(refused), EXIT_FAILED);
-        check(&CommandError::Faults(1), EXIT_FAILED);
+        check(&ConsoleError::from(refused), ExitReason::Failed);
+        check(&CommandError::Faults(1), ExitReason::Failed);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use command_line::ExitReason;
 use crossbeam_channel::RecvTimeoutError;
 use daemon::StopSignal;
 use engine::gpu::GpuOptions;
@@ -17,7 +18,7 @@ use miner::bench::thorough::{
 };
 use miner::bench::{self, BenchConfig, BenchDevices, BenchError, BenchReport};
 
-use super::exit::{CommandOutput, ExitReason};
+use super::CommandOutput;
 use super::options::{BenchOptions, ScaleOption};
 
 /// The default time for the measurement of a hashrate.
@@ -86,7 +87,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
 fn measure(config: BenchConfig, json: bool) -> Result<BenchReport, ExitReason> {
     let stopped = stop_flag().map_err(|error| {
         eprintln!("error: cannot listen for signals: {error}");
-        ExitReason::Usage
+        ExitReason::Failed
     })?;
     let (out, notes) = crossbeam_channel::unbounded();
     // At a signal the thread is left behind, in the middle of a measurement.
@@ -100,7 +101,7 @@ fn measure(config: BenchConfig, json: bool) -> Result<BenchReport, ExitReason> {
         })
         .map_err(|error| {
             eprintln!("error: cannot start a thread: {error}");
-            ExitReason::Usage
+            ExitReason::Failed
         })?;
     let (mut printed, mut last) = (PrintedFigures::default(), None);
     loop {
@@ -126,7 +127,7 @@ fn measure(config: BenchConfig, json: bool) -> Result<BenchReport, ExitReason> {
         eprintln!("error: {error}");
         match error {
             BenchError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
-            _ => ExitReason::Usage,
+            _ => ExitReason::Failed,
         }
     })
 }
@@ -204,7 +205,7 @@ fn run_thorough(options: &BenchOptions, threads: usize) -> Result<CommandOutput,
     };
     let stopped = stop_flag().map_err(|error| {
         eprintln!("error: cannot listen for signals: {error}");
-        ExitReason::Usage
+        ExitReason::Failed
     })?;
     let clock = BenchClock::new(wanted.minutes, stopped);
     let end = thorough::run(&config, &clock).map_err(|error| thorough_failed(&error))?;
@@ -224,7 +225,7 @@ fn thorough_failed(error: &ThoroughError) -> ExitReason {
     eprintln!("error: {error}");
     match error {
         ThoroughError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
-        _ => ExitReason::Usage,
+        _ => ExitReason::Failed,
     }
 }
 
@@ -260,7 +261,7 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
 /// Prints the error that `path` cannot be written.
 fn write_failed(path: &Path, error: &std::io::Error) -> ExitReason {
     eprintln!("error: cannot write {}: {error}", path.display());
-    ExitReason::Usage
+    ExitReason::Failed
 }
 
 #[cfg(test)]

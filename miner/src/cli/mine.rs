@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use command_line::ExitReason;
 use daemon::Screen;
 use daemon::tls::TlsOptions;
 use engine::gpu::GpuOptions;
@@ -10,7 +11,6 @@ use engine::{DatasetPolicy, EngineConfig, KernelPolicy, MinerError};
 use miner::client::{ClientConfig, MiningEndpoint, MiningEndpointError, MiningProtocol};
 use miner::rig::{self, RigConfig, RigEnd, RigError};
 
-use super::exit::ExitReason;
 use super::options::{CpuDataset, GetworkOptions, MiningOptions, StratumOptions};
 use super::rig_options::BadRigOptions;
 
@@ -127,7 +127,7 @@ fn run(
         }
         Err(error) => {
             tracing::error!("{error}");
-            ExitReason::Usage
+            ExitReason::Failed
         }
     }
 }

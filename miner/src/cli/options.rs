@@ -32,16 +32,16 @@ pub(crate) enum MinerCommand {
     /// Mine for a pool, or a node's Stratum server.
     #[command(args_override_self = true)]
     Stratum(StratumOptions),
-    /// List the devices with their numbers, and say why a device is not used.
+    /// List the devices, and say why one is not used.
     #[command(long_flag = "list-devices", short_flag = 'L')]
     Devices {
         /// The choice that is explained, as for mining.
         #[arg(long, value_name = "DEVICES", default_value_t = DeviceChoice::Auto)]
         device: DeviceChoice,
     },
-    /// Measure light cache, dataset, hashrate, and the highest rate of the memory.
+    /// Measure hashrates, dataset and memory.
     Bench(BenchOptions),
-    /// Check whether a solution is valid, and if not, say why.
+    /// Check a solution, and say why it is not valid.
     Verify(VerifyOptions),
     /// Print the completions of a shell.
     Completions {

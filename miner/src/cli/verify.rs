@@ -1,9 +1,10 @@
 //! `miner verify`: checks a solution.
 
+use command_line::ExitReason;
 use ethash::{B256, CacheError, Epoch, Schedule};
 use miner::verify::{SolutionClaim, verify};
 
-use super::exit::{CommandOutput, ExitReason};
+use super::CommandOutput;
 use super::options::{Algorithm, VerifyOptions};
 
 /// The reasons why a solution cannot be checked.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crossbeam_channel::{bounded, unbounded};
 use daemon::status::{self, StatusSource};
 use daemon::tls::TlsError;
-use daemon::{Hosts, Screen, StopSignal};
+use daemon::{Hosts, Screen, StopSignal, listen_text};
 use engine::ClientStats;
 use engine::FoundSolution;
 use engine::MinerError;
@@ -111,27 +111,13 @@ pub enum RigError {
     /// The settings for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The status cannot be served at this address.
-    #[error("cannot serve the status on {address}: {reason}")]
-    Status {
+    /// An address cannot be listened on. The text names the option.
+    #[error("{}", listen_text(address, reason, &format!("{option} {address}")))]
+    Listen {
         /// The address.
         address: SocketAddr,
-        /// The error of the operating system.
-        reason: io::Error,
-    },
-    /// The dashboard cannot be served at this address.
-    #[error("cannot serve the dashboard on {address}: {reason}")]
-    Dashboard {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        reason: io::Error,
-    },
-    /// The API cannot be served at this address.
-    #[error("cannot serve the API on {address}: {reason}")]
-    Api {
-        /// The address.
-        address: SocketAddr,
+        /// The option that gives it.
+        option: &'static str,
         /// The error of the operating system.
         reason: io::Error,
     },
@@ -143,6 +129,14 @@ pub enum RigError {
         /// The error of the operating system.
         reason: io::Error,
     },
+}
+
+fn listen(option: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> RigError {
+    move |reason| RigError::Listen {
+        address,
+        option,
+        reason,
+    }
 }
 
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> RigError {
@@ -213,7 +207,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
             let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
             let server = status::serve(address, config.status_hosts.clone(), source)
                 .await
-                .map_err(|reason| RigError::Status { address, reason })?;
+                .map_err(listen("--status", address))?;
             let bound = server.address();
             tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
             Some(server)
@@ -228,7 +222,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
             );
             let server = api::serve(api, Arc::clone(&monitor) as _)
                 .await
-                .map_err(|reason| RigError::Api { address, reason })?;
+                .map_err(listen("--api-bind", address))?;
             let rights = if can_change {
                 "with a password"
             } else {
@@ -244,7 +238,7 @@ async fn serve(config: RigConfig, screen: &Screen, time: Duration) -> Result<(Ri
             let source: Arc<dyn DashboardSource> = Arc::clone(&monitor) as _;
             let server = dashboard::serve(address, config.status_hosts, source)
                 .await
-                .map_err(|reason| RigError::Dashboard { address, reason })?;
+                .map_err(listen("--dashboard", address))?;
             tracing::info!("dashboard at http://{}/", server.address());
             Some(server)
         }

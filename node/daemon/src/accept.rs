@@ -1,5 +1,6 @@
 //! The loop that accepts connections, the same for all servers.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,6 +28,14 @@ impl Listener for TcpListener {
 
     async fn accept(&mut self) -> io::Result<Self::Connection> {
         Self::accept(self).await
+    }
+}
+
+/// The text for an address that cannot be listened on, with the option that gives it.
+pub fn listen_text(address: &impl fmt::Display, reason: &io::Error, option: &str) -> String {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => format!("cannot listen on {address}: address already in use: {option}"),
+        _ => format!("cannot listen on {address}: {reason}: {option}"),
     }
 }
 

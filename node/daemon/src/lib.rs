@@ -40,7 +40,7 @@ mod stream;
 pub mod tls;
 mod token_bucket;
 
-pub use accept::{Listener, accept, all_ended, stopped};
+pub use accept::{Listener, accept, all_ended, listen_text, stopped};
 pub use address::ClientAddress;
 pub use claim::{Claim, Claimant, StatedClaim};
 pub use client::ClientId;

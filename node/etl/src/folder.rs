@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use chain::View;
 use primitives::B256;
 
 use crate::EtlError;
 use crate::file::{FileFacts, PART_ENDING};
 use crate::range::BlockRange;
+use crate::source::TableSource;
 use crate::table::EtlTable;
 
 /// The path of the file with these rows.
@@ -45,7 +45,7 @@ pub(crate) struct Missing {
 /// # Errors
 /// [`EtlError`] if a file is of another chain, or has only some of the blocks of a wanted one.
 pub(crate) fn missing(
-    view: &View,
+    source: &dyn TableSource,
     genesis: B256,
     directory: &Path,
     tables: &[EtlTable],
@@ -53,7 +53,7 @@ pub(crate) fn missing(
 ) -> Result<Vec<Missing>, EtlError> {
     let existing = tables
         .iter()
-        .map(|table| existing(view, genesis, directory, *table));
+        .map(|table| existing(source, genesis, directory, *table));
     let existing = existing.collect::<Result<Vec<_>, _>>()?;
     let mut all = Vec::new();
     for range in ranges {
@@ -113,7 +113,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), EtlError> {
 
 /// The files of a table.
 fn existing(
-    view: &View,
+    source: &dyn TableSource,
     genesis: B256,
     directory: &Path,
     table: EtlTable,
@@ -137,7 +137,7 @@ fn existing(
                             });
                         }
                         Some(facts) => {
-                            facts.range == range && view.canonical_hash(last)? == Some(facts.last_hash)
+                            facts.range == range && source.canonical_hash(last)? == Some(facts.last_hash)
                         }
                         None => false,
                     };

@@ -6,33 +6,32 @@
 //! when it is complete, so an export can be interrupted at any time and goes on where it was. The
 //! same command exports the blocks that are new, and those that a reorganization has changed.
 //!
-//! This package reads a [`View`]. It knows no options, no signals and no sockets. The columns are
-//! described in docs/parquet.md.
+//! This package reads a [`TableSource`], such as a view of a store. It knows no options, no signals
+//! and no sockets. The columns are described in docs/parquet.md.
 
 mod column;
 mod file;
 mod folder;
 mod range;
 mod rows;
+mod source;
 mod table;
 
 pub use range::BlockRange;
-pub use rows::RowsError;
+pub use source::{SourceError, TableSource};
 pub use table::{EtlTable, NoSuchTable};
 
 use std::path::{Path, PathBuf};
 
-use chain::View;
 use chain::parallel::for_each_in_order;
 use chain::query_limit::CancelFlag;
-use chain::state::StateNotKept;
 use parquet::errors::ParquetError;
 use primitives::B256;
-use store::{StoreError, TableId};
 
 use file::{FileFacts, TableFile};
 use folder::Missing;
-use rows::append_block;
+use rows::{BlockLink, append_block};
+use source::no_block;
 use table::TableRows;
 
 /// The usual number of blocks of a partition.
@@ -71,15 +70,12 @@ pub struct ExportSummary {
 /// The reason why an export failed. The files that were complete stay.
 #[derive(Debug, thiserror::Error)]
 pub enum EtlError {
-    /// The store failed.
+    /// The source does not give what is asked of it.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The rows of a block cannot be made.
-    #[error(transparent)]
-    Rows(#[from] RowsError),
-    /// Traces need a state that is not kept.
-    #[error("{0}; leave out the traces, or export from a node that keeps all states (--state archive)")]
-    NotKept(StateNotKept),
+    Source(#[from] SourceError),
+    /// The chain of the source changed while it was read.
+    #[error("block {0}: the chain was reorganized meanwhile; to continue, give the same command again")]
+    Reorganized(u64),
     /// A folder cannot be read or changed.
     #[error("{}: {source}", path.display())]
     Folder {
@@ -147,29 +143,54 @@ struct ExportTask {
     blocks: BlockRange,
 }
 
+/// The blocks of a partition. A source outside this process may change its chain between them.
+#[derive(Default)]
+struct PartitionChain {
+    before: Option<B256>,
+    last: u64,
+    last_hash: B256,
+}
+
+impl PartitionChain {
+    /// The blocks of a partition whose file says that it ends with block `last`.
+    const fn until(last: u64, last_hash: B256) -> Self {
+        Self {
+            before: None,
+            last,
+            last_hash,
+        }
+    }
+
+    fn push(&mut self, number: u64, link: BlockLink) -> Result<(), EtlError> {
+        let before = self.before.replace(link.hash);
+        let follows = before.is_none_or(|before| before == link.parent);
+        match follows && (number < self.last || link.hash == self.last_hash) {
+            true => Ok(()),
+            false => Err(EtlError::Reorganized(number)),
+        }
+    }
+}
+
 /// Exports what `request` names. `progress` is called with what was done so far, and stops the
 /// export by returning `false`.
 ///
 /// # Errors
 /// [`EtlError`]; another call goes on where this one ended.
 pub fn export(
-    view: &View,
+    source: &dyn TableSource,
     request: &ExportRequest,
     progress: &mut dyn FnMut(&ExportSummary) -> bool,
 ) -> Result<ExportSummary, EtlError> {
-    let no_block =
-        |number: u64| StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), "no such block");
     let hash = |number| -> Result<B256, EtlError> {
-        Ok(view.canonical_hash(number)?.ok_or_else(|| no_block(number))?)
+        let hash = source.canonical_hash(number)?;
+        Ok(hash.ok_or_else(|| no_block(number))?)
     };
     let genesis = hash(0)?;
     let ranges = request.range.parts(request.partition_blocks);
-    let missing = folder::missing(view, genesis, &request.directory, &request.tables, ranges)?;
-    // The first block is run on the state of its parent.
+    let missing = folder::missing(source, genesis, &request.directory, &request.tables, ranges)?;
     let traced = |one: &&Missing| one.tables.iter().any(|(table, _)| *table == EtlTable::Traces);
     if let Some(first) = missing.iter().find(traced) {
-        let parent = first.range.first.saturating_sub(1);
-        view.require_state(parent).map_err(EtlError::NotKept)?;
+        source.require_traces(first.range.first)?;
     }
     let mut summary = ExportSummary::default();
     let wanted: u64 = missing.iter().map(|one| one.range.count()).sum();
@@ -184,14 +205,15 @@ pub fn export(
     let work = |task: ExportTask| {
         let tables = missing[task.partition].tables.iter();
         let mut rows: Vec<_> = tables.map(|(table, _)| TableRows::new(*table)).collect();
-        for number in task.blocks.first..=task.blocks.last {
-            append_block(view, number, &mut rows, &cancelled)?;
-        }
-        Ok::<_, RowsError>((task, rows))
+        let blocks = task.blocks.first..=task.blocks.last;
+        let links = blocks.map(|number| append_block(source, number, &mut rows, &cancelled));
+        let links = links.collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, SourceError>((task, rows, links))
     };
     let mut open: Vec<(PathBuf, TableFile)> = Vec::new();
+    let mut chain = PartitionChain::default();
     let result = for_each_in_order(tasks, work, |made| {
-        let (task, rows) = made?;
+        let (task, rows, links) = made?;
         let partition = &missing[task.partition];
         if task.blocks.first == partition.range.first {
             let facts = FileFacts {
@@ -199,12 +221,16 @@ pub fn export(
                 range: partition.range,
                 last_hash: hash(partition.range.last)?,
             };
+            chain = PartitionChain::until(facts.range.last, facts.last_hash);
             for (table, _) in &partition.tables {
                 let path = folder::path(&request.directory, *table, partition.range);
                 let file = TableFile::create(&path, *table, &facts);
                 let file = file.map_err(|source| EtlError::write(&path, source))?;
                 open.push((path, file));
             }
+        }
+        for (number, link) in (task.blocks.first..).zip(links) {
+            chain.push(number, link)?;
         }
         for ((path, file), rows) in open.iter_mut().zip(rows) {
             file.append(rows)
@@ -230,4 +256,33 @@ pub fn export(
     // Nothing waits for the blocks that other threads still run.
     cancelled.cancel();
     result.map(|()| summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_two_chains_do_not_share_a_file() {
+        let link = |parent: u8, hash: u8| BlockLink {
+            parent: B256::repeat_byte(parent),
+            hash: B256::repeat_byte(hash),
+        };
+        let check = |links: &[BlockLink]| {
+            let mut chain = PartitionChain::until(6, B256::repeat_byte(6));
+            let each = (5..).zip(links);
+            each.map(|(number, link)| chain.push(number, *link))
+                .find_map(Result::err)
+                .map(|error| error.to_string())
+        };
+        assert_eq!(check(&[link(4, 5), link(5, 6)]), None);
+        let error = |number| {
+            Some(format!(
+                "block {number}: the chain was reorganized meanwhile; to continue, give the same command again"
+            ))
+        };
+        // The second block has another parent, and the last one is not the one that the file names.
+        assert_eq!(check(&[link(4, 5), link(9, 6)]), error(6));
+        assert_eq!(check(&[link(4, 5), link(5, 7)]), error(6));
+    }
 }

@@ -1,64 +1,44 @@
-//! Makes the rows of a block from what the store has, and its traces by running it again.
+//! Makes the rows of a block from what the source has of it.
 //!
 //! This module knows the chain. It knows no files.
 
-use std::time::Duration;
-
-use chain::View;
-use chain::query_limit::{CancelFlag, QueryLimit};
+use chain::ChainSpec;
+use chain::query_limit::CancelFlag;
 use chain::rules::order::ExecutionOrder;
 use chain::rules::payment::BlockPayment;
-use chain::trace::{
-    CallFrame, CallOptions, FlatCall, FlatCalls, TraceError, TraceRequest, Tracer, error_word,
-};
+use chain::trace::{CallFrame, FlatCall, FlatCalls, error_word};
 use chain::view::StoredBlock;
 use parquet::data_type::ByteArray;
 use primitives::{Address, B256, Block, Receipt, ReceiptOutcome, Transaction};
-use store::{StoreError, TableId};
 
 use crate::column::{Cell, hex_text};
+use crate::source::{SourceError, TableSource, no_block};
 use crate::table::{EtlTable, TableRows};
 
-/// The most memory for the traces of one block, in bytes of their text. A block with more has only
-/// the transactions' own calls.
-const BLOCK_TRACE_BYTES_MAX: usize = 256 << 20;
-
-/// The reason why the rows of a block cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum RowsError {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The block cannot be run again.
-    #[error("traces of block {number}: {error}")]
-    Trace {
-        /// The number of the block.
-        number: u64,
-        /// The reason why it cannot be run.
-        error: TraceError,
-    },
+/// The hashes that tie blocks together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockLink {
+    pub(crate) parent: B256,
+    pub(crate) hash: B256,
 }
 
 /// Appends the rows of block `number` to each of `tables`.
 ///
 /// # Errors
-/// [`RowsError`] if the store fails, or the block cannot be run again.
+/// [`SourceError`] if the source fails, or has no such block.
 pub(crate) fn append_block(
-    view: &View,
+    source: &dyn TableSource,
     number: u64,
     tables: &mut [TableRows],
     cancelled: &CancelFlag,
-) -> Result<(), RowsError> {
-    let missing = |what: &'static str| {
-        StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), what.to_owned())
-    };
-    let block = view.block(number)?.ok_or_else(|| missing("no such block"))?;
-    let facts = BlockCells::of(view, block);
+) -> Result<BlockLink, SourceError> {
+    let block = source.block(number)?.ok_or_else(|| no_block(number))?;
+    let spec = source.spec();
+    let facts = BlockCells::of(spec, block);
     // Block 0 has no receipts.
     let needs_receipts = |rows: &TableRows| matches!(rows.table, EtlTable::Receipts | EtlTable::Logs);
     let receipts = if number > 0 && tables.iter().any(needs_receipts) {
-        let receipts = view.receipts(&facts.block.id())?;
-        receipts.ok_or_else(|| missing("no receipts"))?
+        source.receipts(&facts.block)?
     } else {
         Vec::new()
     };
@@ -69,46 +49,19 @@ pub(crate) fn append_block(
             EtlTable::Receipts => facts.append_receipts(&receipts, rows),
             EtlTable::Logs => facts.append_logs(&receipts, rows),
             EtlTable::Traces => {
-                let trees = call_trees(view, &facts.block, cancelled)
-                    .map_err(|error| RowsError::Trace { number, error })?;
-                facts.append_traces(view, &trees, rows);
+                // Block 0 has no transactions, and no parent to run them on.
+                let trees = match facts.block.body.transactions.is_empty() {
+                    true => Vec::new(),
+                    false => source.call_trees(&facts.block, cancelled)?,
+                };
+                facts.append_traces(spec, &trees, rows);
             }
         }
     }
-    Ok(())
-}
-
-/// The calls of the block's transactions, each with the index of its transaction.
-fn call_trees(
-    view: &View,
-    block: &StoredBlock,
-    cancelled: &CancelFlag,
-) -> Result<Vec<(usize, CallFrame)>, TraceError> {
-    let trace = |only_top| {
-        let options = CallOptions {
-            only_top,
-            own_gas: true,
-            ..CallOptions::default()
-        };
-        let limit = QueryLimit::new(Duration::MAX).cancelled_by(cancelled);
-        let mut request = TraceRequest::new(Tracer::Calls(options), limit);
-        request.bytes_max = if only_top {
-            usize::MAX
-        } else {
-            BLOCK_TRACE_BYTES_MAX
-        };
-        view.call_trees(block, &request)
-    };
-    match trace(false) {
-        Err(TraceError::TooLarge { max }) => {
-            let number = block.record.header.number;
-            tracing::warn!(
-                "the traces of block {number} are longer than {max} bytes: only the transactions' own calls are written"
-            );
-            trace(true)
-        }
-        trees => trees,
-    }
+    Ok(BlockLink {
+        parent: facts.block.record.header.parent_hash,
+        hash: facts.block.hash,
+    })
 }
 
 /// A block with the cells that many of its rows have.
@@ -121,11 +74,11 @@ struct BlockCells {
 }
 
 impl BlockCells {
-    fn of(view: &View, block: StoredBlock) -> Self {
+    fn of(spec: &ChainSpec, block: StoredBlock) -> Self {
         let number = block.record.header.number;
         let transactions = &block.body.transactions;
         Self {
-            order: ExecutionOrder::of(view.spec(), number, transactions),
+            order: ExecutionOrder::of(spec, number, transactions),
             number: Cell::int(number),
             hash: Cell::hex(block.hash.as_slice()),
             transaction_hashes: transactions
@@ -267,7 +220,7 @@ impl BlockCells {
         }
     }
 
-    fn append_traces(&self, view: &View, trees: &[(usize, CallFrame)], rows: &mut TableRows) {
+    fn append_traces(&self, spec: &ChainSpec, trees: &[(usize, CallFrame)], rows: &mut TableRows) {
         for (index, top) in trees {
             // The places of calls that failed. A call inside has failed with them.
             let mut failed: Vec<Vec<usize>> = Vec::new();
@@ -285,7 +238,7 @@ impl BlockCells {
         if header.number == 0 {
             return;
         }
-        let payment = BlockPayment::of(view.spec(), header.number, &self.block.body.uncles);
+        let payment = BlockPayment::of(spec, header.number, &self.block.body.uncles);
         let own = (header.beneficiary, payment.miner);
         for (index, (author, value)) in std::iter::once(own).chain(payment.uncles).enumerate() {
             let kind = if index == 0 { "block" } else { "uncle" };

@@ -11,13 +11,13 @@ fn main() -> ExitCode {
     let (options, matches) = match node::parse_options(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
         Err(error) => {
-            return node::system::end(Err(error.into()));
+            return node::system::end("vnode", Err(error.into()));
         }
     };
     match &options.command {
         Some(command) if command.is_of_tools() => match node::tools::run() {
             Ok(code) => code,
-            Err(error) => node::system::end(Err(error.into())),
+            Err(error) => node::system::end("vnode", Err(error.into())),
         },
         Some(VnodeCommand::Testvec(vectors)) => match node::testvec::run(vectors) {
             Ok(()) => ExitCode::SUCCESS,
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
                 ExitCode::from(error.exit_code())
             }
         },
-        _ => node::system::end(run(&options, &matches)),
+        _ => node::system::end("vnode", run(&options, &matches)),
     }
 }
 

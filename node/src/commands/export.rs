@@ -5,18 +5,15 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use chain::View;
-use primitives::rlp::RlpReader;
-use primitives::{B256, Block, Header, hex};
-use serde_json::json;
+use primitives::{B256, Block};
 use store::{StoreError, TableId};
 
+use super::chain_source::ChainSource;
 use super::error::CommandError;
 use super::output_file::{OutputFile, is_standard};
-use super::running::{AskedNode, OpenedChain, is_in_use};
 use super::stop_flag::stop_flag;
 use crate::progress::{CommandProgress, ProgressUnits};
 
-use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
 
@@ -26,7 +23,7 @@ pub(super) fn run(
     file: &Path,
     (first, last): (Option<u64>, Option<u64>),
 ) -> Result<(), CommandError> {
-    let mut blocks = ExportSource::open(options)?;
+    let blocks = ChainSource::open(options)?;
     let head = blocks.head()?;
     let (first, last) = export_range(first, last, head)?;
     let stop = stop_flag()?;
@@ -38,11 +35,12 @@ pub(super) fn run(
     let total = (last - first).saturating_add(1);
     let mut progress = CommandProgress::new(options, "export", ProgressUnits::Items, total);
     let mut bytes = 0;
+    let mut last_hash = None;
     for number in first..=last {
         if stop.load(Ordering::Acquire) {
             return Err(CommandError::Interrupted);
         }
-        let rlp = blocks.rlp(number)?;
+        let rlp = rlp(&blocks, number, &mut last_hash)?;
         output.write_all(&rlp).map_err(write)?;
         bytes += rlp.len() as u64;
         progress.update(number - first + 1, || format!("blocks, {bytes} bytes"));
@@ -61,70 +59,17 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The canonical blocks of a data directory, or of the node that runs on it.
-enum ExportSource {
-    Here {
-        view: View,
-        /// Stays open as long as the view is read.
-        _directory: DataDirectory,
-    },
-    Running {
-        node: AskedNode,
-        /// The hash of the last block that was read.
-        last: Option<B256>,
-    },
-}
-
-impl ExportSource {
-    fn open(options: &VnodeOptions) -> Result<Self, CommandError> {
-        match DataDirectory::open(options, OpenPurpose::Read) {
-            Ok(directory) => {
-                let view = View::new(&directory.store, directory.spec.clone())?;
-                Ok(Self::Here {
-                    view,
-                    _directory: directory,
-                })
-            }
-            Err(error) if is_in_use(&error) => match OpenedChain::open(options)? {
-                OpenedChain::Running(node) => Ok(Self::Running { node, last: None }),
-                // The other process has closed it meanwhile.
-                OpenedChain::Here { .. } => Err(error.into()),
-            },
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn head(&mut self) -> Result<u64, CommandError> {
-        match self {
-            Self::Here { view, .. } => Ok(view.head_number()),
-            Self::Running { node, .. } => {
-                let text: String = node.ask("mc_blockNumber", &[])?;
-                let digits = text.trim_start_matches("0x");
-                u64::from_str_radix(digits, 16).map_err(|error| CommandError::Answer {
-                    method: "mc_blockNumber".to_owned(),
-                    reason: error.to_string(),
-                })
-            }
-        }
-    }
-
-    /// The RLP of the block at `number`. Blocks of a running node must follow each other, because
-    /// its chain may be reorganized between two calls.
-    fn rlp(&mut self, number: u64) -> Result<Vec<u8>, CommandError> {
-        match self {
-            Self::Here { view, .. } => Ok(block(view, number)?.encode()),
-            Self::Running { node, last } => {
-                let text: String = node.ask("debug_getRawBlock", &[json!(format!("{number:#x}"))])?;
-                let unread = |reason: String| CommandError::Block { number, reason };
-                let rlp = hex::decode(&text).map_err(|error| unread(error.to_string()))?;
-                let header = RlpReader::open(&rlp, "block")
-                    .and_then(|mut fields| Header::decode(fields.raw("block.header")?))
-                    .map_err(|error| unread(error.to_string()))?;
-                let before = last.replace(header.hash());
-                match before.is_none_or(|before| before == header.parent_hash) {
-                    true => Ok(rlp),
-                    false => Err(CommandError::Reorganized(number)),
-                }
+/// The RLP of the block at `number`. `last` is the hash of the block before it: blocks of a running
+/// node must follow each other, because its chain may be reorganized between two calls.
+fn rlp(blocks: &ChainSource, number: u64, last: &mut Option<B256>) -> Result<Vec<u8>, CommandError> {
+    match blocks {
+        ChainSource::Here { view, .. } => Ok(block(view, number)?.encode()),
+        ChainSource::Running(chain) => {
+            let (block, rlp) = chain.raw_block(number)?;
+            let before = last.replace(block.hash());
+            match before.is_none_or(|before| before == block.header.parent_hash) {
+                true => Ok(rlp),
+                false => Err(CommandError::Reorganized(number)),
             }
         }
     }

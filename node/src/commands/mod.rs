@@ -5,6 +5,7 @@
 //! about its result. Results go to standard output; progress and log go to standard error.
 
 mod backup;
+mod chain_source;
 mod db;
 mod dump;
 mod error;
@@ -13,10 +14,11 @@ mod export_era1;
 mod import;
 mod init;
 mod output_file;
-
 mod running;
+mod running_traces;
 mod stop_flag;
 
+pub use chain_source::{ChainSource, RunningChain};
 pub use error::CommandError;
 pub use export::export_range;
 pub use stop_flag::stop_flag;

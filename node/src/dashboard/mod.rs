@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chain::Chain;
+use daemon::listen_text;
 use daemon::status::{PageFuture, status_page};
 use engine::ClientStatus;
 use engine::dashboard::{DashboardServer, DashboardSource};
@@ -47,7 +48,7 @@ const WORKERS_NAME: &str = "stratum";
 
 /// An error that keeps the dashboard from being served.
 #[derive(Debug, thiserror::Error)]
-#[error("--dashboard: cannot listen on {address}: {source}")]
+#[error("{}", listen_text(address, source, &format!("--dashboard {address}")))]
 pub struct DashboardError {
     address: SocketAddr,
     source: io::Error,

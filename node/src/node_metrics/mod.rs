@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::listen_text;
 use daemon::status::{self, StatusServer, StatusSource};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use rpc::server::Hosts;
@@ -49,7 +50,7 @@ pub enum MetricsError {
     #[error("--metrics: {0}")]
     Recorder(#[from] BuildError),
     /// The address cannot be listened on.
-    #[error("--metrics: cannot listen on {address}: {source}")]
+    #[error("{}", listen_text(address, source, &format!("--metrics {address}")))]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -104,7 +104,7 @@ pub enum VnodeCommand {
         access: ClientAccess,
     },
     /// Call one method of a running node and print its result. The exit code is 0 for a result, 1
-    /// if the node answers with an error, 2 if the node cannot be reached
+    /// if the node answers with an error, 3 if the node cannot be reached
     Rpc {
         /// The node: path of its local socket, or an http://, https://, ws:// or wss:// URL
         /// [default: the local socket in the data directory]

@@ -2,31 +2,25 @@
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use command_line::{NeededOption, missing_need, no_effect};
 
 use super::VnodeOptions;
 use super::help::{LOG, used_by, vnode_command};
 
-/// Options that need another one: their ids, whether the other one is given, and its name.
-struct Needed {
-    ids: &'static [&'static str],
-    is_given: fn(&VnodeOptions) -> bool,
-    needs: &'static str,
-}
-
 /// The needs of each option of the node. Options of the miner are not here, because
 /// `miner_start` reads them, too.
-const NEEDED: [Needed; 11] = [
-    Needed {
+const NEEDED: [NeededOption<VnodeOptions>; 11] = [
+    NeededOption {
         ids: &["rpcaddr", "rpcport", "rpcapi", "rpccorsdomain"],
         is_given: |options| options.rpc,
         needs: "without --rpc",
     },
-    Needed {
+    NeededOption {
         ids: &["wsaddr", "wsport", "wsapi", "wsorigins"],
         is_given: |options| options.ws,
         needs: "without --ws",
     },
-    Needed {
+    NeededOption {
         ids: &[
             "rpc_tls_cert",
             "rpc_tls_key",
@@ -37,7 +31,7 @@ const NEEDED: [Needed; 11] = [
         is_given: |options| options.rpc || options.ws,
         needs: "without --rpc or --ws",
     },
-    Needed {
+    NeededOption {
         ids: &["rpcvhosts"],
         is_given: |options| {
             let pages = options.metrics.or(options.dashboard).or(options.stratum_status);
@@ -45,7 +39,7 @@ const NEEDED: [Needed; 11] = [
         },
         needs: "without --rpc, --ws, --metrics, --dashboard or --stratum.status",
     },
-    Needed {
+    NeededOption {
         ids: &[
             "stratumaddr",
             "stratumport",
@@ -61,32 +55,32 @@ const NEEDED: [Needed; 11] = [
         is_given: |options| options.stratum,
         needs: "without --stratum",
     },
-    Needed {
+    NeededOption {
         ids: &["log_max_size", "log_max_backups"],
         is_given: |options| options.log.file.is_some(),
         needs: "without --log.file",
     },
-    Needed {
+    NeededOption {
         ids: &["ipcpath"],
         is_given: |options| !options.ipcdisable,
         needs: "with --ipcdisable",
     },
-    Needed {
+    NeededOption {
         ids: &["password"],
         is_given: |options| !options.unlock.is_empty(),
         needs: "without --unlock",
     },
-    Needed {
+    NeededOption {
         ids: &["pricelimit"],
         is_given: |options| options.gasprice.is_none(),
         needs: "with --gasprice",
     },
-    Needed {
+    NeededOption {
         ids: &["discovery_dns", "discovery_port"],
         is_given: |options| !options.peers.nodiscover,
         needs: "with --nodiscover",
     },
-    Needed {
+    NeededOption {
         ids: &["dev_seal"],
         is_given: |options| {
             options
@@ -112,10 +106,7 @@ pub(super) fn without_effect(options: &VnodeOptions, typed: &ArgMatches, all: &A
         is_typed(id) || (options.command.is_none() && is_told && !is_default())
     });
     let reason = |id: &str| match &options.command {
-        None => {
-            let needed = NEEDED.iter().find(|needed| needed.ids.contains(&id))?;
-            (!(needed.is_given)(options)).then(|| needed.needs.to_owned())
-        }
+        None => missing_need(&NEEDED, options, id).map(str::to_owned),
         Some(_) => {
             let path = path_of(all);
             let used = used_by(&path)?.concat();
@@ -123,10 +114,7 @@ pub(super) fn without_effect(options: &VnodeOptions, typed: &ArgMatches, all: &A
             (!is_used).then(|| format!("on the command {path}"))
         }
     };
-    let warning = |option: &clap::Arg| {
-        let name = option.get_long()?;
-        reason(option.get_id().as_str()).map(|reason| format!("--{name} has no effect {reason}"))
-    };
+    let warning = |option: &clap::Arg| no_effect(option, &reason(option.get_id().as_str())?);
     given.filter_map(warning).collect()
 }
 

@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Command, CommandFactory};
+use command_line::{is_short_help, with_headings, with_short_help};
 
 use super::VnodeOptions;
 
@@ -93,24 +94,6 @@ pub(super) fn used_by(path: &str) -> Option<Vec<&'static [&'static str]>> {
     })
 }
 
-/// Gives each option its heading: that of the last entry of `headings` whose option stands before
-/// it or is it. An entry has the long name of an option and a heading.
-pub fn with_headings(command: Command, headings: &'static [(&'static str, &'static str)]) -> Command {
-    let mut heading = None;
-    command.mut_args(|option| {
-        let begun = headings
-            .iter()
-            .find(|(first, _)| option.get_long() == Some(*first));
-        if let Some((_, begun)) = begun {
-            heading = Some(*begun);
-        }
-        match heading {
-            Some(heading) => option.help_heading(heading),
-            None => option,
-        }
-    })
-}
-
 /// The command line of `vnode` with its help.
 pub fn vnode_command() -> Command {
     let command = with_headings(VnodeOptions::command(), &HEADINGS).after_help(EXAMPLES);
@@ -146,30 +129,10 @@ pub(super) fn vnode_command_for(arguments: &[OsString]) -> Command {
         let mut commands = command.get_subcommands();
         commands.any(|command| OsStr::new(command.get_name()) == argument)
     };
-    let rest = arguments.get(1..).unwrap_or_default();
-    if !rest.iter().any(|argument| argument == "-h") || rest.iter().any(names_command) {
+    if !is_short_help(arguments) || arguments.iter().skip(1).any(names_command) {
         return command;
     }
-    let command = command.help_template(SHORT_TEMPLATE).term_width(80);
-    command.mut_args(|option| {
-        let id = option.get_id().as_str();
-        match SHORT.iter().find(|(name, _)| *name == id) {
-            Some((_, text)) => {
-                let takes_value = option.get_action().takes_values();
-                let option = option.help(*text).visible_alias(None);
-                let long = option
-                    .get_value_names()
-                    .is_some_and(|names| names == ["ADDRESS:PORT"]);
-                let option = if long {
-                    option.value_name("ADDRESS")
-                } else {
-                    option
-                };
-                option.hide_possible_values(takes_value)
-            }
-            None => option.hide(true),
-        }
-    })
+    with_short_help(command.help_template(SHORT_TEMPLATE), &SHORT)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub use command::{
 };
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
 pub use file::{OptionsFileError, parse_options, write_options};
-pub use help::{vnode_command, with_headings};
+pub use help::vnode_command;
 pub use limits::{LimitOptions, Seconds};
 pub use log::LogOptions;
 pub(crate) use notify::WorkNotify;

@@ -2,6 +2,7 @@
 
 use chain::chain::ChainOpenError;
 use chain::state::StateNotKept;
+use daemon::listen_text;
 use history::IndexFileError;
 use network::NetworkStartError;
 use rpc::developer::DeveloperError;
@@ -18,7 +19,7 @@ use crate::nodekey::NodeKeyError;
 use crate::options::OptionsError;
 use crate::peers::NetworkError;
 use crate::scs::ScsStartError;
-use crate::servers::{ServersError, listen_text};
+use crate::servers::ServersError;
 
 /// The error of what runs beside a node.
 pub type CompanionError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,7 +34,7 @@ pub enum StartError {
     #[error(transparent)]
     Log(#[from] LogStartError),
     /// `vnodeconfig.json` cannot be used.
-    #[error(transparent)]
+    #[error("{0}")]
     Config(#[from] ConfigError),
     /// The data directory cannot be used.
     #[error("{0}")]
@@ -58,7 +59,7 @@ pub enum StartError {
     )]
     HalfState,
     /// The miner cannot start.
-    #[error(transparent)]
+    #[error("{0}")]
     Miner(#[from] engine::MinerError),
     /// The context of the JSON-RPC methods cannot be created.
     #[error(transparent)]

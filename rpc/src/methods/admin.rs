@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chain::genesis::chain_config;
+use chain::genesis::{chain_config, read_record};
 use chain::spec::ChainFamily;
 use chain::upkeep::DatabaseSize;
 use primitives::{Address, B256, B512, Enode, hex, keccak256};
@@ -56,6 +56,8 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Ends the backup that runs; nothing is left of it. Returns false if none runs."),
         Method::blocking("admin_databaseStats", [], database_stats)
             .summary("Returns the size of the database: rows and bytes of each table."),
+        Method::blocking("admin_networkRecord", [], network_record)
+            .summary("Returns the record of the network that the data directory keeps, as a text of JSON; null if it has none."),
         Method::blocking("admin_nodeInfo", [], node_info)
             .summary("Returns the identity of this node, and how other nodes reach it."),
         Method::blocking("admin_peers", [], peers).summary("Returns the connected peers."),
@@ -158,6 +160,15 @@ fn stop_backup(node: &Node, (): ()) -> RpcResult<bool> {
 fn database_stats(node: &Node, (): ()) -> RpcResult<JsonOf<DatabaseStats>> {
     let size = DatabaseSize::of(node.view()?.snapshot()).map_err(failure)?;
     JsonOf::write(&DatabaseStats::from(size))
+}
+
+/// `admin_networkRecord`. Commands beside the node learn the rules from it.
+fn network_record(node: &Node) -> RpcResult<Option<String>> {
+    let record = read_record(node.view()?.snapshot()).map_err(failure)?;
+    let text = record.map(|record| record.encode()).transpose();
+    Ok(text
+        .map_err(failure)?
+        .map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// The answer of `admin_nodeInfo` (docs/interface.md, 2.13). Its members are also those of geth.

@@ -6,11 +6,6 @@ use tools::scs_program::{ScsProgramOptions, run};
 
 fn main() -> ExitCode {
     node::system::ignore_file_size_signal();
-    match run(&ScsProgramOptions::of_process()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("scs: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let (options, warnings) = ScsProgramOptions::of_process();
+    node::system::end("scs", run(&options, &warnings).map_err(Into::into))
 }

@@ -12,10 +12,10 @@ fn main() -> ExitCode {
     let options = match node::parse_options(std::env::args_os().collect()) {
         Ok((options, _)) => options,
         Err(error) => {
-            return node::system::end(Err(error.into()));
+            return node::system::end("vnode", Err(error.into()));
         }
     };
-    node::system::end(run(&options))
+    node::system::end("vnode", run(&options))
 }
 
 fn run(options: &VnodeOptions) -> Result<(), Box<dyn std::error::Error>> {

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use daemon::StopSignal;
+use daemon::{StopSignal, listen_text};
 use keystore::ScryptCost;
 use node::config_file::{ConfigError, warn_of_unknown_keys};
 use node::exposure::warn_of_plain_tokens;
@@ -38,7 +38,7 @@ pub(crate) use key::{LockedKey, open_key};
 #[derive(Debug, thiserror::Error)]
 pub enum ScsProgramError {
     /// `userconfig.json` cannot be used.
-    #[error(transparent)]
+    #[error("{0}")]
     Config(#[from] ConfigError),
     /// The log cannot be started.
     #[error(transparent)]
@@ -64,8 +64,15 @@ pub enum ScsProgramError {
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// The HTTP server cannot listen.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
+    #[error("{}", listen_text(address, reason, option))]
+    Listen {
+        /// The address.
+        address: String,
+        /// The option that gives the port, with its value.
+        option: String,
+        /// The error of the system.
+        reason: std::io::Error,
+    },
     /// The system failed to provide threads or signals.
     #[error("{what}: {source}")]
     System {
@@ -80,13 +87,16 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ScsProgram
     move |source| ScsProgramError::System { what, source }
 }
 
-/// Runs the SCS until SIGINT or SIGTERM.
+/// Runs the SCS until SIGINT or SIGTERM. `warnings` go to the log first.
 ///
 /// # Errors
 /// [`ScsProgramError`] if it cannot start.
-pub fn run(options: &ScsProgramOptions) -> Result<(), ScsProgramError> {
+pub fn run(options: &ScsProgramOptions, warnings: &[String]) -> Result<(), ScsProgramError> {
     let config = UserConfig::load(options.userconfig.as_deref())?;
     logging::start(options.verbosity.unwrap_or(config.log_level), &options.log)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let file = options.userconfig.as_deref();
     let file = file.map_or_else(
         || userconfig::FILE_NAME.to_owned(),
@@ -171,7 +181,12 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
             hosts: options.rpcvhosts.clone(),
             guards: guards.clone(),
         };
-        let server = start_http(&runner, &http, &options.rpcapi).await?;
+        let server = start_http(&runner, &http, &options.rpcapi).await;
+        let server = server.map_err(|ServeError::Bind { address, reason }| ScsProgramError::Listen {
+            address,
+            option: format!("--rpcport {}", options.rpcport),
+            reason,
+        })?;
         for address in server.addresses() {
             text.push_str(&format!("endpoint   {scheme}://{address}\n"));
         }

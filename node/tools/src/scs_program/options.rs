@@ -1,10 +1,12 @@
 //! The command line of `scs`.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chain::import::StateRetention;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use command_line::{NeededOption, is_short_help, with_headings, with_short_help, without_effect};
 use node::{AccessOptions, LogOptions, states_of};
 use primitives::{Address, B256};
 use rpc::Modules;
@@ -16,6 +18,71 @@ use scs_service::client::ClientCertificate;
 const PERIOD_SECS: u64 = 10;
 /// The fewest recent states that can be asked for: those of two flushes.
 const RECENT_STATES_MIN: u64 = 20_000;
+
+/// The headings of the help, each with the long name of the option that it begins with.
+const HEADINGS: [(&str, &str); 8] = [
+    ("rpc", "JSON-RPC over HTTP"),
+    ("vnode.tls.ca", "Connection to the VNODE"),
+    ("userconfig", "Settings and key"),
+    ("join", "MicroChains"),
+    ("verbosity", "Log"),
+    ("metrics", "Metrics"),
+    ("rpc.tls.cert", "Access to JSON-RPC"),
+    ("log.json", "Log"),
+];
+
+/// The options of `-h`, each with its text.
+const SHORT: [(&str, &str); 13] = [
+    ("userconfig", "Settings [default: userconfig.json]"),
+    ("datadir", "Folder of key and MicroChains"),
+    ("password_file", "File with the password of the key"),
+    ("join", "Join listed, known or any"),
+    ("join_list", "Contracts that count as known"),
+    ("chains", "MicroChains to serve as a monitor"),
+    ("state", "States: archive or recent"),
+    ("rpc", "Serve JSON-RPC over HTTP"),
+    ("rpcaddr", "Address of HTTP"),
+    ("rpcport", "Port of HTTP"),
+    ("vnode_tls_ca", "Encrypt the connection to the VNODE"),
+    ("metrics", "Serve metrics for Prometheus"),
+    ("verbosity", "Amount of the log: 0 to 5"),
+];
+
+/// The examples below the help.
+const EXAMPLES: &str = "\
+Examples:
+  scs --rpc --password-file password
+  scs --userconfig userconfig.json --datadir scsdata --metrics 127.0.0.1:6061
+  scs --join listed --join.list 0x22f0a5f0b2c1f29ba1ff7b7b7bd1b4a4fc07a2d7";
+
+/// The options that need another one.
+const NEEDED: [NeededOption<ScsProgramOptions>; 3] = [
+    NeededOption {
+        ids: &[
+            "rpcaddr",
+            "rpcport",
+            "rpcapi",
+            "rpccorsdomain",
+            "rpc_tls_cert",
+            "rpc_tls_key",
+            "rpc_tokens",
+            "rpc_rate",
+            "rpc_rateburst",
+        ],
+        is_given: |options| options.rpc,
+        needs: "without --rpc",
+    },
+    NeededOption {
+        ids: &["rpcvhosts"],
+        is_given: |options| options.rpc || options.metrics.is_some(),
+        needs: "without --rpc or --metrics",
+    },
+    NeededOption {
+        ids: &["log_max_size", "log_max_backups"],
+        is_given: |options| options.log.file.is_some(),
+        needs: "without --log.file",
+    },
+];
 
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
 fn parse_states(text: &str) -> Result<StateRetention, String> {
@@ -129,8 +196,9 @@ impl ScsProgramOptions {
 
     /// The command line with its help. Variables of the environment begin with `SCS_`, so that they
     /// are not those of a VNODE beside it.
-    pub fn command_line() -> clap::Command {
-        Self::command()
+    pub fn command_line() -> Command {
+        with_headings(Self::command(), &HEADINGS)
+            .after_help(EXAMPLES)
             .mut_arg("rpc_tls_key", |option| option.env("SCS_RPC_TLS_KEY"))
             .mut_arg("rpc_tokens", |option| option.env("SCS_RPC_TOKENS"))
     }
@@ -144,16 +212,67 @@ impl ScsProgramOptions {
         }
     }
 
-    /// Reads the options of this process. Ends it with a message if they are wrong.
-    pub fn of_process() -> Self {
-        let matches = Self::command_line().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    /// Reads the options of this process, and names those that have no effect. Ends it with a
+    /// message if they are wrong.
+    pub fn of_process() -> (Self, Vec<String>) {
+        let arguments: Vec<_> = std::env::args_os().collect();
+        let read = Self::read(&arguments);
+        read.unwrap_or_else(|error| error.exit())
+    }
+
+    fn read(arguments: &[OsString]) -> Result<(Self, Vec<String>), clap::Error> {
+        let mut command = Self::command_line();
+        if is_short_help(arguments) {
+            command = with_short_help(command, &SHORT);
+        }
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let options = Self::from_arg_matches(&matches)?;
+        let warnings = without_effect(&command, &matches, &NEEDED, &options);
+        Ok((options, warnings))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(arguments: &[&str]) -> Result<(ScsProgramOptions, Vec<String>), clap::Error> {
+        let all = std::iter::once(&"scs").chain(arguments);
+        ScsProgramOptions::read(&all.map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_short_help_fits_a_screen() {
+        let text = read(&["-h"]).expect_err("help").to_string();
+        assert!((24..=40).contains(&text.lines().count()), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let (options, examples) = text.split_once("Examples:\n").expect("examples");
+        assert_eq!(examples.trim_end().lines().count(), 3);
+        for line in examples.lines() {
+            let arguments = line.split_whitespace();
+            assert!(ScsProgramOptions::try_parse_from(arguments).is_ok(), "{line}");
+        }
+        assert_eq!(options.matches("\n      --").count(), SHORT.len(), "{options}");
+        let all = read(&["--help"]).expect_err("help").to_string();
+        for (_, heading) in HEADINGS {
+            assert!(all.contains(&format!("\n{heading}:\n")), "{heading}");
+        }
+    }
+
+    #[test]
+    fn options_without_effect_are_named() {
+        let check = |arguments: &[&str], expected: &[&str]| {
+            let (_, warnings) = read(arguments).expect("options");
+            assert_eq!(warnings, expected, "{arguments:?}");
+        };
+        check(&["--rpcport", "1"], &["--rpcport has no effect without --rpc"]);
+        check(&["--rpcport", "1", "--rpc"], &[]);
+        check(&["--rpcvhosts", "a", "--metrics", "127.0.0.1:0"], &[]);
+        check(
+            &["--log.maxsize", "1"],
+            &["--log.maxsize has no effect without --log.file"],
+        );
+    }
 
     #[test]
     fn variables_of_the_environment_are_its_own() {

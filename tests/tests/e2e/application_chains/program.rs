@@ -44,6 +44,19 @@ fn the_id_stays_the_same() {
     let wrong = Scs::run(folder.path(), &["--password", "another"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(wrong.stderr.contains("could not decrypt key"), "{}", wrong.stderr);
+    // The same failures have the codes and the words of the node.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let refused = Scs::run(folder.path(), &["--rpc", "--rpcport", &port]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    let words = format!("address already in use: --rpcport {port}");
+    assert!(refused.stderr.contains(&words), "{}", refused.stderr);
+    fs::write(folder.path().join("bad.json"), "{").expect("a write");
+    for wrong in [&["--userconfig", "bad.json"][..], &["--period", "0"]] {
+        let refused = Scs::run(folder.path(), wrong);
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(wrong[1]), "{wrong:?}: {}", refused.stderr);
+    }
 }
 
 #[test]

@@ -13,9 +13,13 @@
 //! | `<!-- test: not run: REASON -->` | leaves the block out |
 //! | `<!-- test: needs PROGRAM -->` | skips the whole page where PROGRAM is missing, and says so |
 //!
+//! A fence `output` after a block shows what the block prints. It is compared line by line;
+//! numbers, hashes and times stand for others ([`output`]).
+//!
 //! Each page has a network of its own (a network namespace), so all ports are free and nothing
 //! outside is reached. Where the machine grants none, the tests are skipped, and say why.
 
+mod output;
 mod page;
 mod session;
 
@@ -66,6 +70,24 @@ fn every_guide_is_run() {
         let page = read(path);
         let run = page.blocks.iter().map(|block| &block.step).filter(is_run).count();
         assert!(run > 0, "{path}: no block is run");
+    }
+}
+
+#[test]
+fn guides_show_what_is_printed() {
+    for path in PAGES.iter().filter(|path| path.starts_with("docs/")) {
+        for block in read(path).blocks {
+            let prints = match block.step {
+                Step::Run { prints } => prints.is_some(),
+                Step::Repeat { .. } | Step::Server { .. } => true,
+                Step::NotRun { .. } => false,
+            };
+            assert!(
+                !prints || block.shown.is_some(),
+                "{path}:{}: no output is shown below the commands",
+                block.line
+            );
+        }
     }
 }
 

@@ -6,6 +6,8 @@
 const MARK: &str = "<!-- test: ";
 const MARK_END: &str = "-->";
 const FENCE: &str = "```";
+/// The language of a fence with the output of the commands before it.
+const OUTPUT: &str = "output";
 /// Shortest reason for a block that is not run, in bytes.
 const REASON_LEN_MIN: usize = 10;
 
@@ -30,6 +32,8 @@ pub(crate) struct CommandBlock {
     /// The commands.
     pub(crate) text: String,
     pub(crate) step: Step,
+    /// The output that the page shows below it.
+    pub(crate) shown: Option<String>,
 }
 
 /// A page with commands.
@@ -74,6 +78,12 @@ impl Page {
                     commands.push_str(line);
                     commands.push('\n');
                 }
+                if language == OUTPUT {
+                    let block = page.blocks.last_mut().filter(|block| block.shown.is_none());
+                    let block = block.ok_or_else(|| at("output belongs to a block of commands before it"))?;
+                    block.shown = Some(commands);
+                    continue;
+                }
                 if language != "sh" {
                     continue;
                 }
@@ -82,6 +92,7 @@ impl Page {
                     line: index + 1,
                     text: commands,
                     step: step.unwrap_or(Step::Run { prints: None }),
+                    shown: None,
                 });
             } else if let Some((marked, _)) = &step {
                 return Err(format!("{path}:{}: no block follows the comment", marked + 1));
@@ -112,20 +123,21 @@ fn read_step(mark: &str) -> Result<Step, String> {
 #[test]
 fn pages_are_read() {
     let page = "# A\n\n<!-- test: needs tool -->\n```sh\none\ntwo\n```\n\n```toml\nx = 1\n```\n\
-                <!-- test: prints a [0-9] -->\n```sh\nthree\n```\n";
-    let block = |line, text: &str, prints: Option<&str>| CommandBlock {
+                <!-- test: prints a [0-9] -->\n```sh\nthree\n```\n\n```output\na 1\n```\n";
+    let block = |line, text: &str, prints: Option<&str>, shown: Option<&str>| CommandBlock {
         line,
         text: text.to_owned(),
         step: Step::Run {
             prints: prints.map(str::to_owned),
         },
+        shown: shown.map(str::to_owned),
     };
     let expected = Page {
         path: "p".to_owned(),
         needs: vec!["tool".to_owned()],
         blocks: vec![
-            block(4, "one\ntwo\n", None),
-            block(13, "three\n", Some("a [0-9]")),
+            block(4, "one\ntwo\n", None, None),
+            block(13, "three\n", Some("a [0-9]"), Some("a 1\n")),
         ],
     };
     assert_eq!(Page::parse("p", page), Ok(expected));
@@ -134,6 +146,7 @@ fn pages_are_read() {
         ("<!-- test: prints x -->\n", "no block follows"),
         ("<!-- test: prints x\n```sh\n```\n", "does not end"),
         ("<!-- test: print x -->\n```sh\n```\n", "expected prints"),
+        ("```output\n```\n", "belongs to a block"),
         ("<!-- test: not run: no -->\n```sh\n```\n", "one that explains"),
     ] {
         let error = Page::parse("p", bad).expect_err(bad);

@@ -11,6 +11,7 @@ use e2e::clients::javascript;
 use e2e::wait::{FairClock, note};
 use e2e::{miner_path, scs_path, vnode_path};
 
+use crate::guides::output::compare;
 use crate::guides::page::{Page, Step};
 
 /// Longest time for a page.
@@ -133,7 +134,7 @@ fn prepare(folder: &Path) {
 /// Runs the blocks of `page`. Skips it, with a note, where the machine lacks what it needs.
 ///
 /// # Panics
-/// If a block fails or does not print what is expected.
+/// If a block fails or does not print what is expected, or what the page shows.
 #[track_caller]
 pub(crate) fn run_page(page: &Page) {
     if let Some(reason) = refusal() {
@@ -196,6 +197,16 @@ pub(crate) fn run_page(page: &Page) {
     match status {
         Some(status) => assert!(status.success(), "{}: {status}\n{shown}", page.path),
         None => panic!("{} has not ended after {PAGE_PATIENCE:?}\n{shown}", page.path),
+    }
+    for block in &page.blocks {
+        let Some(shown) = block.shown.as_deref() else {
+            continue;
+        };
+        let printed = folder.path().join("logs").join(block.line.to_string());
+        let printed = fs::read_to_string(printed).unwrap_or_default();
+        if let Err(reason) = compare(shown, &printed) {
+            panic!("{}:{}: the page {reason}", page.path, block.line);
+        }
     }
     note(&format!("{}: {:.1} s", page.path, begun.elapsed().as_secs_f64()));
 }

@@ -30,22 +30,35 @@ fn exit_codes_tell_what_was_wrong() {
         assert!(stdout.contains(command), "{command}");
     }
     for (arguments, expected, word) in [
-        (&["getwork"][..], 1, "URL"),
-        (&["dance"], 1, "dance"),
-        (&["getwork", "ftp://x"], 1, "scheme"),
-        (&["getwork", "stratum+tcp://x"], 1, "expected http"),
-        (&["stratum", "http://x"], 1, "expected stratum"),
-        (&["getwork", "http://x", "--dataset", "disk"], 1, "--dagdir"),
+        (&["getwork"][..], 2, "URL"),
+        (&["dance"], 2, "dance"),
+        (&["getwork", "ftp://x"], 2, "scheme"),
+        (&["getwork", "stratum+tcp://x"], 2, "expected http"),
+        (&["stratum", "http://x"], 2, "expected stratum"),
+        (&["getwork", "http://x", "--dataset", "disk"], 2, "--dagdir"),
         (
             &["getwork", "http://x", "--tls-ca", "/nowhere/ca.pem"],
             1,
             "/nowhere/ca.pem",
         ),
-        (&["getwork", "http://x", "--device", "gpu:4000"], 2, "4000"),
-        (&["bench", "--device", "gpu:4000", "--light"], 2, "4000"),
+        (&["getwork", "http://x", "--device", "gpu:4000"], 7, "4000"),
+        (&["bench", "--device", "gpu:4000", "--light"], 7, "4000"),
     ] {
         check_failure(arguments, expected, word);
     }
+    // Another program has the address.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let arguments = [
+        &["getwork", "http://127.0.0.1:1", "--status", &address],
+        &ONE_THREAD[..],
+    ]
+    .concat();
+    check_failure(
+        &arguments,
+        1,
+        &format!("address already in use: --status {address}"),
+    );
     for unreachable in [
         &["getwork", "http://127.0.0.1:1"][..],
         &["stratum", "127.0.0.1:1", "-u", "a.b"],
@@ -90,7 +103,7 @@ fn verify_prints_valid_or_the_reason() {
     );
 
     let (code, _, stderr) = run(&["verify", HEADER, "0", "-", "1"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(stderr.contains("--epoch"), "{stderr}");
     let seed = format!("0x{}", "00".repeat(32));
     let (code, stdout, _) = run(&["verify", HEADER, "0", &mix, "1", "--seed", &seed]);
@@ -145,7 +158,7 @@ fn bench_plots_what_it_measured() {
 
     // A graphics card needs the dataset, so without it there is nothing to measure.
     let (code, stdout, stderr) = run(&["bench", "--device", "gpu:0", "--light"]);
-    assert_eq!(code, Some(2), "{stdout}{stderr}");
+    assert_eq!(code, Some(7), "{stdout}{stderr}");
     assert!(
         stdout.contains("not measured") || stderr.contains("error: "),
         "{stdout}{stderr}"

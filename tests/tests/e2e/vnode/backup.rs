@@ -110,7 +110,7 @@ fn errors_name_the_option_and_one_cause_has_one_exit_code() {
         &["attach", "--exec", "net.version"],
     ] {
         let (code, error) = fail(Launch::bare([""; 0]).command(command));
-        assert_eq!(code, Some(2), "{command:?}: {error}");
+        assert_eq!(code, Some(3), "{command:?}: {error}");
         assert_contains(&error, &["cannot reach the node", "vnode.ipc"]);
     }
 }

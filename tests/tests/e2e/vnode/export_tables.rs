@@ -1,5 +1,5 @@
 //! `vnode export --format parquet`: engines of others read the tables, which must say the same as
-//! JSON-RPC. Exports go on where they ended.
+//! JSON-RPC. A running node gives the same files. Exports go on where they ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,10 @@ impl TracedChain {
             .data(&folder.path().join("data"))
             .start();
         let answers = libraries.run("scene-answers.mjs", &json!({"url": node.url()}));
+        let asked = folder.path().join("asked");
+        let words = ["export", "--format", "parquet", text(&asked), "--partition", "4"];
+        let output = run_ok(&folder.path().join("data"), &words);
+        assert_contains(&output, &[" of the running node (0 were there already)"]);
         fs::write(folder.path().join("answers.json"), answers.to_string()).expect("a write");
         assert!(node.end(EndSignal::Interrupt).status.success());
         let head = answers.as_array().map_or(0, Vec::len) as u64 - 1;
@@ -50,6 +54,11 @@ impl TracedChain {
         let tables = self.tables();
         let words = [&["export", "--format", "parquet", text(&tables)][..], rest].concat();
         run_failing(&self.data(), &words)
+    }
+
+    /// The tables that were exported while the node ran, with partitions of four blocks.
+    fn asked(&self) -> PathBuf {
+        self.folder.path().join("asked")
     }
 
     fn tables(&self) -> PathBuf {
@@ -83,6 +92,24 @@ fn engines_read_what_json_rpc_says() {
     let Some(chain) = TracedChain::make() else { return };
     let output = chain.export(&["--partition", "4"]);
     note(output.trim());
+    // A running node gives the same rows.
+    let bytes = |folder: &Path| {
+        let all = files(folder).into_iter();
+        let all = all.map(|(path, _)| {
+            let name = path
+                .strip_prefix(folder)
+                .expect("a file of the folder")
+                .to_owned();
+            (name, fs::read(path).expect("a file"))
+        });
+        all.collect::<Vec<_>>()
+    };
+    let (asked, own) = (bytes(&chain.asked()), bytes(&chain.tables()));
+    let names = |files: &[(PathBuf, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&asked), names(&own));
+    for ((name, asked), (_, own)) in asked.iter().zip(&own) {
+        assert!(asked == own, "{}", name.display());
+    }
     let all = chain.comparison(0, chain.head);
     if let Some(libraries) = python() {
         let counts = libraries.run("tables.py", &all);
