@@ -103,11 +103,12 @@ pub trait ServedChain: Send + Sync + 'static {
     fn pool(&self) -> RpcResult<PoolContent>;
 
     /// The tokens that go between the MicroChain and the base chain for `user`, or for all users.
+    /// Of the withdrawals that wait, only the `newest` are wanted.
     /// Waits for the base chain: it is called on threads for blocking work only.
     ///
     /// # Errors
     /// −32000 if the base chain cannot be read now.
-    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange>;
+    fn exchange(&self, user: Option<Address>, newest: u64) -> RpcResult<Exchange>;
 }
 
 /// A block of a MicroChain.
@@ -192,8 +193,10 @@ pub struct Exchange {
     pub depositing: Vec<ExchangeEntry>,
     /// Withdrawals that the base chain has paid. Only for one user.
     pub withdrawals: Vec<ExchangeEntry>,
-    /// Withdrawals that wait for a flush.
+    /// The newest withdrawals that wait for a flush.
     pub withdrawing: Vec<ExchangeEntry>,
+    /// The number of all withdrawals that wait.
+    pub withdrawing_count: u64,
 }
 
 /// A deposit or a withdrawal.

@@ -21,6 +21,9 @@ const QUESTION_GAS: u64 = 2_000_000_000;
 /// The first of the three slots with the lists of withdrawals (users, tokens, times): in our
 /// DappBase, and in the published one.
 const WITHDRAWAL_SLOTS: [u64; 2] = [6, 1];
+/// The withdrawals of all users among which those of one user are searched for: each costs a read
+/// of the storage.
+pub(crate) const SEARCHED_MAX: u64 = 100_000;
 const GET_WITHDRAWALS: &str = "getRedeemMapping(address,uint256)";
 const POST_FLUSH: &str = "postFlush(uint256,address[],uint256[],uint256[])";
 const UPDATE_NODE_LIST: &str = "updateNodeList(address[])";
@@ -98,29 +101,44 @@ impl<'a> DappBaseCalls<'a> {
         Ok(switch != 0)
     }
 
-    /// The withdrawals from position `from` on, of one user or of all. None if there are fewer.
+    /// The newest withdrawals from position `from` on, at most `max`, oldest first: of one user or
+    /// of all. With the number of all of them. Of one user those among the last [`SEARCHED_MAX`] of
+    /// all users are found.
     ///
     /// DappBase itself takes long for a long list, so its storage is read if it has one of the
     /// known layouts.
-    pub(crate) fn withdrawals(
+    pub(crate) fn newest_withdrawals(
         &self,
         user: Option<&Address>,
         from: u64,
+        max: u64,
         number: u64,
-    ) -> Result<Vec<ExchangeRecord>, ReadError> {
+    ) -> Result<(Vec<ExchangeRecord>, u64), ReadError> {
         let Some(lists) = self.withdrawal_lists(number)? else {
-            return self.asked_withdrawals(user, from, number);
+            let mut all = self.asked_withdrawals(user, from, number)?;
+            let count = all.len() as u64;
+            // No more than there are.
+            all.drain(..count.saturating_sub(max) as usize);
+            return Ok((all, count));
         };
         let Some(user) = user else {
-            return lists.entries(self, from..lists.len, number);
+            let first = lists.len.saturating_sub(max).max(from);
+            let newest = lists.entries(self, first..lists.len, number)?;
+            return Ok((newest, lists.len.saturating_sub(from)));
         };
-        let mut found = Vec::new();
-        for position in from..lists.len {
-            if lists.user(self, position, number)? == *user {
-                found.push(lists.entry(self, position, number)?);
+        let (mut newest, mut count) = (Vec::new(), 0);
+        let first = lists.len.saturating_sub(SEARCHED_MAX).max(from);
+        for position in (first..lists.len).rev() {
+            if lists.user(self, position, number)? != *user {
+                continue;
+            }
+            count += 1;
+            if count <= max {
+                newest.push(lists.entry(self, position, number)?);
             }
         }
-        Ok(found)
+        newest.reverse();
+        Ok((newest, count))
     }
 
     /// The withdrawals of all users from position `from` on, at most `max`. Only these are read.

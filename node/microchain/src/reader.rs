@@ -233,13 +233,20 @@ impl Reader {
         DappBaseCalls::new(&view, self.dapp_base).credited(user, view.head_number())
     }
 
-    /// The withdrawals from position `from` on, oldest first: of `user`, or of all.
+    /// The newest withdrawals from position `from` on, at most `max`, oldest first: of `user`, or
+    /// of all. With the number of all of them.
     ///
     /// # Errors
     /// [`ReadError`] if the call fails.
-    pub fn withdrawals(&self, user: Option<&Address>, from: u64) -> Result<Vec<ExchangeRecord>, ReadError> {
+    pub fn withdrawals(
+        &self,
+        user: Option<&Address>,
+        from: u64,
+        max: u64,
+    ) -> Result<(Vec<ExchangeRecord>, u64), ReadError> {
         let view = self.view()?;
-        DappBaseCalls::new(&view, self.dapp_base).withdrawals(user, from, view.head_number())
+        let calls = DappBaseCalls::new(&view, self.dapp_base);
+        calls.newest_withdrawals(user, from, max, view.head_number())
     }
 
     /// The number of deposits of the chain base that are credited: from this position on they wait.

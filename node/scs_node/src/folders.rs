@@ -158,6 +158,7 @@ impl Folders {
                     chain_id: setup.chain_id,
                     withdrawal_min: Some(setup.withdrawal_min.to_string()),
                 },
+                Durability::Synced,
             )?;
         }
         Ok(self.store(&setup.address))
@@ -195,16 +196,27 @@ impl Folders {
         self.folder(chain).join(STORE_FOLDER)
     }
 
-    fn folder(&self, chain: &Address) -> PathBuf {
+    /// The folder of a MicroChain.
+    pub(crate) fn folder(&self, chain: &Address) -> PathBuf {
         self.root.join(format!("{chain:#x}"))
     }
 
-    /// The chain bases that were followed when [`Self::keep_followed`] was called last.
+    /// The chain bases that were followed when [`Self::keep_followed`] was called last; none if the
+    /// file is damaged.
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be read.
     pub(crate) fn followed(&self) -> Result<BTreeSet<Address>, FolderError> {
-        Ok(self.addresses(FOLLOWED_FILE)?.into_iter().collect())
+        match self.addresses(FOLLOWED_FILE) {
+            Ok(addresses) => Ok(addresses.into_iter().collect()),
+            // The file is not synced, so a loss of power can damage it. Notices, and the list of
+            // registrations, bring back what matters.
+            Err(error @ FolderError::Content { .. }) => {
+                tracing::warn!(%error, "the list of chain bases that were followed is lost");
+                Ok(BTreeSet::new())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The addresses in a file; none if it does not exist.
@@ -221,17 +233,19 @@ impl Folders {
         &self,
         file: &str,
         addresses: impl IntoIterator<Item = &'a Address>,
+        durability: Durability,
     ) -> Result<(), FolderError> {
         let texts: Vec<_> = addresses.into_iter().map(Address::to_string).collect();
-        write_json(&self.root.join(file), &texts)
+        write_json(&self.root.join(file), &texts, durability)
     }
 
-    /// Remembers chain bases that have no folder.
+    /// Remembers chain bases that have no folder. Strangers can change this list often, so it is
+    /// not synced.
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be written.
     pub(crate) fn keep_followed(&self, chains: &BTreeSet<Address>) -> Result<(), FolderError> {
-        self.keep_addresses(FOLLOWED_FILE, chains)
+        self.keep_addresses(FOLLOWED_FILE, chains, Durability::Cached)
     }
 
     /// The chain bases with which the SCS has registered, oldest first.
@@ -247,7 +261,7 @@ impl Folders {
     /// # Errors
     /// [`FolderError`] if the file cannot be written.
     pub(crate) fn keep_registered(&self, chains: &[Address]) -> Result<(), FolderError> {
-        self.keep_addresses(REGISTERED_FILE, chains)
+        self.keep_addresses(REGISTERED_FILE, chains, Durability::Synced)
     }
 }
 
@@ -281,13 +295,23 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, FolderError
     serde_json::from_slice(&text).map_err(|error| content(error.to_string()))
 }
 
-/// Writes a file whole or not at all.
-fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), FolderError> {
+/// Whether a file must be on the disk when it has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Durability {
+    Synced,
+    /// The system writes it when it likes.
+    Cached,
+}
+
+/// Writes a file whole or, unless the power fails, not at all.
+fn write_json<T: Serialize>(path: &Path, value: &T, durability: Durability) -> Result<(), FolderError> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(&serde_json::to_vec_pretty(value)?)?;
-        file.as_file().sync_all()?;
+        if durability == Durability::Synced {
+            file.as_file().sync_all()?;
+        }
         file.persist(path)?;
         Ok(())
     };
@@ -323,7 +347,7 @@ mod tests {
         let path = folders.folder(&setup(1).address).join(SETUP_FILE);
         let mut file: SetupFile = read_json(&path).expect("readable");
         file.withdrawal_min = None;
-        write_json(&path, &file).expect("writable");
+        write_json(&path, &file, Durability::Synced).expect("writable");
         assert_eq!(
             (found().setups.len(), found().unfinished),
             (1, vec![setup(1).address])
@@ -358,8 +382,11 @@ mod tests {
     fn a_damaged_file_is_an_error_that_names_it() {
         let home = tempfile::tempdir().expect("a folder");
         let folders = Folders::open(home.path()).expect("writable");
-        std::fs::write(home.path().join(FOLLOWED_FILE), "[1").expect("writable");
-        let error = folders.followed().expect_err("damaged").to_string();
-        assert!(error.contains(FOLLOWED_FILE), "{error}");
+        for file in [FOLLOWED_FILE, REGISTERED_FILE] {
+            std::fs::write(home.path().join(file), "[1").expect("writable");
+        }
+        let error = folders.registered().expect_err("damaged").to_string();
+        assert!(error.contains(REGISTERED_FILE), "{error}");
+        assert!(folders.followed().expect("it can be lost").is_empty());
     }
 }

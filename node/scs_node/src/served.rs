@@ -386,8 +386,9 @@ impl ServedEngine {
         }))
     }
 
-    /// The parts of the exchange that are on the MicroChain, and the first deposit that waits.
-    fn own_exchange(&self, user: Option<Address>) -> Result<(Exchange, u64), ReadError> {
+    /// The parts of the exchange that are on the MicroChain, with at most `newest` withdrawals; and
+    /// the first deposit that waits.
+    fn own_exchange(&self, user: Option<Address>, newest: u64) -> Result<(Exchange, u64), ReadError> {
         let mut exchange = Exchange::default();
         if self.reader.dapp_base()?.is_none() {
             return Ok((exchange, 0));
@@ -397,8 +398,9 @@ impl ServedEngine {
             exchange.deposits = credited.into_iter().map(entry).collect();
         }
         let from = self.contract.read().redeem_position;
-        let withdrawing = self.reader.withdrawals(user.as_ref(), from)?;
+        let (withdrawing, count) = self.reader.withdrawals(user.as_ref(), from, newest)?;
         exchange.withdrawing = withdrawing.into_iter().map(entry).collect();
+        exchange.withdrawing_count = count;
         Ok((exchange, self.reader.enter_position()?))
     }
 
@@ -495,8 +497,8 @@ impl ServedChain for ServedEngine {
         Ok(self.reader.pool())
     }
 
-    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
-        let (mut exchange, position) = self.own_exchange(user).map_err(read_error)?;
+    fn exchange(&self, user: Option<Address>, newest: u64) -> RpcResult<Exchange> {
+        let (mut exchange, position) = self.own_exchange(user, newest).map_err(read_error)?;
         let read = async {
             let added = self.add_base_exchange(&mut exchange, user, position);
             match timeout(BASE_READS_MAX, added).await {

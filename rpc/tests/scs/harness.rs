@@ -174,7 +174,7 @@ impl ServedChain for OneChain {
         })
     }
 
-    fn exchange(&self, user: Option<Address>) -> RpcResult<Exchange> {
+    fn exchange(&self, user: Option<Address>, newest: u64) -> RpcResult<Exchange> {
         if user == Some(SLOW) {
             std::thread::sleep(SLOW_TIME);
         }
@@ -191,7 +191,8 @@ impl ServedChain for OneChain {
             deposits: list(1, finished),
             depositing: list(2, RECORDS),
             withdrawals: list(3, finished),
-            withdrawing: list(4, RECORDS),
+            withdrawing: list(4, RECORDS).split_off(RECORDS.saturating_sub(newest) as usize),
+            withdrawing_count: RECORDS,
         })
     }
 }

@@ -156,8 +156,11 @@ impl Runner {
             }
             let opened = self.open_folder(setup);
             let Some(engine) = opened.map_err(|error| ScsRunnerError::Engine { chain, error })? else {
-                let reason = NotServed::Stranger;
-                tracing::warn!(%chain, %reason, "a MicroChain of the data directory is not served");
+                let (reason, folder) = (NotServed::Stranger, self.folders.folder(&chain));
+                tracing::warn!(
+                    %chain, %reason, folder = %folder.display(),
+                    "a MicroChain of the data directory is not served; unless this SCS is its monitor, its folder can be deleted"
+                );
                 continue;
             };
             let followed = Followed {

@@ -8,7 +8,8 @@
 //! | another one, without | takes it | is refused |
 //!
 //! So nobody takes the place of an SCS by its name alone. One that proves nothing gets its place
-//! back when its old connection has ended, which the server sees by pings of HTTP/2.
+//! back when its old connection has ended, which the server sees by pings of HTTP/2. If it had a
+//! role in a MicroChain, its place is kept for its address for [`HOME_KEPT`].
 //!
 //! An id costs nothing, so their number is bounded, in all and for each address. If all places are
 //! taken, the address with the most ids loses its newest one, an unproven one without a role first,
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use daemon::ClientAddress;
 use parking_lot::Mutex;
 use tonic::Status;
 
@@ -30,6 +32,11 @@ use crate::proto::ScsPushMsg;
 
 /// The shortest time between two warnings about refused handshakes.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// The place of an SCS that proves nothing and had a role is kept for its address for so long after
+/// its connection has ended: for a restart, or for a machine that is off for a while.
+const HOME_KEPT: Duration = Duration::from_secs(60 * 60);
+/// The most places that are kept so.
+const HOMES_MAX: usize = 4096;
 
 /// An SCS that has shaken hands.
 #[derive(Debug)]
@@ -139,6 +146,9 @@ struct RegistryState {
     next_number: u64,
     /// The time of the last warning about a refused handshake.
     warned_at: Option<Instant>,
+    /// The addresses of SCSs that are away, proved nothing and had a role; and until when their
+    /// places are kept.
+    homes: HashMap<ScsId, (ClientAddress, Instant)>,
 }
 
 /// The place of an SCS. Dropping it takes the SCS out, unless its id is on another stream now.
@@ -174,6 +184,7 @@ impl ScsRegistry {
         if let Some(holder) = state.connected.get(&id) {
             holder.make_way(&applicant, &mut state.warned_at)?;
         } else {
+            state.check_home(&applicant, Instant::now())?;
             let of_client = state.count_of(client);
             if of_client >= self.address_ids_max {
                 return Err(Status::resource_exhausted(format!(
@@ -203,6 +214,7 @@ impl ScsRegistry {
             pinged: Mutex::default(),
         });
         queue.push(answer, false);
+        state.homes.remove(&id);
         state.connected.insert(id, Arc::clone(&scs));
         client.add_registered();
         Ok(ScsRegistration {
@@ -233,6 +245,36 @@ impl ScsRegistry {
 }
 
 impl RegistryState {
+    /// Refuses an applicant without proof whose id has its place at another address.
+    fn check_home(&self, applicant: &Applicant<'_>, now: Instant) -> Result<(), Status> {
+        let (id, address) = (applicant.id, applicant.client.address);
+        match self.homes.get(&id) {
+            Some((home, until)) if !applicant.is_proven && *home != address && now < *until => {
+                tracing::warn!(
+                    scs = %id, %home, refused = %address,
+                    "a connection without proof claims to be an SCS that is away; it was refused"
+                );
+                Err(Status::already_exists(format!(
+                    "SCS {id} was at another address a short while ago, and this handshake proves nothing"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps the place of an SCS that has gone, if that can matter.
+    fn keep_home(&mut self, scs: &ConnectedScs, now: Instant) {
+        if scs.is_proven || !scs.has_role.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.homes.len() >= HOMES_MAX {
+            self.homes.retain(|_, (_, until)| now < *until);
+        }
+        if self.homes.len() < HOMES_MAX {
+            self.homes.insert(scs.id, (scs.client.address, now + HOME_KEPT));
+        }
+    }
+
     fn count_of(&self, client: &ClientShare) -> usize {
         let same = |scs: &&Arc<ConnectedScs>| scs.client.address == client.address;
         self.connected.values().filter(same).count()
@@ -273,10 +315,11 @@ impl RegistryState {
 
 impl Drop for ScsRegistration {
     fn drop(&mut self) {
-        let connected = &mut self.registry.state.lock().connected;
+        let state = &mut *self.registry.state.lock();
         let is_own = |scs: &Arc<ConnectedScs>| Arc::ptr_eq(scs, &self.scs);
-        if connected.get(&self.scs.id).is_some_and(is_own) {
-            connected.remove(&self.scs.id);
+        if state.connected.get(&self.scs.id).is_some_and(is_own) {
+            state.connected.remove(&self.scs.id);
+            state.keep_home(&self.scs, Instant::now());
         }
         self.scs.client.remove_registered();
     }
@@ -375,6 +418,52 @@ mod tests {
         assert_eq!(setup.ids(), [1]);
         drop(free);
         assert_eq!(setup.ids(), [0_u8; 0]);
+    }
+
+    #[test]
+    fn the_place_of_an_scs_that_is_away_is_kept_for_its_address() {
+        let setup = Setup::new(10, 10);
+        let refused = Some(tonic::Code::AlreadyExists);
+        let leave = |id: u8, client: u8, is_proven, has_role| {
+            let connection = u64::from(client);
+            let held = setup
+                .register_on(id, client, connection, is_proven)
+                .expect("a place");
+            if has_role {
+                held.scs.note_role();
+            }
+        };
+        leave(1, 1, false, true);
+        assert_eq!(setup.register(1, 2).err(), refused, "a stranger while it is away");
+        drop(setup.register(1, 1).expect("its address"));
+        drop(setup.register(1, 2).expect("it had no role since then"));
+        leave(2, 1, false, true);
+        let proven = setup.register_on(2, 2, 2, true).expect("it has proof");
+        drop(proven);
+        drop(
+            setup
+                .register(2, 3)
+                .expect("one that proves its id can prove it again"),
+        );
+        leave(3, 1, false, true);
+        let until = setup.registry.state.lock().homes[&ScsId(Address::repeat_byte(3))].1;
+        let (client, queue) = (setup.client(2), {
+            let permit = setup
+                .quota
+                .take(setup.client(2).address.into(), 0)
+                .expect("nothing");
+            Arc::new(PushQueue::new(10, 1000, permit))
+        });
+        let late = Applicant {
+            id: ScsId(Address::repeat_byte(3)),
+            is_proven: false,
+            connection: 2,
+            client: &client,
+            queue: &queue,
+        };
+        let state = setup.registry.state.lock();
+        assert!(state.check_home(&late, until).is_ok());
+        assert!(state.check_home(&late, until - Duration::from_secs(1)).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use chain::import::StateRetention;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
 use command_line::{NeededOption, is_short_help, with_headings, with_short_help, without_effect};
 use node::{AccessOptions, LogOptions, states_of};
-use primitives::{Address, B256};
+use primitives::{Address, B256, parse_address};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
 use scs_node::admission::{JoinMode, JoinRules};
@@ -149,7 +149,7 @@ pub struct ScsProgramOptions {
     #[arg(long, value_name = "MODE", default_value = "known")]
     pub join: JoinMode,
     /// Addresses of chain bases, and of pools of SCSs, that count as known, separated by commas
-    #[arg(long = "join.list", value_name = "ADDRESSES", value_delimiter = ',')]
+    #[arg(long = "join.list", value_name = "ADDRESSES", value_delimiter = ',', value_parser = parse_address)]
     pub join_list: Vec<Address>,
     /// Hashes of the code of chain bases, pools and `DappBase`s that count as known, separated by
     /// commas. The log names the hash of a contract that is refused
@@ -157,7 +157,7 @@ pub struct ScsProgramOptions {
     pub join_code: Vec<B256>,
     /// MicroChains that are served although this SCS has not registered with them, separated by
     /// commas: those of which it is the monitor
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_address)]
     pub chains: Vec<Address>,
     /// Seconds between two blocks of a MicroChain; the same for all its SCSs
     #[arg(long, value_name = "SECONDS", default_value_t = PERIOD_SECS, value_parser = clap::value_parser!(u64).range(1..=scs_node::PERIOD_SECS_MAX))]
@@ -346,6 +346,17 @@ mod tests {
         let listed = rules(&["--join", "listed", &list, &codes]);
         assert_eq!(listed.mode, JoinMode::Listed);
         assert!(listed.listed.iter().eq(&[one, two]) && listed.codes.iter().eq(&[code]));
+    }
+
+    #[test]
+    fn an_address_with_a_wrong_checksum_is_refused() {
+        let right = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
+        for option in ["--chains", "--join.list"] {
+            let parse = |text: &str| ScsProgramOptions::try_parse_from(["scs", option, text]);
+            assert!(parse(right).is_ok() && parse(&right.to_lowercase()).is_ok());
+            let error = parse(&right.replace("39F", "39f")).expect_err("a wrong letter");
+            assert!(error.to_string().contains("checksum"), "{error}");
+        }
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl Page {
         }
     }
 
+    /// The entries that are enough for the page, counted from the newest one.
+    const fn newest(self) -> u64 {
+        self.index.saturating_add(self.len)
+    }
+
     fn of(self, list: &[ExchangeEntry]) -> Vec<ExchangeEntry> {
         let skipped = usize::try_from(self.index).unwrap_or(usize::MAX);
         let newest_first = list.iter().rev().skip(skipped);
@@ -163,9 +168,14 @@ const fn count(list: &[ExchangeEntry]) -> Integer {
     Integer(list.len() as u64)
 }
 
-fn exchange_of(scs: &ScsNode, chain: &Address, user: Option<Address>) -> RpcResult<Exchange> {
+fn exchange_of(
+    scs: &ScsNode,
+    chain: &Address,
+    user: Option<Address>,
+    withdrawing: Page,
+) -> RpcResult<Exchange> {
     match served(scs, chain) {
-        Some(chain) => chain.exchange(user),
+        Some(chain) => chain.exchange(user, withdrawing.newest()),
         None => Ok(Exchange::default()),
     }
 }
@@ -187,7 +197,8 @@ type AccountPages = (
 /// `scs_getExchangeByAddress`.
 fn by_address(scs: &ScsNode, params: AccountPages) -> RpcResult<AccountExchange> {
     let (chain, account, a, b, c, d, e, f, g, h) = params;
-    let exchange = exchange_of(scs, &chain, Some(account))?;
+    let withdrawing = Page::new(g, h);
+    let exchange = exchange_of(scs, &chain, Some(account), withdrawing)?;
     let page = |list: &[ExchangeEntry], page: Page, names| Records {
         entries: page.of(list),
         names,
@@ -204,8 +215,8 @@ fn by_address(scs: &ScsNode, params: AccountPages) -> RpcResult<AccountExchange>
             Page::new(e, f),
             ["WithdrawAmt", "Withdrawtime"],
         ),
-        withdrawing_record_count: count(&exchange.withdrawing),
-        withdrawing_records: page(&exchange.withdrawing, Page::new(g, h), WITHDRAWING),
+        withdrawing_record_count: Integer(exchange.withdrawing_count),
+        withdrawing_records: page(&exchange.withdrawing, withdrawing, WITHDRAWING),
         chain: Data(chain),
         account: Data(account),
     })
@@ -225,7 +236,8 @@ type WaitingPages = (
 
 /// `scs_getExchangeInfo`.
 fn info(scs: &ScsNode, (chain, a, b, c, d): WaitingPages) -> RpcResult<WaitingExchange> {
-    let exchange = exchange_of(scs, &chain, None)?;
+    let withdrawing = Page::new(c, d);
+    let exchange = exchange_of(scs, &chain, None, withdrawing)?;
     let page = |list: &[ExchangeEntry], page: Page, names| Records {
         entries: page.of(list),
         names,
@@ -234,8 +246,8 @@ fn info(scs: &ScsNode, (chain, a, b, c, d): WaitingPages) -> RpcResult<WaitingEx
     Ok(WaitingExchange {
         depositing_record_count: count(&exchange.depositing),
         depositing_records: page(&exchange.depositing, Page::new(a, b), DEPOSITING),
-        withdrawing_record_count: count(&exchange.withdrawing),
-        withdrawing_records: page(&exchange.withdrawing, Page::new(c, d), WITHDRAWING),
+        withdrawing_record_count: Integer(exchange.withdrawing_count),
+        withdrawing_records: page(&exchange.withdrawing, withdrawing, WITHDRAWING),
         chain: Data(chain),
         id: Data(scs.0.id()),
     })

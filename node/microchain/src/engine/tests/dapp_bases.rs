@@ -59,7 +59,7 @@ fn world_with(rules: &DappBaseRules) -> World {
     let reader = world.reader(0);
     let view = reader.view().unwrap();
     let calls = DappBaseCalls::new(&view, world.dapp_base());
-    let listed = calls.withdrawals(None, 0, view.head_number()).unwrap();
+    let listed = calls.withdrawal_page(0, usize::MAX, view.head_number()).unwrap();
     assert_eq!((listed.len(), listed[0].user), (1, THIEF));
     drop(view);
     world

@@ -70,7 +70,7 @@ pub(super) fn check_member(world: &World, place: usize) -> bool {
         "SCS {place}: {credited} deposits are credited, {} are bought",
         bought.len()
     );
-    let withdrawals = calls.withdrawals(None, 0, head).unwrap();
+    let withdrawals = calls.withdrawal_page(0, usize::MAX, head).unwrap();
     let withdrawn: Vec<_> = withdrawals.iter().map(|one| (one.user, one.tokens)).collect();
     let paid = &world.base.paid;
     assert!(

@@ -40,9 +40,9 @@ fn deposits_and_withdrawals_reach_the_other_world() {
     assert_eq!(
         world
             .reader(0)
-            .withdrawals(Some(&users[0].address()), 0)
+            .withdrawals(Some(&users[0].address()), 0, 1)
             .unwrap()
-            .len(),
+            .1,
         30
     );
 }
