@@ -313,8 +313,8 @@ impl FetchedState {
     }
 
     /// The RLP of a node of the own tries, as of the last commit: of the state's trie, or of an
-    /// account's storage. The path has one nibble per byte. `None` if there is no node at the path, or
-    /// if it is embedded in its parent.
+    /// account's storage. The path has one nibble per byte. `None` if there is no node at the
+    /// path, or if it is embedded in its parent.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.

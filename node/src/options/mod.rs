@@ -102,7 +102,7 @@ pub struct VnodeOptions {
     #[arg(long = "dev.seal", value_name = "SEAL", default_value = "ethash")]
     pub dev_seal: DevSeal,
     /// With blocks without seals, make a block every N seconds, with the transactions that came
-    /// meanwhile; 0: make none but those that evm_mine asks for [default: one for each transaction]
+    /// meanwhile; 0: make no block without being asked [default: one for each transaction]
     #[arg(long = "dev.period", value_name = "N", value_parser = clap::value_parser!(u64).range(..=DEV_PERIOD_MAX))]
     pub dev_period: Option<u64>,
     /// Id of a new development network in signatures and as its network id

@@ -184,7 +184,7 @@ async fn serve(
     screen.clear();
     tracing::info!("stopping");
     service_manager::tell(ServiceNotice::Stopping);
-    node.stop().await;
+    Box::pin(node.stop()).await;
     tracing::info!("stopped");
     failure.map_or(Ok(()), Err)
 }

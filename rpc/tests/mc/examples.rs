@@ -245,7 +245,6 @@ impl ExampleNode {
             }
             "evm_mine" => json!([{"blocks": 2}]),
             "evm_setBlockGasLimit" | "anvil_setBlockGasLimit" => json!(["0x1c9c380"]),
-            "anvil_dumpState" | "hardhat_dumpState" => json!([]),
             // A state without accounts, which is not compressed.
             "anvil_loadState" | "hardhat_loadState" => json!([data(br#"{"accounts":{}}"#)]),
             "vnode_tokenBalances" => json!([account(5), "latest"]),

@@ -29,13 +29,11 @@ pub(crate) fn compare(shown: &str, printed: &str) -> Result<(), String> {
             here.is_some_and(|here| part.iter().zip(here).all(|(shown, got)| is_like(shown, got)))
         };
         let end = rest.len().checked_sub(part.len());
-        let place = match (index, end) {
-            (_, None) => None,
-            (0, Some(end)) if last > 0 || end == 0 => Some(0),
-            (0, Some(_)) => None,
-            (_, Some(end)) if index == last => Some(end),
-            (_, Some(end)) => (0..=end).find(|place| fits(*place)),
-        };
+        let place = end.and_then(|end| match index {
+            0 => (last > 0 || end == 0).then_some(0),
+            index if index == last => Some(end),
+            _ => (0..=end).find(|place| fits(*place)),
+        });
         let Some(place) = place.filter(|place| fits(*place)) else {
             return Err(format!("shows\n{}\nprinted:\n{printed}", part.join("\n")));
         };

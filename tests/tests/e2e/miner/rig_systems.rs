@@ -107,6 +107,16 @@ fn hiveos_runs_and_reads_the_miner() {
             .expect("bash runs");
         String::from_utf8(run.stdout).expect("text")
     };
+    // Without a pool nothing is started.
+    bash("CUSTOM_URL= && . ./h-config.sh");
+    let refused = Command::new(package.join("h-run.sh"))
+        .output()
+        .expect("the script runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("flight sheet"),
+        "{said}"
+    );
     bash(". ./h-config.sh");
     let _running = Running(
         Command::new(package.join("h-run.sh"))
