@@ -239,7 +239,7 @@ mod tests {
             let status = || telemetry.status(Instant::now());
             let start = Instant::now();
             while status().hashes < u64::from(u16::MAX) || status().state != DeviceState::Waiting {
-                if start.elapsed() > Duration::from_secs(60) {
+                if start.elapsed() > Duration::from_secs(600) {
                     context.current_job.stop();
                     panic!("{:?}", status());
                 }

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 export { assert };
 export const argument = JSON.parse(process.argv[2]);
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 240_000;
 const PAUSE_MS = 100;
 
 /** Prints a line on what was done, which the test prints, too. */

@@ -281,7 +281,7 @@ fn bad_requests_get_clear_errors() {
     }
     let taken = Launch::dev(["--dashboard", &dashboard.to_string()]).run();
     assert_eq!(taken.status.code(), Some(1), "{}", taken.stderr);
-    let words = format!("--dashboard: cannot listen on {dashboard}");
+    let words = format!("cannot listen on {dashboard}: address already in use: --dashboard {dashboard}");
     assert!(taken.stderr.contains(&words), "{}", taken.stderr);
 }
 
