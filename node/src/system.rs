@@ -11,7 +11,7 @@ use engine::MinerError;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config_file::ConfigError;
-use crate::console::{NodeCallError, error_text};
+use crate::console::{NodeCallError, TransportError, error_text};
 use crate::options::{OptionsError, OptionsFileError};
 
 /// Prepares a process that may search on cards: drivers stay quiet, and a write beyond the largest
@@ -45,14 +45,20 @@ pub fn end(program: &str, result: Result<(), Box<dyn std::error::Error>>) -> Exi
 /// The reason for which an error ends a program: the same for the same cause, whatever the command.
 fn exit_reason(error: &(dyn std::error::Error + 'static)) -> ExitReason {
     let reason = sources(error).find_map(|cause| {
-        let unreachable = matches!(cause.downcast_ref(), Some(NodeCallError::Transport { .. }));
+        let transport = match cause.downcast_ref() {
+            Some(NodeCallError::Transport { reason, .. }) => Some(reason),
+            _ => None,
+        };
+        let bad_token = matches!(transport, Some(TransportError::Token));
         let no_device = matches!(cause.downcast_ref(), Some(MinerError::NoAdapter { .. }));
-        let is_usage =
-            cause.is::<OptionsError>() || cause.is::<OptionsFileError>() || cause.is::<ConfigError>();
+        let is_usage = bad_token
+            || cause.is::<OptionsError>()
+            || cause.is::<OptionsFileError>()
+            || cause.is::<ConfigError>();
         match () {
-            () if unreachable => Some(ExitReason::NoConnection),
-            () if no_device => Some(ExitReason::NoDevice),
             () if is_usage => Some(ExitReason::Usage),
+            () if transport.is_some() => Some(ExitReason::NoConnection),
+            () if no_device => Some(ExitReason::NoDevice),
             () => None,
         }
     });
@@ -111,7 +117,7 @@ pub(crate) fn on_small_stack(work: impl FnOnce() + Send + 'static) {
 mod tests {
     use super::*;
     use crate::commands::CommandError;
-    use crate::console::{ConsoleError, TransportError};
+    use crate::console::ConsoleError;
     use crate::data_directory::DataDirectoryError;
     use crate::vnode::StartError;
 
@@ -138,6 +144,12 @@ mod tests {
         };
         check(&ConsoleError::from(transport()), ExitReason::NoConnection);
         check(&CommandError::from(transport()), ExitReason::NoConnection);
+        // The node was not even asked.
+        let token = NodeCallError::Transport {
+            endpoint: "x".to_owned(),
+            reason: TransportError::Token,
+        };
+        check(&ConsoleError::from(token), ExitReason::Usage);
         let missing = MinerError::NoAdapter {
             wanted: Some(4),
             found: 1,

@@ -3,7 +3,7 @@
 //!
 //! The curve follows the time between the last common block and the head. Within some minutes it
 //! is near 1, and after seven hours it is 31: the branch must have that many times the work of the
-//! blocks that it would take back. What does not have it stays beside the chain, and is judged
+//! blocks that it would take back. A branch with less stays beside the chain, and is judged
 //! again with each block that it gets. So this is a choice between valid chains, not a rule for
 //! blocks. Source: ECIP-1100.
 //!

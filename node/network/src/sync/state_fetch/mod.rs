@@ -130,7 +130,7 @@ impl StateSync {
         self.stage != StateStage::Full
     }
 
-    /// Whether there is no work for miners. While peers have block 0 only, there is.
+    /// Whether miners get no work for now. They get some while no peer has more than block 0.
     pub(super) const fn holds_work(&self, progress: &SyncState) -> bool {
         match self.stage {
             StateStage::Full => false,
