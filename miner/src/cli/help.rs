@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
 use command_line::{NeededOption, is_short_help, with_headings, with_short_help, without_effect};
 use engine::DeviceChoice;
@@ -155,6 +156,21 @@ const BENCH_NEEDED: [NeededOption<BenchOptions>; 3] = [
     },
 ];
 
+/// The options of ethminer that choose pools and devices.
+const ETHMINER_OPTIONS: [&str; 8] = [
+    "-P",
+    "--pool",
+    "-G",
+    "--opencl",
+    "-U",
+    "--cuda",
+    "--cpu",
+    "--cuda-opencl",
+];
+/// The tip of the error about one of [`ETHMINER_OPTIONS`].
+const ETHMINER_TIP: &str = "in place of ethminer's -P: 'miner stratum URL' for a pool, 'miner getwork URL' for a node; \
+                            in place of -G, -U and --cpu: '--device gpu' and '--device cpu'";
+
 /// The command line of `miner` with its help.
 pub(super) fn miner_command() -> Command {
     let mut command = CliOptions::command();
@@ -186,7 +202,9 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<(CliOptions, Vec<String>), 
         }
         command = command.mut_subcommand("bench", |below| with_short_help(below, &BENCH_SHORT));
     }
-    let matches = command.try_get_matches_from_mut(arguments)?;
+    let matches = command
+        .try_get_matches_from_mut(arguments)
+        .map_err(with_own_names)?;
     let options = CliOptions::from_arg_matches(&matches)?;
     let typed = matches
         .subcommand()
@@ -204,6 +222,20 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<(CliOptions, Vec<String>), 
         _ => Vec::new(),
     };
     Ok((options, warnings))
+}
+
+/// Adds the names that ethminer's options have here to the error about one of them.
+fn with_own_names(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && ETHMINER_OPTIONS.contains(&option.as_str())
+    {
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![ETHMINER_TIP.into()]),
+        );
+    }
+    error
 }
 
 #[cfg(test)]
@@ -275,6 +307,27 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn options_of_ethminer_are_answered_with_the_names_here() {
+        for words in [
+            &["-P", "stratum://w@pool:1"][..],
+            &["-G", "-P", "http://node:8545"],
+            &["stratum", "--pool", "stratum://w:secret@pool:1"],
+        ] {
+            let text = read_words(words).map(|_| ()).expect_err("refused").to_string();
+            assert!(
+                text.contains("'miner stratum URL' for a pool, 'miner getwork URL' for a node"),
+                "{text}"
+            );
+            assert!(!text.contains("secret"), "{text}");
+        }
+        let text = read_words(&["--nonsense"])
+            .map(|_| ())
+            .expect_err("refused")
+            .to_string();
+        assert!(!text.contains("ethminer"), "{text}");
     }
 
     #[test]

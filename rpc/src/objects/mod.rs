@@ -22,5 +22,5 @@ pub(crate) use trace::{BlockTraces, write_block_traces, write_trace};
 pub(crate) use transaction::TransactionObject;
 pub use transaction::TransactionPlace;
 pub(crate) use transaction::shown_hash;
-pub(crate) use work::WorkNotice;
+pub(crate) use work::{WorkValue, work_values};
 pub use work::{header_notice, work_notice};

@@ -1,4 +1,4 @@
-//! Work as it is pushed to miners: by the subscription `newWork`, and by notices over HTTP.
+//! Work as miners get it: as an answer, by the subscription `newWork`, and by notices over HTTP.
 
 use ethash::WorkPackage;
 use primitives::{B256, Header};
@@ -6,26 +6,35 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::BlockObject;
+use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
-/// Header hash, seed hash, boundary, and the number of the block, as geth pushes work.
+/// A value of the array that describes work.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct WorkNotice(Data<B256>, Data<B256>, Data<B256>, Option<Quantity>);
+#[serde(untagged)]
+pub(crate) enum WorkValue {
+    Hash(Data<B256>),
+    Number(Quantity),
+}
 
-impl From<&WorkPackage> for WorkNotice {
-    fn from(work: &WorkPackage) -> Self {
-        Self(
-            Data(work.header_hash),
-            Data(work.seed_hash),
-            Data(work.boundary),
-            work.number.map(Quantity),
-        )
-    }
+/// The description is that of `mc_getWork`, which has no number.
+impl Described for WorkValue {
+    const TYPE: WireType = <Data<B256> as Described>::TYPE;
+}
+
+/// Work as an array: header hash, seed hash and boundary. Under the Ethereum name, and where work
+/// is pushed, the number of the block follows, as with geth.
+pub(crate) fn work_values(work: &WorkPackage, name_style: NameStyle) -> Vec<WorkValue> {
+    let hashes = [work.header_hash, work.seed_hash, work.boundary].map(|hash| WorkValue::Hash(Data(hash)));
+    let number = work.number.filter(|_| name_style == NameStyle::Ethereum);
+    let number = number.map(|number| WorkValue::Number(Quantity(number)));
+    hashes.into_iter().chain(number).collect()
 }
 
 /// The JSON of a notice of work: an array of header hash, seed hash, boundary and number.
 pub fn work_notice(work: &WorkPackage) -> Value {
-    serde_json::json!(WorkNotice::from(work))
+    serde_json::json!(work_values(work, NameStyle::Ethereum))
 }
 
 /// The JSON of a notice of the header that is to be sealed, whose nonce and mix hash are zero.

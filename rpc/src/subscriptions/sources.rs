@@ -16,7 +16,7 @@ use crate::facts::SyncStatus;
 use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
-use crate::objects::{BlockObject, TransactionObject, WorkNotice, shown_hash};
+use crate::objects::{BlockObject, TransactionObject, shown_hash, work_values};
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes read from the pool at once.
@@ -314,7 +314,7 @@ impl SubscriptionSource for NewWorkSource {
         if self.sent == Some(work.header_hash) {
             return Ok(false);
         }
-        if !out.add(&WorkNotice::from(&work))? {
+        if !out.add(&work_values(&work, NameStyle::Ethereum))? {
             return Ok(true);
         }
         self.sent = Some(work.header_hash);

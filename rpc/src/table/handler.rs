@@ -197,6 +197,28 @@ where
     }
 }
 
+/// `async fn(Arc<C>, params, name style) -> RpcResult<R>`.
+impl<C, P, R, F, A> IntoHandler<WaitingHandler<C>, fn(P, NameStyle, A) -> R> for F
+where
+    F: Fn(Arc<C>, P, NameStyle) -> A + Send + Sync + 'static,
+    A: Future<Output = RpcResult<R>> + Send + 'static,
+    P: FromParams,
+    R: MethodResult,
+{
+    type Params = P;
+    type Result = R;
+
+    fn into_handler(self) -> WaitingHandler<C> {
+        Arc::new(move |context, params| match params.parse() {
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Ok(parsed) => {
+                let answer = self(context, parsed, params.name_style());
+                Box::pin(async move { answer.await?.into_json() })
+            }
+        })
+    }
+}
+
 /// `fn(&C, &MessageSubscriptions, params, name style) -> RpcResult<R>`.
 impl<C, P, R, F> IntoHandler<SubscribingHandler<C>, fn(P, NameStyle) -> R> for F
 where

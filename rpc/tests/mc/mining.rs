@@ -33,6 +33,11 @@ fn work_becomes_a_block() {
     // The call waits until the clock allows work for the next block.
     let next = net.ok("eth_getWork", json!([]));
     assert_ne!(next[0], header_hash);
+    // As with geth, the number of the block is the fourth value.
+    assert_eq!(
+        (next[3].clone(), next.as_array().map(Vec::len)),
+        (json!("0x2"), Some(4))
+    );
 }
 
 #[test]

@@ -7,15 +7,15 @@ use std::time::Duration;
 pub enum WorkPause {
     /// The network is not there. Blocks on a chain that nobody else knows are worth nothing.
     #[error(
-        "no peer for {}: the head is block {head}, and others may be far ahead; \
+        "{}: the head is block {head}, and others may be far ahead; \
          on a network without other nodes, --miner.alone gives work all the same",
-        age_text(*silence)
+        silence_text(*silence)
     )]
     NoPeers {
         /// The number of the head.
         head: u64,
-        /// The time since a peer was there, or since the head at the start of the node was made.
-        silence: Duration,
+        /// The time since a peer was there; `None` if there was none since the start of the node.
+        silence: Option<Duration>,
     },
     /// Others have a longer chain.
     #[error("the chain is behind: the head is block {head}, and block {highest} is known of")]
@@ -37,14 +37,16 @@ impl WorkPause {
     }
 }
 
-/// A time in its largest unit, rounded down.
-fn age_text(age: Duration) -> String {
-    match age.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
+/// Says how long no peer was there, in the largest unit, rounded down.
+fn silence_text(silence: Option<Duration>) -> String {
+    let time = match silence.map(|silence| silence.as_secs()) {
+        None => return "no peer yet".into(),
+        Some(seconds @ 0..120) => format!("{seconds} s"),
+        Some(seconds @ 120..7200) => format!("{} min", seconds / 60),
+        Some(seconds @ 7200..172_800) => format!("{} h", seconds / 3600),
+        Some(seconds) => format!("{} days", seconds / 86_400),
+    };
+    format!("no peer for {time}")
 }
 
 #[cfg(test)]
@@ -59,8 +61,15 @@ mod tests {
         };
         let silent = |seconds| WorkPause::NoPeers {
             head: 7,
-            silence: Duration::from_secs(seconds),
+            silence: Some(Duration::from_secs(seconds)),
         };
+        check(
+            WorkPause::NoPeers {
+                head: 0,
+                silence: None,
+            },
+            "no peer yet: the head is block 0,",
+        );
         check(silent(119), "no peer for 119 s: the head is block 7,");
         check(silent(7199), "no peer for 119 min:");
         check(silent(172_799), "no peer for 47 h:");

@@ -72,11 +72,9 @@ impl NetworkWatch {
             self.peers_at = Some(now.elapsed);
             self.first_peer_at.get_or_insert(now.elapsed);
         }
-        let silence = match self.peers_at {
-            Some(at) => now.elapsed.saturating_sub(at),
-            None => head_age + now.elapsed.saturating_sub(begun),
-        };
-        if silence > SILENCE_MAX {
+        let silence = self.peers_at.map(|at| now.elapsed.saturating_sub(at));
+        let time = silence.unwrap_or_else(|| head_age + now.elapsed.saturating_sub(begun));
+        if time > SILENCE_MAX {
             return Some(WorkPause::NoPeers { head, silence });
         }
         let gap = highest.saturating_sub(head);

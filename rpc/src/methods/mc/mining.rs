@@ -10,7 +10,7 @@ use chain::chain::WriteError;
 use chain::import::Imported;
 use chain::mining::work::SolutionError;
 use chain::rules::seal::SealCheckError;
-use ethash::{Solution, WorkPackage};
+use ethash::Solution;
 use primitives::{Address, B64, B256, U256};
 use tokio::time::{Instant, sleep};
 
@@ -18,6 +18,7 @@ use super::request::Word;
 use crate::error::{RpcError, RpcResult, failure_of};
 use crate::modules::NameStyle;
 use crate::node::Node;
+use crate::objects::{WorkValue, work_values};
 use crate::table::Method;
 use crate::types::{Data, Quantity};
 
@@ -40,7 +41,10 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::inline("mc_submitHashrate", ["rate", "id"], submit_hashrate)
             .summary("Reports the hash rate of a miner. The report counts for ten seconds."),
         Method::waiting("mc_getWork", [], get_work)
-            .summary("Returns work for a miner: header hash, seed hash and boundary."),
+            .summary(
+            "Returns work for a miner: header hash, seed hash and boundary. Under `eth_getWork` the number of the \
+             block follows.",
+        ),
         Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work).summary(
             "Submits a solution. Returns true if the solution is valid and is the first for its \
              work.",
@@ -83,13 +87,13 @@ fn submit_hashrate(node: &Node, (Word(rate), id): (Word, B256)) -> RpcResult<boo
     Ok(true)
 }
 
-/// `mc_getWork`: header hash, seed hash, boundary. Waits a short time if there is no work yet.
-async fn get_work(node: Arc<Node>, (): ()) -> RpcResult<[Data<B256>; 3]> {
+/// `mc_getWork`: see [`work_values`]. Waits a short time if there is no work yet.
+async fn get_work(node: Arc<Node>, (): (), name_style: NameStyle) -> RpcResult<Vec<WorkValue>> {
     node.beneficiary()?;
     let deadline = Instant::now() + WORK_TIMEOUT;
     loop {
         if let Some(work) = node.chain.work().current() {
-            return Ok(work_triple(&work));
+            return Ok(work_values(&work, name_style));
         }
         if let Some(reason) = node.chain.work_pause() {
             return Err(RpcError::refused(format!("mining not ready: {reason}")));
@@ -102,10 +106,6 @@ async fn get_work(node: Arc<Node>, (): ()) -> RpcResult<[Data<B256>; 3]> {
         }
         sleep(WORK_POLL_INTERVAL).await;
     }
-}
-
-const fn work_triple(work: &WorkPackage) -> [Data<B256>; 3] {
-    [Data(work.header_hash), Data(work.seed_hash), Data(work.boundary)]
 }
 
 /// `mc_submitWork`: whether the solution is valid and the first for its work.

@@ -163,7 +163,7 @@ fn a_public_network_without_peers_gives_no_work() {
     let node = mordor_with_work(&stratum);
     let refused = |node: &Vnode| {
         let reason = node.refused("eth_getWork", json!([]), -32000);
-        assert!(reason.starts_with("mining not ready: no peer for "), "{reason}");
+        assert!(reason.starts_with("mining not ready: no peer yet: "), "{reason}");
         assert!(reason.contains("--miner.alone"), "{reason}");
     };
     refused(&node);
@@ -180,7 +180,7 @@ fn a_public_network_without_peers_gives_no_work() {
     assert!(
         said["params"][0]
             .as_str()
-            .is_some_and(|text| text.starts_with("no work: no peer for ")),
+            .is_some_and(|text| text.starts_with("no work: no peer yet: ")),
         "{said}"
     );
     let health = http::get(node.stratum_status(), "/health").expect("served");
