@@ -203,6 +203,18 @@ pub(crate) fn reserve_values(len: usize) -> RpcResult<()> {
     }
 }
 
+/// Runs a part of a call whose values end with it. Their memory is released at its end, so a call
+/// can walk over many blocks with the memory for one of them.
+pub(crate) fn run_part<T>(part: impl FnOnce() -> T) -> T {
+    let Some(budget) = current() else {
+        return part();
+    };
+    let before = std::mem::take(&mut *budget.values.lock());
+    let result = part();
+    *budget.values.lock() = before;
+    result
+}
+
 /// Ends a call whose client has left, or whose time is over. Nobody reads this error.
 fn abandoned() -> RpcError {
     RpcError::refused("not finished: nobody waits for the answer")
@@ -275,6 +287,10 @@ mod tests {
             assert_eq!(reserve_values(30_000).unwrap_err(), RpcError::no_memory());
             assert_eq!(traffic.used(), 30_000);
             assert!(!work_limit(Duration::MAX).reserve(30_000));
+            for _ in 0..3 {
+                run_part(|| assert!(work_limit(Duration::MAX).reserve(20_000)));
+            }
+            assert_eq!(traffic.used(), 30_000, "a part gives back only what is its own");
         });
         assert_eq!(traffic.used(), 0, "the values are gone when the call has ended");
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

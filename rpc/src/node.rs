@@ -40,8 +40,9 @@ const POOL_ENTRY_LEN: usize = 200;
 pub struct NodeSettings {
     /// The node's database directory.
     pub data_directory: PathBuf,
-    /// Whether the pending block is shown with its number. In the interface the number is null.
-    pub pending_number: bool,
+    /// Whether the pending block is shown with its number. `None`: under Ethereum's names, as geth
+    /// does; in the interface the number is null.
+    pub pending_number: Option<bool>,
     /// The bounds of a query for logs.
     pub log_limits: LogLimits,
     /// Whether accounts are unlocked even while other machines can reach a listener.
@@ -69,7 +70,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             data_directory: PathBuf::new(),
-            pending_number: false,
+            pending_number: None,
             log_limits: LogLimits::default(),
             insecure_unlock: false,
             fee_caps: FeeCaps::default(),

@@ -51,6 +51,14 @@ impl ChainSource {
         }
     }
 
+    /// The rules of the chain.
+    pub(super) fn spec(&self) -> &ChainSpec {
+        match self {
+            Self::Here { view, .. } => view.spec(),
+            Self::Running(chain) => chain.spec(),
+        }
+    }
+
     /// The number of the head.
     ///
     /// # Errors
@@ -70,9 +78,9 @@ pub struct RunningChain {
 }
 
 /// The figures of a block that its bytes do not have.
-struct BlockFigures {
-    hash: B256,
-    total_difficulty: U256,
+pub(super) struct BlockFigures {
+    pub(super) hash: B256,
+    pub(super) total_difficulty: U256,
 }
 
 impl RunningChain {
@@ -102,7 +110,11 @@ impl RunningChain {
         u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|error| answer(METHOD, error))
     }
 
-    fn named(&self, number: u64) -> Result<Option<BlockFigures>, CommandError> {
+    /// The figures of the canonical block `number`; `None` above the head.
+    ///
+    /// # Errors
+    /// [`CommandError`] if the node does not answer.
+    pub(super) fn named(&self, number: u64) -> Result<Option<BlockFigures>, CommandError> {
         const METHOD: &str = "mc_getBlockByNumber";
         let block: Value = self.node().ask(METHOD, &[number_text(number), json!(false)])?;
         if block.is_null() {
@@ -179,8 +191,12 @@ impl RunningChain {
     /// # Errors
     /// [`CommandError`] if the node does not answer, or has no receipts of this block.
     pub fn receipts(&self, block: &StoredBlock) -> Result<Vec<Receipt>, CommandError> {
-        let number = block.record.header.number;
-        let texts: Vec<String> = self.node().ask("debug_getRawReceipts", &[hash_text(block)])?;
+        self.receipts_of(block.record.header.number, &block.hash)
+    }
+
+    /// As [`Self::receipts`], for the block of this number and hash.
+    pub(super) fn receipts_of(&self, number: u64, hash: &B256) -> Result<Vec<Receipt>, CommandError> {
+        let texts: Vec<String> = self.node().ask("debug_getRawReceipts", &[hash_text(hash)])?;
         let decode = |text: &String| {
             Receipt::decode(&bytes(number, text)?, self.spec.receipt_form())
                 .map_err(|error| unread(number, error))
@@ -195,7 +211,7 @@ impl RunningChain {
     /// [`CommandError`] if the node does not trace the block, or says something else than expected.
     pub fn call_trees(&self, block: &StoredBlock) -> Result<Vec<(usize, CallFrame)>, CommandError> {
         const METHOD: &str = "trace_block";
-        let traces: Vec<NodeTrace> = self.node().ask(METHOD, &[hash_text(block)])?;
+        let traces: Vec<NodeTrace> = self.node().ask(METHOD, &[hash_text(&block.hash)])?;
         call_trees(traces).map_err(|error| answer(METHOD, error))
     }
 }
@@ -204,8 +220,8 @@ fn number_text(number: u64) -> Value {
     json!(format!("{number:#x}"))
 }
 
-fn hash_text(block: &StoredBlock) -> Value {
-    json!(format!("{:#x}", block.hash))
+fn hash_text(hash: &B256) -> Value {
+    json!(format!("{hash:#x}"))
 }
 
 fn bytes(number: u64, text: &str) -> Result<Vec<u8>, CommandError> {

@@ -7,19 +7,19 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use chain::View;
 use chain::era1::accumulator::accumulator;
 use chain::era1::{Era1Name, Era1Writer, FILE_BLOCKS_MAX};
 use chain::import::BlockId;
+use primitives::{B256, Block, Receipt, U256};
 use store::{StoreError, TableId};
 
+use super::chain_source::ChainSource;
 use super::error::CommandError;
 use super::export::{block, export_range};
 use super::output_file::OutputFile;
 use super::stop_flag::stop_flag;
 use crate::progress::{CommandProgress, ProgressUnits};
 
-use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
 
@@ -29,9 +29,8 @@ pub(super) fn run(
     folder: &Path,
     (first, last): (Option<u64>, Option<u64>),
 ) -> Result<(), CommandError> {
-    let directory = DataDirectory::open(options, OpenPurpose::Read)?;
-    let view = View::new(&directory.store, directory.spec.clone())?;
-    let (first, last) = export_range(first, last, view.head_number())?;
+    let chain = ChainSource::open(options)?;
+    let (first, last) = export_range(first, last, chain.head()?)?;
     let stop = stop_flag()?;
     std::fs::create_dir_all(folder).map_err(|source| CommandError::Write {
         path: folder.to_owned(),
@@ -45,7 +44,7 @@ pub(super) fn run(
             return Err(CommandError::Unfinished);
         }
         let end = last.min(begin - begin % FILE_BLOCKS_MAX + (FILE_BLOCKS_MAX - 1));
-        if write_file(&view, folder, begin..=end)? {
+        if write_file(&chain, folder, begin..=end)? {
             written += 1;
         } else {
             present += 1;
@@ -63,19 +62,16 @@ pub(super) fn run(
 
 /// Writes one file. Returns `false` if it is there already.
 fn write_file(
-    view: &View,
+    chain: &ChainSource,
     folder: &Path,
     numbers: std::ops::RangeInclusive<u64>,
 ) -> Result<bool, CommandError> {
     let first = *numbers.start();
     let mut headers = Vec::new();
     for number in numbers {
-        let (hash, record) = view
-            .header(number)?
-            .ok_or_else(|| missing(number, "no such block"))?;
-        headers.push((hash, record.total_difficulty));
+        headers.push(figures(chain, number)?);
     }
-    let name = Era1Name::new(&view.spec().name, first, &accumulator(&headers));
+    let name = Era1Name::new(&chain.spec().name, first, &accumulator(&headers));
     let path = folder.join(name.to_string());
     if path.exists() {
         return Ok(false);
@@ -85,17 +81,49 @@ fn write_file(
         source,
     };
     let output = OutputFile::open(&path).map_err(failed)?;
-    let mut file = Era1Writer::new(output, view.spec().receipt_form()).map_err(failed)?;
+    let mut file = Era1Writer::new(output, chain.spec().receipt_form()).map_err(failed)?;
     for (number, (hash, total_difficulty)) in (first..).zip(headers) {
-        let receipts = view
-            .receipts(&BlockId { number, hash })?
-            .ok_or_else(|| missing(number, "the receipts are missing"))?;
-        file.add(&block(view, number)?, &receipts, total_difficulty)
-            .map_err(failed)?;
+        let (block, receipts) = content(chain, number, hash)?;
+        file.add(&block, &receipts, total_difficulty).map_err(failed)?;
     }
     let output = file.finish().map_err(failed)?;
     output.finish().map_err(failed)?;
     Ok(true)
+}
+
+/// The hash and the total difficulty of a canonical block.
+fn figures(chain: &ChainSource, number: u64) -> Result<(B256, U256), CommandError> {
+    match chain {
+        ChainSource::Here { view, .. } => {
+            let found = view.header(number)?;
+            let (hash, record) = found.ok_or_else(|| missing(number, "no such block"))?;
+            Ok((hash, record.total_difficulty))
+        }
+        ChainSource::Running(chain) => {
+            let found = chain.named(number)?;
+            let found = found.ok_or(CommandError::Reorganized(number))?;
+            Ok((found.hash, found.total_difficulty))
+        }
+    }
+}
+
+/// The block of this number and hash, with its receipts. A running node may have another block of
+/// this number meanwhile.
+fn content(chain: &ChainSource, number: u64, hash: B256) -> Result<(Block, Vec<Receipt>), CommandError> {
+    match chain {
+        ChainSource::Here { view, .. } => {
+            let receipts = view.receipts(&BlockId { number, hash })?;
+            let receipts = receipts.ok_or_else(|| missing(number, "the receipts are missing"))?;
+            Ok((block(view, number)?, receipts))
+        }
+        ChainSource::Running(chain) => {
+            let (block, _) = chain.raw_block(number)?;
+            if block.hash() != hash {
+                return Err(CommandError::Reorganized(number));
+            }
+            Ok((block, chain.receipts_of(number, &hash)?))
+        }
+    }
 }
 
 fn missing(number: u64, reason: &str) -> StoreError {

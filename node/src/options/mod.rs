@@ -277,7 +277,7 @@ pub struct VnodeOptions {
     #[arg(long = "rpc.noalias")]
     pub rpc_noalias: bool,
     /// Give the pending block a number, which some pool software needs, or null
-    /// [default: on for networks of Ethereum's family, off for the public network's]
+    /// [default: a number on networks of Ethereum's family, elsewhere under the names eth_ only]
     #[arg(long = "rpc.pendingnumber", value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "true")]
     pub rpc_pendingnumber: Option<bool>,

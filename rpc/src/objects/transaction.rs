@@ -100,7 +100,8 @@ impl<'a> TransactionObject<'a> {
             NameStyle::Ethereum => transaction.ethereum_v(),
         };
         let is_typed = transaction.is_typed();
-        let has_chain_id = matches!(transaction.form, TxForm::Ethereum | TxForm::AccessList);
+        let has_chain_id = name_style == NameStyle::Ethereum
+            || matches!(transaction.form, TxForm::Ethereum | TxForm::AccessList);
         Self {
             hash: Data(hash),
             nonce: Quantity(transaction.tx_nonce),
@@ -233,10 +234,11 @@ mod tests {
         assert_eq!(shown["hash"], format!("{}", ethereum.hash()));
         assert_eq!(shown["v"], format!("{:#x}", ethereum.v));
         assert_eq!(shown["type"], "0x0");
+        assert_eq!(shown["chainId"], "0x64");
         let stored = show(TxForm::Classic, NameStyle::Native);
         assert_ne!(stored["hash"], shown["hash"]);
         assert_ne!(stored["v"], shown["v"]);
-        assert!(stored.get("type").is_none());
+        assert!(stored.get("type").is_none() && stored.get("chainId").is_none());
         // A transaction in a form that Ethereum does not have has one hash.
         let native = show(TxForm::Native, NameStyle::Native);
         assert_eq!(show(TxForm::Native, NameStyle::Ethereum)["hash"], native["hash"]);

@@ -26,9 +26,9 @@ fn a_block_has_the_shape_of_the_interface() {
             by_hash
         );
         assert_eq!(net.ok_text("mc_getBlockByNumber", json!([null, full])), by_hash);
-        // Under Ethereum's names a transaction also has its type.
+        // Under Ethereum's names a transaction also has its type and its chain.
         let ethereum = net.ok_text("eth_getBlockByNumber", json!(["0x1", full]));
-        assert_eq!(ethereum.replace(r#","type":"0x0""#, ""), by_hash);
+        assert_eq!(ethereum.replace(r#","type":"0x0","chainId":"0x64""#, ""), by_hash);
     }
     let object = net.ok("mc_getBlockByHash", json!([hash, false]));
     let header = &block.header;

@@ -1,8 +1,10 @@
 //! The changes that contract developers make on the development network: blocks on demand,
 //! snapshots, the clock, accounts, and senders without keys.
 
+use chain::ChainSpec;
 use primitives::U256;
 use serde_json::{Value, json};
+use store::Store;
 
 use crate::mc::calls::{RUNTIME, deploy, word};
 use crate::mc::harness::{Net, account, quantity};
@@ -194,6 +196,23 @@ fn accounts_without_keys_send() {
     net.ok("evm_setAutomine", json!([false]));
     net.send(json!({"to": NOBODY}));
     assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x1");
+}
+
+/// Ethereum's newer rules know no transactions of contracts (EIP-3607), but developers send them.
+#[test]
+fn contracts_send_under_newer_rules() {
+    let spec = ChainSpec::dev_of_fork("Shanghai").expect("a fork");
+    let net = Net::of_spec(spec, Store::in_memory().expect("a store"));
+    net.ok("evm_setAutomine", json!([true]));
+    net.ok("hardhat_setCode", json!([NOBODY, "0x00"]));
+    net.ok("hardhat_setBalance", json!([NOBODY, "0xde0b6b3a7640000"]));
+    net.ok("hardhat_impersonateAccount", json!([NOBODY]));
+    let request = json!({"from": NOBODY, "to": account(5), "value": "0x5"});
+    let hash = net.ok("eth_sendTransaction", json!([request]));
+    assert_eq!(
+        net.ok("eth_getTransactionReceipt", json!([hash]))["status"],
+        "0x1"
+    );
 }
 
 #[test]

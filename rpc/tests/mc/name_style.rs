@@ -162,7 +162,7 @@ fn ethereum_clients_see_ethereum_hashes() {
 
 #[test]
 fn the_pending_block_can_show_its_number() {
-    let net = Net::with(|settings| settings.pending_number = true);
+    let net = Net::with(|settings| settings.pending_number = Some(true));
     net.mine();
     for method in ["mc_getBlockByNumber", "eth_getBlockByNumber"] {
         let pending = net.ok(method, json!(["pending", false]));
@@ -171,4 +171,9 @@ fn the_pending_block_can_show_its_number() {
             (&json!("0x2"), &Value::Null, &Value::Null)
         );
     }
+    // ethers 5 and 6 cannot read a block without a number.
+    let net = Net::start();
+    let number = |method: &str| net.ok(method, json!(["pending", false]))["number"].clone();
+    assert_eq!(number("eth_getBlockByNumber"), "0x1");
+    assert_eq!(number("mc_getBlockByNumber"), Value::Null);
 }

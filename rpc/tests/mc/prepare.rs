@@ -1,7 +1,7 @@
 //! Transactions that are made but not sent; transactions that are sent again; the list of pending
 //! transactions.
 
-use primitives::{Transaction, TxRules, hex};
+use primitives::{Transaction, TxForm, TxRules, hex};
 use rpc::types::data;
 use serde_json::{Value, json};
 
@@ -79,6 +79,11 @@ fn gas_is_estimated_under_ethereums_names() {
     }
     let hash = net.ok("eth_sendTransaction", json!([transfer]));
     assert_eq!(net.ok("eth_getTransactionByHash", json!([hash]))["gas"], "0x3e8");
+    // Tools decode what they get, so it has Ethereum's nine fields, and it can be sent as it is.
+    let signed = net.ok("eth_signTransaction", json!([transfer]));
+    assert_eq!(decode(&signed["raw"]).form, TxForm::Classic);
+    let sent = net.ok("eth_sendRawTransaction", json!([signed["raw"]]));
+    assert_eq!(sent, signed["tx"]["hash"]);
     // Named fields stay. A transaction that would fail is not sent, and a locked account is named
     // first.
     let named = json!({"from": account(0), "to": account(5), "gas": "0xc350"});
@@ -97,7 +102,7 @@ fn gas_is_estimated_under_ethereums_names() {
     for method in ["eth_sendTransaction", "eth_signTransaction"] {
         net.check_error(method, locked.clone(), -32000, message);
     }
-    assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x1");
+    assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x2");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use chain::trace::{CallOptions, TraceRequest, Tracer};
 use primitives::{Block, Receipt, ReceiptForm, Transaction, TxRules, U256};
 use rpc::types::data;
+use rpc::{FilterLimits, Limits};
 use serde_json::{Value, json};
 
 use crate::mc::calls::{RUNTIME, deploy, word};
@@ -31,7 +32,10 @@ fn deploy_forwarder(net: &Net, callee: &str) -> String {
 /// A node with a contract that forwards to another one, and the hash of a transaction that calls
 /// the first one with `value`.
 fn scene(value: u64) -> (Net, String, String, String) {
-    let net = Net::start();
+    scene_on(Net::start(), value)
+}
+
+fn scene_on(net: Net, value: u64) -> (Net, String, String, String) {
     let (contract, _) = deploy(&net);
     let forwarder = deploy_forwarder(&net, &contract);
     let hash = net.send(json!({"to": forwarder, "data": word(value), "gas": "0x7a120"}));
@@ -323,6 +327,28 @@ fn filtered_traces() {
         -32602,
         "invalid argument 0: field toAddress: got a string, expected an array",
     );
+}
+
+/// A search over many blocks needs the memory for the traces of one.
+#[test]
+fn traces_of_many_blocks_fit_into_little_memory() {
+    const BLOCKS: usize = 120;
+    let limits = Limits {
+        traffic_len_max: 16 << 20,
+        ..Limits::default()
+    };
+    let (net, contract, forwarder, _) = scene_on(Net::start_with(limits, FilterLimits::default()), 5);
+    for _ in 1..BLOCKS {
+        net.send(json!({"to": forwarder, "data": word(5), "gas": "0x7a120", "value": "0x3"}));
+        net.mine();
+    }
+    let found = net.ok(
+        "trace_filter",
+        json!([{"fromBlock": "0x2", "toAddress": [contract]}]),
+    );
+    assert_eq!(found.as_array().map(Vec::len), Some(BLOCKS));
+    let page = net.ok("ots_searchTransactionsBefore", json!([contract, 0, 100]));
+    assert_eq!(page["txs"].as_array().map(Vec::len), Some(100));
 }
 
 #[test]

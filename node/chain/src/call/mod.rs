@@ -514,9 +514,15 @@ pub(crate) fn halt_text(reason: &HaltReason) -> String {
     }
 }
 
-/// The text of a revert, with the reason if the data is the ABI encoding of `Error(string)`.
+/// The text of a revert, with the reason if the data is the ABI encoding of `Error(string)`, or of
+/// `Panic(uint256)` with a code that Solidity has.
 pub fn revert_text(output: &[u8]) -> String {
     const ERROR_STRING: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
+    const PANIC: [u8; 4] = [0x4e, 0x48, 0x7b, 0x71];
+    let panic = || {
+        let code = <[u8; 32]>::try_from(output.strip_prefix(&PANIC)?).ok()?;
+        panic_reason(u8::try_from(U256::from_be_bytes(code)).ok()?)
+    };
     let reason = || {
         let arguments = output.strip_prefix(&ERROR_STRING)?;
         let offset = usize::try_from(U256::try_from_be_slice(arguments.get(..32)?)?).ok()?;
@@ -524,15 +530,43 @@ pub fn revert_text(output: &[u8]) -> String {
         let length = usize::try_from(U256::try_from_be_slice(tail.get(..32)?)?).ok()?;
         std::str::from_utf8(tail.get(32..)?.get(..length)?).ok()
     };
-    match reason() {
+    match reason().or_else(panic) {
         Some(reason) => format!("evm: execution reverted: {reason}"),
         None => "evm: execution reverted".to_owned(),
     }
 }
 
+/// The meaning of a code of Solidity's `Panic`, in the words of geth.
+const fn panic_reason(code: u8) -> Option<&'static str> {
+    Some(match code {
+        0x00 => "generic panic",
+        0x01 => "assert(false)",
+        0x11 => "arithmetic underflow or overflow",
+        0x12 => "division or modulo by zero",
+        0x21 => "enum overflow",
+        0x22 => "invalid encoded storage byte array accessed",
+        0x31 => "out-of-bounds array access; popping on an empty array",
+        0x32 => "out-of-bounds access of an array or bytesN",
+        0x41 => "out of memory",
+        0x51 => "uninitialized function",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn panics_have_a_reason() {
+        let text = |code: u64| {
+            let code = U256::from(code).to_be_bytes::<32>();
+            revert_text(&[&[0x4e, 0x48, 0x7b, 0x71], code.as_slice()].concat())
+        };
+        assert_eq!(text(0x12), "evm: execution reverted: division or modulo by zero");
+        assert_eq!((text(2), text(0x112)), (text(0x99), text(0x99)));
+        assert_eq!(text(0x99), "evm: execution reverted");
+    }
 
     #[test]
     fn revert_reasons_are_read_and_bad_ones_ignored() {

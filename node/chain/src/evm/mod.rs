@@ -134,8 +134,9 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id_at(number);
     cfg.gas_params = gas_params(rules);
+    // Developers send in the name of contracts, too.
+    cfg.disable_eip3607 = rules.is_moac() || spec.developer;
     if rules.is_moac() {
-        cfg.disable_eip3607 = true;
         cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
     }
     adjust(&mut cfg);

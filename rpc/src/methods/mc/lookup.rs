@@ -23,8 +23,8 @@ pub(in crate::methods) enum FoundBlock {
     Stored(Arc<CachedBlock>),
     Pending {
         draft: Arc<UnsealedBlock>,
-        /// Whether its number is shown (`--rpc.pendingnumber`).
-        numbered: bool,
+        /// Whether its number is shown (`--rpc.pendingnumber`). `None`: under Ethereum's names.
+        numbered: Option<bool>,
     },
 }
 
@@ -90,7 +90,7 @@ impl FoundBlock {
         }
     }
 
-    fn facts(&self) -> BlockFacts {
+    fn facts(&self, name_style: NameStyle) -> BlockFacts {
         match self {
             Self::Stored(stored) => BlockFacts {
                 hash: Some(stored.hash),
@@ -100,14 +100,20 @@ impl FoundBlock {
             Self::Pending { draft, numbered } => BlockFacts {
                 hash: None,
                 total_difficulty: draft.total_difficulty,
-                numbered: *numbered,
+                numbered: numbered.unwrap_or(name_style == NameStyle::Ethereum),
             },
         }
     }
 
     /// The block as JSON.
     pub(in crate::methods) fn object(&self, full: bool, name_style: NameStyle) -> BlockObject<'_> {
-        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, name_style);
+        let object = BlockObject::new(
+            self.block(),
+            self.senders(),
+            self.facts(name_style),
+            full,
+            name_style,
+        );
         match self {
             Self::Stored(stored) => object.hashed(stored.hashes(name_style)),
             Self::Pending { .. } => object,
@@ -116,7 +122,7 @@ impl FoundBlock {
 
     /// The header as JSON.
     pub(in crate::methods) fn header(&self) -> HeaderObject<'_> {
-        HeaderObject::new(&self.block().header, self.facts())
+        HeaderObject::new(&self.block().header, self.facts(NameStyle::Native))
     }
 
     /// The transaction at `index` as JSON.

@@ -1,7 +1,7 @@
 //! Transactions that are made but not sent, and the pending transactions of this node's accounts. A
 //! wallet uses them to look at a transaction before it is sent, or to replace it afterwards.
 
-use primitives::{B256, SecretKey, Transaction, U256};
+use primitives::{B256, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use serde::Serialize;
 
 use super::accounts::{account_error, check_fee, complete, gas_price_of, submit_own, with_gas};
@@ -58,13 +58,29 @@ fn show(
     })
 }
 
+/// The transaction that is shown, and its form. Under Ethereum's names it has nine fields, because
+/// Ethereum's tools can read no others, unless it is for an application chain.
+fn prepare(
+    node: &Node,
+    request: &TransactionRequest,
+    name_style: NameStyle,
+) -> RpcResult<(UnsignedTransaction, TxForm)> {
+    let price = gas_price_of(node, request)?;
+    let (unsigned, form) = complete(node, request.clone(), price)?;
+    let is_for_base_chain = unsigned.sharding_flag == 0 && unsigned.via.is_none();
+    let form = match (form, name_style) {
+        (TxForm::Native, NameStyle::Ethereum) if is_for_base_chain => TxForm::Classic,
+        _ => form,
+    };
+    Ok((unsigned, form))
+}
+
 /// `mc_signTransaction`: the nonce is not reserved for the transaction.
 fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(account_error)?;
     let request = with_gas(node, request, name_style)?;
-    let price = gas_price_of(node, &request)?;
-    let (unsigned, form) = complete(node, request.clone(), price)?;
+    let (unsigned, form) = prepare(node, &request, name_style)?;
     check_fee(node.settings.fee_caps.of(name_style), &unsigned)?;
     let signed = unsigned.sign(&key, node.chain.chain_id(), form);
     show(&signed, &request, name_style)
@@ -73,8 +89,7 @@ fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
 /// `mc_fillTransaction`: needs no key.
 fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let request = with_gas(node, request, name_style)?;
-    let price = gas_price_of(node, &request)?;
-    let (unsigned, form) = complete(node, request.clone(), price)?;
+    let (unsigned, form) = prepare(node, &request, name_style)?;
     let chain_id = node.chain.chain_id();
     show(&unsigned.with_form(form, chain_id), &request, name_style)
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::blocks::{check_page, receipt_values, to_value};
 use super::traces::{request, walk};
 use crate::block_cache::CachedBlock;
+use crate::budget::run_part;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::indexed::IndexedPast;
 use crate::json::JsonOf;
@@ -195,7 +196,7 @@ fn add_block(
     let indexed = past.map(|past| past.transactions(address, TOOK_PART, number));
     let mut indexes = match indexed.transpose()?.flatten() {
         Some(indexes) => indexes,
-        None => taking_part(view, &block, address, request)?,
+        None => run_part(|| taking_part(view, &block, address, request))?,
     };
     indexes.reverse();
     let found = FoundBlock::Stored(Arc::clone(&block));

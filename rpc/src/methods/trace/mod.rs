@@ -13,7 +13,7 @@ use primitives::{Address, B256, U256};
 
 use super::debug::trace_error;
 use super::mc::stored_number;
-use crate::budget::work_limit;
+use crate::budget::{run_part, work_limit};
 use crate::decode::{FromParam, ParamFields};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::indexed::IndexedPast;
@@ -316,7 +316,7 @@ fn trace_filter(
         request.limit.check().map_err(RpcError::refused_by)?;
         let missing = || failure(format_args!("block {number} is below the head and not stored"));
         let block = view.block(number).map_err(failure)?.ok_or_else(missing)?;
-        write_block(node, &view, &block, &request, &mut selection, &mut out)?;
+        run_part(|| write_block(node, &view, &block, &request, &mut selection, &mut out))?;
     }
     Ok(JsonOf::trust(Json::from_text(out.finish()?)))
 }

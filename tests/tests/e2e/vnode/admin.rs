@@ -187,6 +187,6 @@ fn aliases_and_the_pending_number_are_options() {
     assert_eq!(quantity(&pending["number"]), 1);
     assert_eq!(pending["hash"], Value::Null);
     let plain = Vnode::dev(Vec::<String>::new());
-    let pending = plain.rpc("eth_getBlockByNumber", json!(["pending", false]));
+    let pending = plain.rpc("mc_getBlockByNumber", json!(["pending", false]));
     assert_eq!(pending["number"], Value::Null);
 }

@@ -45,6 +45,17 @@ fn a_backup_of_a_running_node_is_restored() {
     let running = home.path().join("running.rlp");
     run_ok(&data, &["export", &text(&running)]);
     let exported = std::fs::read(&running).expect("a file");
+    let era1 = |name: &str| {
+        let folder = home.path().join(name);
+        run_ok(&data, &["export", "--format", "era1", &text(&folder)]);
+        let file = std::fs::read_dir(&folder).expect("a folder").next();
+        let path = file.expect("a file").expect("a file").path();
+        (
+            path.file_name().map(ToOwned::to_owned),
+            std::fs::read(&path).expect("a file"),
+        )
+    };
+    let era1_exported = era1("running");
     let refused = run_failing(&data, &["db", "backup", &text(&backup)]);
     assert_contains(&refused, &["backup", "not empty"]);
     // Other commands are refused while the node runs.
@@ -62,6 +73,7 @@ fn a_backup_of_a_running_node_is_restored() {
     let stopped = home.path().join("stopped.rlp");
     run_ok(&data, &["export", &text(&stopped)]);
     assert_eq!(std::fs::read(&stopped).expect("a file"), exported);
+    assert_eq!(era1("stopped"), era1_exported);
     let cold = home.path().join("cold");
     run_ok(&data, &["db", "backup", &text(&cold)]);
     assert_contains(
