@@ -8,7 +8,7 @@ mod banner;
 pub mod commands;
 pub mod config_file;
 pub mod console;
-mod dashboard;
+pub mod dashboard;
 pub mod data_directory;
 pub mod exposure;
 mod files;

@@ -2,7 +2,7 @@
 //! its pool, and who may call what.
 
 use chain::call::CallRequest;
-use chain::pool::{PoolContent, PooledTransaction};
+use chain::pool::{PendingHashes, PoolContent, PooledTransaction};
 use primitives::{Address, B256, Transaction};
 
 use crate::control::{ControlError, MinerControl};
@@ -25,6 +25,13 @@ pub trait ApplicationPool: Send + Sync {
 
     /// The nonce of the next transaction of an account that has transactions in the pool.
     fn next_nonce(&self, account: &Address) -> Option<u64>;
+
+    /// The cursor of the next transaction that becomes pending.
+    fn pending_cursor(&self) -> u64;
+
+    /// Hashes of the transactions that became pending since `cursor`, at most `max`. Each
+    /// transaction comes once.
+    fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes;
 
     /// Checks that a transaction with the content of this call would be allowed.
     ///

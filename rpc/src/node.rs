@@ -201,9 +201,24 @@ impl Node {
         facts: Box<dyn NodeFacts + Send + Sync>,
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {
+        Self::with_pool(chain, None, accounts, facts, miner)
+    }
+
+    fn with_pool(
+        chain: Chain,
+        application: Option<Arc<dyn ApplicationPool>>,
+        accounts: AccountManager,
+        facts: Box<dyn NodeFacts + Send + Sync>,
+        miner: Arc<dyn MinerControl>,
+    ) -> Result<Self, NodeError> {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
         let blocks = Arc::new(BlockCache::default());
-        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
+        let feeds = Feeds::start(
+            chain.clone(),
+            application.clone(),
+            Arc::clone(&facts),
+            Arc::clone(&blocks),
+        )?;
         let developer = chain
             .spec()
             .developer
@@ -220,7 +235,7 @@ impl Node {
             wrong_passwords: WrongPasswords::default(),
             network: None,
             scs_service: None,
-            application: None,
+            application,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
             blocks,
@@ -246,8 +261,8 @@ impl Node {
             chain_id: chain.chain_id(),
         };
         let follower = chain.clone();
-        let mut node = Self::new(chain, AccountManager::new(), Box::new(facts), Arc::new(NoSearch))?;
-        node.application = Some(pool);
+        let (accounts, miner) = (AccountManager::new(), Arc::new(NoSearch));
+        let mut node = Self::with_pool(chain, Some(pool), accounts, Box::new(facts), miner)?;
         node.settings.call_gas_max = TRANSACTION_GAS;
         node.feeds.add_chore(Box::new(move || {
             if let Err(error) = follower.look_at_head() {

@@ -53,7 +53,7 @@ impl WalletChains {
 
     /// The dispatcher for the address in a path. `None` if the SCS has no such MicroChain, or
     /// cannot serve it now.
-    pub(crate) fn dispatcher(&self, address: &str) -> Option<Arc<Dispatcher<Node>>> {
+    pub fn dispatcher(&self, address: &str) -> Option<Arc<Dispatcher<Node>>> {
         let address: Address = address.parse().ok()?;
         let scs: &dyn MicroChains = &*self.rpc.context().0;
         let node = scs.wallet_node(&address).unwrap_or_else(|error| {

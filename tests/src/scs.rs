@@ -175,13 +175,29 @@ impl Scs {
     /// If there is no answer.
     #[track_caller]
     pub fn figure(&self, name: &str) -> Option<f64> {
-        let text = self.process.stdout();
-        let start = text.split("http metrics http://").nth(1).expect("metrics");
-        let address = start.split('/').next().and_then(|address| address.parse().ok());
-        let answer = crate::http::get(address.expect("an address"), "/metrics").expect("an answer");
+        let answer = crate::http::get(self.endpoint("metrics"), "/metrics").expect("an answer");
         let mut lines = answer.body.lines();
         let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse().ok())
+    }
+
+    /// The answer of the dashboard at a path. The SCS must serve one.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    #[track_caller]
+    pub fn dashboard(&self, path: &str) -> crate::http::HttpAnswer {
+        crate::http::get(self.endpoint("dashboard"), path).expect("an answer")
+    }
+
+    /// The address of what the SCS serves under this name.
+    #[track_caller]
+    fn endpoint(&self, name: &str) -> SocketAddr {
+        let text = self.process.stdout();
+        let mark = format!("http {name} http://");
+        let address = text.split(&mark).nth(1).and_then(|rest| rest.split('/').next());
+        let address = address.unwrap_or_else(|| panic!("no {name} in {text}"));
+        address.parse().expect("an address")
     }
 
     /// The log so far.

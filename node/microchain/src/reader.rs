@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chain::application::PlainAction;
 use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::import::BlockId;
-use chain::pool::PoolContent;
+use chain::pool::{PendingHashes, PoolContent};
 use chain::query_limit::QueryLimit;
 use chain::view::StoredBlock;
 use chain::{ChainSpec, View};
@@ -270,6 +270,22 @@ impl Reader {
             part.values().map(BTreeMap::len).sum()
         };
         (count(&content.pending) + count(&content.queued)) as u64
+    }
+
+    /// A transaction that waits in the pool, and its sender.
+    pub fn waiting(&self, hash: &B256) -> Option<(Arc<Transaction>, Address)> {
+        self.pool.lock().get(hash)
+    }
+
+    /// The cursor of the next transaction that becomes pending.
+    pub fn pending_cursor(&self) -> u64 {
+        self.pool.lock().pending_cursor()
+    }
+
+    /// Hashes of the transactions that became pending since `cursor`, at most `max`. Each
+    /// transaction comes once.
+    pub fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.pool.lock().pending_since(cursor, max)
     }
 
     /// Whether a transaction with this hash waits in the pool.

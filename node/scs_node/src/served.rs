@@ -206,7 +206,7 @@ impl ServedChains {
     }
 
     /// The number of the head of the base chain that was told last.
-    pub(crate) fn base_head(&self) -> u64 {
+    pub fn base_head(&self) -> u64 {
         self.base_head.load(Ordering::Relaxed)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chain::Chain;
 use chain::call::CallRequest;
-use chain::pool::{PoolContent, PooledTransaction};
+use chain::pool::{PendingHashes, PoolContent, PooledTransaction};
 use microchain::Reader;
 use microchain::abi::CallData;
 use microchain::reader::ReadError;
@@ -126,12 +126,28 @@ impl ApplicationPool for WalletPool {
     }
 
     fn get(&self, hash: &B256) -> Option<PooledTransaction> {
-        let pooled = self.sent.lock().by_hash.get(hash).cloned()?;
-        self.reader.is_waiting(&pooled.hash).then_some(pooled)
+        if let Some(pooled) = self.sent.lock().by_hash.get(hash).cloned() {
+            return self.reader.is_waiting(&pooled.hash).then_some(pooled);
+        }
+        let (transaction, sender) = self.reader.waiting(hash)?;
+        Some(PooledTransaction {
+            transaction,
+            hash: *hash,
+            sender,
+            order: 0,
+        })
     }
 
     fn next_nonce(&self, account: &Address) -> Option<u64> {
         self.reader.nonce_after_waiting(account)
+    }
+
+    fn pending_cursor(&self) -> u64 {
+        self.reader.pending_cursor()
+    }
+
+    fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.reader.pending_since(cursor, max)
     }
 
     fn check_call(&self, request: &CallRequest) -> RpcResult<()> {

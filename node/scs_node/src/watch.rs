@@ -14,7 +14,7 @@ use crate::served::ServedChains;
 const READ_INTERVAL: Duration = Duration::from_secs(15);
 /// With less than so many sha the SCS warns: 0.2 coins. A flush of 20 members costs all of them
 /// together some 0.074 coins.
-const GAS_MONEY_LOW: u64 = 200_000_000_000_000_000;
+pub const GAS_MONEY_LOW: u64 = 200_000_000_000_000_000;
 /// A warning that stays true is logged again after so many reads: an hour.
 const READS_UNTIL_TOLD_AGAIN: u32 = 240;
 

@@ -21,7 +21,7 @@ use chain::Chain;
 use daemon::ClientId;
 use daemon::status::{PageFuture, StatusPage};
 use hyper::StatusCode;
-use rpc::{Dispatcher, Modules, Node, Rpc};
+use rpc::{Dispatcher, Modules, Node};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
@@ -73,9 +73,15 @@ impl ExplorerError {
 }
 
 /// Answers the explorer.
-pub(super) struct ChainExplorer {
-    dispatcher: Dispatcher<Node>,
+pub struct ChainExplorer {
+    dispatcher: Arc<Dispatcher<Node>>,
     chain: Chain,
+}
+
+impl std::fmt::Debug for ChainExplorer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainExplorer").finish_non_exhaustive()
+    }
 }
 
 /// The query of a path.
@@ -108,17 +114,20 @@ impl<'a> ExplorerQuery<'a> {
 }
 
 impl ChainExplorer {
-    /// An explorer that calls the methods of `rpc`.
-    pub(super) fn new(rpc: &Arc<Rpc<Node>>) -> Self {
-        let modules: Modules = MODULES.parse().expect("a constant, checked by a test");
-        Self {
-            dispatcher: rpc.dispatcher(&modules),
-            chain: rpc.context().chain.clone(),
-        }
+    /// An explorer that calls the methods of `dispatcher`, which serves at least
+    /// [`Self::modules`].
+    pub fn new(dispatcher: Arc<Dispatcher<Node>>) -> Self {
+        let chain = dispatcher.context().chain.clone();
+        Self { dispatcher, chain }
+    }
+
+    /// The modules of the methods that the explorer calls.
+    pub fn modules() -> Modules {
+        MODULES.parse().expect("a constant, checked by a test")
     }
 
     /// The page at `path`; `None` if the path is not of the explorer.
-    pub(super) fn page<'a>(&'a self, path: &'a str, client: ClientId) -> Option<PageFuture<'a>> {
+    pub fn page<'a>(&'a self, path: &'a str, client: ClientId) -> Option<PageFuture<'a>> {
         let path = path.strip_prefix("/explorer/")?;
         Some(Box::pin(async move {
             let Some(query) = ExplorerQuery::read(path) else {
@@ -392,6 +401,6 @@ mod tests {
 
     #[test]
     fn the_modules_exist() {
-        assert!(MODULES.parse::<Modules>().is_ok());
+        assert!(ChainExplorer::modules().contains("trace"));
     }
 }

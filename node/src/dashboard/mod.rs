@@ -33,7 +33,7 @@ use store::StoreError;
 use stratum_server::StratumObserver;
 
 use self::blocks::{block_row, lost_races};
-use self::explorer::ChainExplorer;
+pub use self::explorer::ChainExplorer;
 use self::rewards::RewardLedger;
 use crate::mining::LocalMiner;
 use crate::node_metrics::NodeMetrics;
@@ -77,7 +77,7 @@ pub(crate) async fn start(
     let source = NodeFigures {
         started: Instant::now(),
         chain: node.chain.clone(),
-        explorer: ChainExplorer::new(parts.rpc),
+        explorer: ChainExplorer::new(Arc::new(parts.rpc.dispatcher(&ChainExplorer::modules()))),
         node,
         miner: parts.miner,
         network: parts.network,
@@ -87,13 +87,26 @@ pub(crate) async fn start(
         rewards: Mutex::default(),
         sync: Mutex::default(),
     };
-    engine::dashboard::serve(address, hosts, Arc::new(source))
+    serve(address, hosts, Arc::new(source)).await
+}
+
+/// Serves the dashboard of `source` at `address`, the value of `--dashboard`. Requests must name
+/// one of `hosts`.
+///
+/// # Errors
+/// [`DashboardError`] if the address cannot be listened on.
+pub async fn serve(
+    address: SocketAddr,
+    hosts: Hosts,
+    source: Arc<dyn DashboardSource>,
+) -> Result<DashboardServer, DashboardError> {
+    engine::dashboard::serve(address, hosts, source)
         .await
         .map_err(|source| DashboardError { address, source })
 }
 
 /// The address of the dashboard, as text for the banner.
-pub(crate) fn endpoint(server: &DashboardServer) -> String {
+pub fn endpoint(server: &DashboardServer) -> String {
     format!("http dashboard http://{}/", server.address())
 }
 

@@ -417,7 +417,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     }
 
     /// The context of the methods.
-    pub(crate) fn context(&self) -> &Arc<C> {
+    pub fn context(&self) -> &Arc<C> {
         &self.rpc.context
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
-use chain::pool::PendingHashes;
+use chain::pool::{PendingHashes, PooledTransaction};
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use daemon::{ClientId, Quota, QuotaPermit};
@@ -29,6 +29,7 @@ pub(crate) use logs::BlockLogs;
 
 use self::journal::HeadJournal;
 use self::logs::LogCache;
+use crate::application::ApplicationPool;
 use crate::block_cache::BlockCache;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
@@ -45,6 +46,8 @@ const CRITERIA_LEN_MAX: usize = 64 << 20;
 /// The node's feeds.
 pub(crate) struct Feeds {
     chain: Chain,
+    /// The pool of an application chain; `None` on a base chain, whose chain has its pool.
+    application: Option<Arc<dyn ApplicationPool>>,
     facts: Arc<dyn NodeFacts + Send + Sync>,
     blocks: Arc<BlockCache>,
     heads: HeadJournal,
@@ -73,12 +76,14 @@ impl std::fmt::Debug for Feeds {
 }
 
 impl Feeds {
-    /// Starts to follow `chain`. The thread ends when the last handle of these feeds is dropped.
+    /// Starts to follow `chain`. `application` is the pool of an application chain. The thread ends
+    /// when the last handle of these feeds is dropped.
     ///
     /// # Errors
     /// If no thread can be started.
     pub(crate) fn start(
         chain: Chain,
+        application: Option<Arc<dyn ApplicationPool>>,
         facts: Arc<dyn NodeFacts + Send + Sync>,
         blocks: Arc<BlockCache>,
     ) -> io::Result<Arc<Self>> {
@@ -86,6 +91,7 @@ impl Feeds {
         let syncing = watch::Sender::new(facts.sync_status().is_some());
         let feeds = Arc::new(Self {
             chain,
+            application,
             facts,
             blocks,
             heads: HeadJournal::new(),
@@ -162,7 +168,10 @@ impl Feeds {
     /// The pool keeps the last [`chain::pool::PENDING_FEED_MAX`] hashes. A follower further behind
     /// goes on with the oldest of them.
     pub(crate) fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
-        let pending = self.chain.pool().pending_since(cursor, max);
+        let pending = match &self.application {
+            Some(application) => application.pending_since(cursor, max),
+            None => self.chain.pool().pending_since(cursor, max),
+        };
         if pending.missed > 0 {
             tracing::debug!(
                 missed = pending.missed,
@@ -170,6 +179,22 @@ impl Feeds {
             );
         }
         pending
+    }
+
+    /// The cursor of the next transaction that becomes pending.
+    pub(crate) fn pending_cursor(&self) -> u64 {
+        match &self.application {
+            Some(application) => application.pending_cursor(),
+            None => self.chain.pool().pending_cursor(),
+        }
+    }
+
+    /// A transaction that waits in the pool.
+    pub(crate) fn pooled(&self, hash: &B256) -> Option<PooledTransaction> {
+        match &self.application {
+            Some(application) => application.get(hash),
+            None => self.chain.pool().get(hash),
+        }
     }
 
     /// A receiver that changes with every transaction that becomes pending.
@@ -193,7 +218,7 @@ impl Feeds {
         if name_style == NameStyle::Native {
             return Ok(*hash);
         }
-        if let Some(pooled) = self.chain.pool().get(hash) {
+        if let Some(pooled) = self.pooled(hash) {
             return Ok(shown_hash(&pooled.transaction, name_style));
         }
         let view = self.view()?;
@@ -220,11 +245,6 @@ impl Feeds {
         self.latest_work.lock().clone()
     }
 
-    /// The chain that these feeds follow.
-    pub(crate) const fn chain(&self) -> &Chain {
-        &self.chain
-    }
-
     /// The chain as it is now.
     pub(crate) fn view(&self) -> RpcResult<View> {
         self.chain.view().map_err(failure)
@@ -233,7 +253,7 @@ impl Feeds {
     /// Polls the states that send no events, and runs the chores.
     fn poll(&self) {
         self.chores.lock().retain(|chore| chore());
-        let pending = self.chain.pool().pending_cursor();
+        let pending = self.pending_cursor();
         self.pending
             .send_if_modified(|last| std::mem::replace(last, pending) != pending);
         if self.work.receiver_count() > 0 {

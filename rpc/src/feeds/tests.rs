@@ -304,7 +304,7 @@ fn logs_are_taken_in_parts() {
 #[test]
 fn the_thread_ends_with_the_feeds() {
     let chain = open_chain();
-    let feeds = Feeds::start(chain.clone(), Arc::new(LoneNode), Arc::default()).expect("a thread");
+    let feeds = Feeds::start(chain.clone(), None, Arc::new(LoneNode), Arc::default()).expect("a thread");
     let cursor = feeds.cursor().expect("a cursor");
     extend(&chain, 1);
     let begun = Instant::now();

@@ -127,7 +127,7 @@ impl Filters {
 
     /// Adds a filter of the transactions that will become pending. Returns its id.
     pub(crate) fn add_pending(&self, client: ClientId, now: Instant) -> RpcResult<u128> {
-        let cursor = self.feeds.chain().pool().pending_cursor();
+        let cursor = self.feeds.pending_cursor();
         self.add(client, FilterState::Pending(cursor), 0, now)
     }
 

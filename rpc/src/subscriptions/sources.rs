@@ -175,7 +175,7 @@ impl PendingSource {
             feeds: Arc::clone(feeds),
             full,
             name_style,
-            cursor: feeds.chain().pool().pending_cursor(),
+            cursor: feeds.pending_cursor(),
             _permit: permit,
         })
     }
@@ -187,12 +187,11 @@ impl SubscriptionSource for PendingSource {
     }
 
     fn pull(&mut self, out: &mut PulledResults) -> RpcResult<bool> {
-        let pool = self.feeds.chain().pool();
         let PendingHashes {
             hashes, cursor: next, ..
         } = self.feeds.pending_since(self.cursor, HASHES_MAX);
         for (taken, hash) in hashes.iter().enumerate() {
-            let pooled = pool.get(hash);
+            let pooled = self.feeds.pooled(hash);
             let is_added = match pooled {
                 Some(pooled) if self.full => out.add(&TransactionObject::new(
                     &pooled.transaction,
@@ -372,7 +371,7 @@ mod tests {
     #[test]
     fn a_block_is_sent_to_its_end_before_it_is_taken_back() {
         let (chain, other) = (open_chain(), open_chain());
-        let feeds = Feeds::start(chain.clone(), Arc::new(LoneNode), Arc::default()).expect("a thread");
+        let feeds = Feeds::start(chain.clone(), None, Arc::new(LoneNode), Arc::default()).expect("a thread");
         let mut source = HeadSource::new(&feeds, remote_client(1), Several(5)).expect("a source");
         let mut sent = Vec::new();
         let mut pull = |sent: &mut Vec<String>| {

@@ -8,7 +8,7 @@ use chain::Chain;
 use chain::application::ApplicationRules;
 use chain::call::CallRequest;
 use chain::genesis::ensure_genesis;
-use chain::pool::{PoolContent, PooledTransaction};
+use chain::pool::{PendingFeed, PendingHashes, PoolContent, PooledTransaction};
 use primitives::{Address, B256, Bytes, Transaction, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use rpc::{ApplicationPool, Node, RpcError, RpcResult};
@@ -31,7 +31,7 @@ const fn rules(owner: Address) -> ApplicationRules {
 
 /// Takes everything but creations.
 #[derive(Default)]
-struct OnePool(Mutex<Option<PooledTransaction>>);
+struct OnePool(Mutex<Option<PooledTransaction>>, Mutex<PendingFeed>);
 
 impl ApplicationPool for OnePool {
     fn submit(&self, transaction: Transaction) -> RpcResult<()> {
@@ -44,6 +44,7 @@ impl ApplicationPool for OnePool {
             sender: user().address(),
             order: 0,
         };
+        self.1.lock().expect("no panic").push(pooled.hash);
         *self.0.lock().expect("no panic") = Some(pooled);
         Ok(())
     }
@@ -60,6 +61,14 @@ impl ApplicationPool for OnePool {
 
     fn next_nonce(&self, account: &Address) -> Option<u64> {
         (*account == user().address()).then_some(4)
+    }
+
+    fn pending_cursor(&self) -> u64 {
+        self.1.lock().expect("no panic").cursor()
+    }
+
+    fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.1.lock().expect("no panic").since(cursor, max)
     }
 
     fn check_call(&self, request: &CallRequest) -> RpcResult<()> {
@@ -167,7 +176,10 @@ fn a_wallet_sends_and_finds_what_it_sent() {
     let sent = unsigned.sign(&user(), id, TxForm::Classic);
     let hash = data(sent.ethereum_hash().expect("a wallet's"));
     let raw = data(sent.encode_raw());
+    let filter = ok(&scs, "eth_newPendingTransactionFilter", json!([]));
     assert_eq!(ok(&scs, "eth_sendRawTransaction", json!([raw])), json!(hash));
+    let pending = ok(&scs, "eth_getFilterChanges", json!([filter]));
+    assert_eq!(pending, json!([hash]), "the pool of the MicroChain feeds it");
     let found = ok(&scs, "eth_getTransactionByHash", json!([hash]));
     assert_eq!(
         (&found["hash"], &found["blockHash"]),
@@ -178,8 +190,18 @@ fn a_wallet_sends_and_finds_what_it_sent() {
     let creation = creation.sign(&user(), id, TxForm::Classic).encode_raw();
     let reason = error(&scs, "eth_sendRawTransaction", json!([data(creation)]));
     assert_eq!(reason, "creations are refused");
-    let typed = error(&scs, "eth_sendRawTransaction", json!(["0x02c0"]));
-    assert!(typed.contains("expected a list of 12 or 9 fields"), "{typed}");
+    for got in [1, 2] {
+        let raw = format!("0x0{got}c0");
+        let typed = error(&scs, "eth_sendRawTransaction", json!([raw]));
+        let expected = format!("transaction type: got {got}, expected 0");
+        assert!(
+            typed.starts_with(&expected) && typed.contains("gasPrice"),
+            "{typed}"
+        );
+    }
+    // So that libraries choose type 0 themselves.
+    let head = ok(&scs, "eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(head.get("baseFeePerGas"), None);
 }
 
 #[test]

@@ -38,10 +38,13 @@ run(async () => {
     const sent = await wallet.sendTransaction({ to, value: 5n });
     const waiting = await provider.getTransaction(sent.hash);
     assert.deepEqual([waiting.hash, waiting.from, waiting.to?.toLowerCase()], [sent.hash, wallet.address, to.toLowerCase()]);
+    assert.equal(sent.type, 0, 'no block has a base fee, so ethers chooses type 0');
     const receipt = await sent.wait();
     assert.deepEqual([receipt.hash, receipt.status, receipt.gasUsed, receipt.fee], [sent.hash, 1, 1000n, 0n]);
     assert.equal(await provider.getBalance(wallet.address), tokens - 5n);
     assert.equal(await provider.getBalance(to), 5n);
+    const typed = { to, chainId, nonce: 1, gasLimit: 21_000, type: 2, maxFeePerGas: 1n, maxPriorityFeePerGas: 0n };
+    await assert.rejects(provider.broadcastTransaction(await wallet.signTransaction(typed)), /got 2, expected 0.*gasPrice/);
     await assert.rejects(base.broadcastTransaction(await wallet.signTransaction({ ...sent.toJSON(), signature: undefined })), 'not on the base chain');
     for (const server of others) {
         const there = new JsonRpcProvider(path(server), undefined, options);
@@ -57,6 +60,8 @@ run(async () => {
     const heads = [];
     await new Contract(counter, contracts.Counter.abi, socket).on('Counted', (by, total) => heard.push({ by, total }));
     await socket.on('block', (number) => heads.push(number));
+    const pending = [];
+    await socket.on('pending', (hash) => pending.push(hash));
     const dapp = new Contract(counter, contracts.Counter.abi, wallet);
     const before = await dapp.total();
     const counted = await (await dapp.count(7)).wait();
@@ -67,6 +72,7 @@ run(async () => {
     const told = await waitFor('the event by a subscription', () => heard[0]);
     assert.deepEqual([told.by, told.total], [wallet.address, before + 7n]);
     await waitFor('new heads by a subscription', () => heads[1]);
+    await waitFor('a pending transaction by a subscription', () => pending.includes(counted.hash) || null);
     await assert.rejects(dapp.count.staticCall(0), { code: 'CALL_EXCEPTION' });
 
     // A trace, and what the explorer Otterscan asks.
@@ -88,17 +94,17 @@ run(async () => {
     assert.equal(await own.total(), 0n);
     await assert.rejects(own.count(1), { code: 'CALL_EXCEPTION', reason: /registered with DappBase/ });
 
-    // The same with web3.
+    // The same with web3, which takes a transaction with a gas price for one of type 0.
     const web3 = new Web3(path(scs));
     web3.eth.transactionPollingInterval = 200;
     web3.eth.transactionConfirmationBlocks = 1;
     const account = web3.eth.accounts.wallet.add(key).get(0).address;
     assert.equal(await web3.eth.getChainId(), chainId);
     const gasPrice = await web3.eth.getGasPrice();
-    const moved = await web3.eth.sendTransaction({ from: account, to, value: 6n, gasPrice, type: 0 });
+    const moved = await web3.eth.sendTransaction({ from: account, to, value: 6n, gasPrice });
     assert.deepEqual([moved.status, moved.gasUsed], [1n, 1000n]);
     const contract = new web3.eth.Contract(contracts.Counter.abi, counter);
-    const again = await contract.methods.count(3).send({ from: account, gasPrice, type: 0 });
+    const again = await contract.methods.count(3).send({ from: account, gasPrice });
     const past = await contract.getPastEvents('Counted', { fromBlock: counted.blockNumber, toBlock: 'latest' });
     assert.equal(past.at(-1).transactionHash, again.transactionHash);
     say('transfer and call with web3');

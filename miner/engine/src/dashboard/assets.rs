@@ -11,12 +11,13 @@ const SVG: &str = "image/svg+xml";
 type Asset = (&'static str, &'static str, &'static str);
 
 /// All files.
-const ASSETS: [Asset; 12] = [
+const ASSETS: [Asset; 13] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/style.css", CSS, include_str!("page/style.css")),
     ("/icon.svg", SVG, include_str!("page/icon.svg")),
     ("/app.js", SCRIPT, include_str!("page/app.js")),
     ("/overview.js", SCRIPT, include_str!("page/overview.js")),
+    ("/scs.js", SCRIPT, include_str!("page/scs.js")),
     ("/explorer.js", SCRIPT, include_str!("page/explorer.js")),
     ("/contract.js", SCRIPT, include_str!("page/contract.js")),
     ("/abi.js", SCRIPT, include_str!("page/abi.js")),

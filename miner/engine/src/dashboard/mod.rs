@@ -37,6 +37,12 @@ const STATUS_LIFETIME: Duration = Duration::from_millis(900);
 /// The answer to an unknown path.
 const PATHS: &str = "paths: / /status /history/hour /history/day\n";
 
+/// The page itself, for a source that shows it at further paths. Its explorer then asks below the
+/// path at which it is.
+pub fn index_page() -> StatusPage {
+    assets::page("/").unwrap_or_else(|| StatusPage::not_found(PATHS))
+}
+
 /// Knows the figures of a dashboard.
 ///
 /// The methods are called on threads for blocking work, so they may read files.

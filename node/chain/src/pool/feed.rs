@@ -23,13 +23,15 @@ pub struct PendingHashes {
 
 /// The last hashes. The cursor of a hash is the number of hashes that came before it.
 #[derive(Debug, Default)]
-pub(super) struct PendingFeed {
+pub struct PendingFeed {
     hashes: VecDeque<B256>,
     cursor: u64,
 }
 
 impl PendingFeed {
-    pub(super) fn push(&mut self, hash: B256) {
+    /// Adds the hash of a transaction that has become pending. The oldest hash goes if there are
+    /// too many.
+    pub fn push(&mut self, hash: B256) {
         if self.hashes.len() == PENDING_FEED_MAX {
             self.hashes.pop_front();
         }
@@ -38,11 +40,12 @@ impl PendingFeed {
     }
 
     /// The cursor of the next hash.
-    pub(super) const fn cursor(&self) -> u64 {
+    pub const fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    pub(super) fn since(&self, cursor: u64, max: usize) -> PendingHashes {
+    /// At most `max` hashes that came since `cursor`.
+    pub fn since(&self, cursor: u64, max: usize) -> PendingHashes {
         let kept = self.hashes.len() as u64;
         let wanted = self.cursor.saturating_sub(cursor);
         let available = wanted.min(kept);

@@ -40,7 +40,7 @@ pub use config::{
 };
 pub use entry::{PooledTransaction, SLOT_BYTES};
 pub use error::PoolError;
-pub use feed::{PENDING_FEED_MAX, PendingHashes};
+pub use feed::{PENDING_FEED_MAX, PendingFeed, PendingHashes};
 pub use ready::ReadyTransactions;
 
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ mod used_gas;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use chain::pool::PoolContent;
+use chain::pool::{PendingFeed, PendingHashes, PoolContent};
 use primitives::{Address, B256, Transaction};
 
 pub(crate) use ready::{CHEAP_GAS_MAX, ReadyQueue};
@@ -117,6 +117,8 @@ pub(crate) struct WaitingTransaction {
     tried_gas: u64,
     /// The blocks of this SCS for which it was too slow.
     slow_attempts: u8,
+    /// Whether it is in the feed of pending transactions.
+    is_announced: bool,
 }
 
 /// Transactions, and their bytes.
@@ -184,6 +186,7 @@ pub(crate) struct Pool {
     in_lane: usize,
     sequence: u64,
     gas: GasLedger,
+    feed: PendingFeed,
 }
 
 /// An error if `got` is above `max`.
@@ -265,12 +268,46 @@ impl Pool {
             in_lane,
             tried_gas: 0,
             slow_attempts: 0,
+            is_announced: false,
         };
         self.hashes.insert(hash, sender);
         self.count(&sender, &one, PoolShare::add, |lane| lane + 1);
         let queue = self.senders.entry(sender).or_default();
         queue.waiting.insert(nonce, one);
+        self.announce(&sender);
         Ok(())
+    }
+
+    /// Adds the transactions of `sender` to the feed that can be executed now and are not in it.
+    fn announce(&mut self, sender: &Address) {
+        let Some(queue) = self.senders.get_mut(sender) else {
+            return;
+        };
+        let ready = queue.waiting.range_mut(..queue.gap());
+        let mut hashes = Vec::new();
+        for (_, one) in ready.rev().take_while(|(_, one)| !one.is_announced) {
+            one.is_announced = true;
+            hashes.push(one.hash);
+        }
+        hashes.into_iter().rev().for_each(|hash| self.feed.push(hash));
+    }
+
+    /// The cursor of the next transaction that can be executed.
+    pub(crate) const fn pending_cursor(&self) -> u64 {
+        self.feed.cursor()
+    }
+
+    /// Hashes of the transactions that could be executed first since `cursor`, at most `max`.
+    pub(crate) fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.feed.since(cursor, max)
+    }
+
+    /// A transaction that waits, and its sender.
+    pub(crate) fn get(&self, hash: &B256) -> Option<(Arc<Transaction>, Address)> {
+        let sender = self.hashes.get(hash)?;
+        let mut waiting = self.senders.get(sender)?.waiting.values();
+        let one = waiting.find(|one| one.hash == *hash)?;
+        Some((one.transaction.clone(), *sender))
     }
 
     /// Counts a transaction that comes, or one that goes.
@@ -399,6 +436,7 @@ impl Pool {
         for nonce in used {
             self.drop_transaction(sender, nonce);
         }
+        self.announce(sender);
     }
 
     /// Notes that a transaction of `sender` is in a block, and used so much gas.

@@ -331,3 +331,24 @@ fn what_waits_is_sent_once_in_a_while() {
     assert_eq!(pool.hashes.len(), 0);
     check_sums(&pool);
 }
+
+#[test]
+fn transactions_become_pending_once_and_in_order() {
+    let mut pool = Pool::default();
+    let hash = |sender, nonce| transaction(sender, nonce, 0).hash();
+    let news = |pool: &Pool, cursor| pool.pending_since(cursor, usize::MAX).hashes;
+    add(&mut pool, ONE, 1).unwrap();
+    assert!(news(&pool, 0).is_empty(), "nonce 0 is missing");
+    add(&mut pool, TWO, 0).unwrap();
+    add(&mut pool, ONE, 0).unwrap();
+    assert_eq!(news(&pool, 0), [hash(TWO, 0), hash(ONE, 0), hash(ONE, 1)]);
+    let (found, sender) = pool.get(&hash(ONE, 1)).unwrap();
+    assert_eq!((found.hash(), sender), (hash(ONE, 1), ONE));
+    // A block with nonce 2, which came to another pool, lets nonce 3 be executed.
+    add(&mut pool, ONE, 3).unwrap();
+    let cursor = pool.pending_cursor();
+    pool.head_moved(&ONE, 3, SenderClass::Known);
+    pool.head_moved(&ONE, 3, SenderClass::Known);
+    assert_eq!(news(&pool, cursor), [hash(ONE, 3)]);
+    assert!(pool.get(&hash(ONE, 1)).is_none());
+}

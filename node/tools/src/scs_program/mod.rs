@@ -3,6 +3,7 @@
 //!
 //! The work of the server is in the package `scs_node`.
 
+mod dashboard;
 mod key;
 mod options;
 mod userconfig;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use daemon::{StopSignal, listen_text};
 use keystore::ScryptCost;
 use node::config_file::{ConfigError, warn_of_unknown_keys};
+use node::dashboard::DashboardError;
 use node::exposure::warn_of_plain_tokens;
 use node::guards::{GuardFiles, GuardsError};
 use node::logging::{self, LogStartError};
@@ -24,7 +26,7 @@ use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
 use rpc::{Limits, Rpc, ScsNode, WalletChains};
 use scs_node::admission::JoinMode;
-use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError};
+use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError, ServedChains};
 use scs_service::client::{AuthorityError, ClientTls};
 
 pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
@@ -63,6 +65,9 @@ pub enum ScsProgramError {
     /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The dashboard cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// The HTTP server cannot listen.
     #[error("{}", listen_text(address, reason, option))]
     Listen {
@@ -212,6 +217,17 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
     if let Some(metrics) = &metrics {
         text.push_str(&format!("endpoint   {}\n", metrics.endpoint()));
     }
+    let dashboard = match options.dashboard {
+        Some(address) => {
+            let source = dashboard::ScsFigures::new(runner.served());
+            let hosts = options.rpcvhosts.clone();
+            Some(node::dashboard::serve(address, hosts, Arc::new(source)).await?)
+        }
+        None => None,
+    };
+    if let Some(dashboard) = &dashboard {
+        text.push_str(&format!("endpoint   {}\n", node::dashboard::endpoint(dashboard)));
+    }
     // The SCS also runs if standard output is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     tokio::select! {
@@ -223,6 +239,7 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         server.stop().await;
     }
     drop(metrics);
+    drop(dashboard);
     drop(runner);
     tracing::info!("stopped");
     Ok(())
@@ -234,10 +251,19 @@ pub(crate) async fn start_http(
     http: &HttpOptions,
     modules: &rpc::Modules,
 ) -> Result<TcpServer, ServeError> {
-    let context = Arc::new(ScsNode(runner.served()));
-    let rpc = Rpc::new(context, rpc::methods::scs::methods(), Limits::default())
-        .expect("the table of methods is checked by the tests of `rpc`");
+    let (rpc, chains) = methods_of(runner.served(), modules);
+    rpc::server::http::start_with_chains(Arc::new(rpc.dispatcher(modules)), http, chains).await
+}
+
+/// The methods of an SCS, and those of wallets on each of its MicroChains.
+fn methods_of(served: Arc<ServedChains>, modules: &rpc::Modules) -> (Arc<Rpc<ScsNode>>, WalletChains) {
+    let rpc = Rpc::new(
+        Arc::new(ScsNode(served)),
+        rpc::methods::scs::methods(),
+        Limits::default(),
+    )
+    .expect("the table of methods is checked by the tests of `rpc`");
     let chains = WalletChains::new(Arc::clone(&rpc), modules)
         .expect("the table of methods is checked by the tests of `rpc`");
-    rpc::server::http::start_with_chains(Arc::new(rpc.dispatcher(modules)), http, chains).await
+    (rpc, chains)
 }

@@ -26,7 +26,7 @@ const HEADINGS: [(&str, &str); 8] = [
     ("userconfig", "Settings and key"),
     ("join", "MicroChains"),
     ("verbosity", "Log"),
-    ("metrics", "Metrics"),
+    ("metrics", "Metrics and dashboard"),
     ("rpc.tls.cert", "Access to JSON-RPC"),
     ("log.json", "Log"),
 ];
@@ -74,8 +74,8 @@ const NEEDED: [NeededOption<ScsProgramOptions>; 3] = [
     },
     NeededOption {
         ids: &["rpcvhosts"],
-        is_given: |options| options.rpc || options.metrics.is_some(),
-        needs: "without --rpc or --metrics",
+        is_given: |options| options.rpc || options.metrics.is_some() || options.dashboard.is_some(),
+        needs: "without --rpc, --metrics or --dashboard",
     },
     NeededOption {
         ids: &["log_max_size", "log_max_backups"],
@@ -177,6 +177,10 @@ pub struct ScsProgramOptions {
     /// Serve metrics of the SCS for Prometheus at this address; for example 127.0.0.1:6061
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
+    /// Serve a page for browsers at this address: money for gas, MicroChains, and an explorer of
+    /// each; for example 127.0.0.1:8582
+    #[arg(long, value_name = "ADDRESS")]
+    pub dashboard: Option<SocketAddr>,
     /// The clients that may use the HTTP server.
     #[command(flatten)]
     pub access: AccessOptions,
@@ -268,6 +272,7 @@ mod tests {
         check(&["--rpcport", "1"], &["--rpcport has no effect without --rpc"]);
         check(&["--rpcport", "1", "--rpc"], &[]);
         check(&["--rpcvhosts", "a", "--metrics", "127.0.0.1:0"], &[]);
+        check(&["--rpcvhosts", "a", "--dashboard", "127.0.0.1:0"], &[]);
         check(
             &["--log.maxsize", "1"],
             &["--log.maxsize has no effect without --log.file"],

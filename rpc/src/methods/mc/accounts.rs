@@ -7,7 +7,7 @@ use chain::pool::PoolError;
 use chain::spec::{ChainFamily, Rule};
 use keystore::AccountError;
 use primitives::{
-    Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
+    Address, B256, DecodeError, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
     ethereum_message_digest, format_ether, signed_message_digest,
 };
 
@@ -386,8 +386,14 @@ fn submit_to_service(service: &dyn ScsServiceControl, transaction: &Transaction)
 
 /// `mc_sendRawTransaction`: in twelve or nine fields, or with a type.
 fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
-    let transaction =
-        Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules()).map_err(RpcError::refused_by)?;
+    let decoded = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules());
+    let transaction = decoded.map_err(|error| match error {
+        DecodeError::Typed { got, .. } if node.application.is_some() => RpcError::refused(format!(
+            "transaction type: got {got}, expected 0: blocks of a MicroChain carry no other type; \
+             set gasPrice, which may be 0, in place of maxFeePerGas, and no accessList"
+        )),
+        error => RpcError::refused_by(error),
+    })?;
     if let Some(application) = &node.application {
         let hash = shown_hash(&transaction, name_style);
         application.submit(transaction)?;

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use e2e::microchain::{COIN, MicroChainOwner, height, wait_for_agreement, wait_for_blocks, works};
-use e2e::note;
 use e2e::process::EndSignal;
 use e2e::scs::Scs;
 use e2e::wait::wait_within;
+use e2e::{note, quantity};
 use serde_json::{Value, json};
 
 use crate::application_chains::stage::{
@@ -98,6 +98,7 @@ pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     assert_eq!(of_chain("scs_chain_members"), Some(3.0));
     assert_eq!(of_chain("scs_chain_votes"), Some(1.0));
     assert!(of_chain("scs_chain_escrow_coins") >= of_chain("scs_chain_operation_coins"));
+    check_dashboards(&rich, &poor, &chain);
     let head = node.head();
     node.wait_for_head(head + 3);
     assert!(
@@ -149,4 +150,50 @@ pub(crate) fn a_member_without_gas_and_one_without_space_lose_nothing() {
     let ended = full.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+/// The dashboards show who has little money, and the MicroChain with its explorer.
+fn check_dashboards(rich: &Scs, poor: &Scs, chain: &str) {
+    let status = |server: &Scs| -> Value {
+        let answer = server.dashboard("/status");
+        serde_json::from_str(&answer.body).expect("JSON")
+    };
+    let (with, without) = (status(rich), status(poor));
+    assert_eq!(with["scs"]["balance_low"], false, "{with}");
+    assert_eq!(without["scs"]["balance_low"], true, "{without}");
+    assert_eq!(with["scs"]["connected"], true, "{with}");
+    let shown = &with["scs"]["chains"][0];
+    assert_eq!(
+        (&shown["address"], &shown["members"], &shown["member"]),
+        (&json!(chain), &json!(3), &json!(true)),
+        "{with}"
+    );
+    assert!(shown["escrow"].is_string(), "{with}");
+    let explore = |path: &str| -> Value {
+        let answer = rich.dashboard(&format!("/chain/{chain}/explorer/{path}"));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).expect("JSON")
+    };
+    // The first transaction makes DappBase.
+    let mut blocks = (0..1000).map(|number| explore(&format!("block/{number}"))["block"].clone());
+    let found = blocks
+        .find(|block| block["transactions"][0].is_object())
+        .expect("a transaction");
+    let expected = block(rich, chain, quantity(&found["number"]));
+    assert_eq!(found["hash"], expected["hash"], "{found}");
+    let transaction = &found["transactions"][0];
+    let text = |name: &str| transaction[name].as_str().expect("a text").to_owned();
+    let shown = explore(&format!("transaction/{}", text("hash")));
+    assert_eq!(shown["receipt"]["blockHash"], found["hash"], "{shown}");
+    assert!(explore(&format!("calls/{}", text("hash")))["calls"].is_array());
+    let shown = explore(&format!("account/{}", text("from")));
+    assert_ne!(shown["nonce"], "0x0", "{shown}");
+    assert!(explore("blocks/latest")["blocks"][0]["number"].as_u64() > Some(0));
+    let page = |path: &str| rich.dashboard(path).status;
+    assert_eq!(page(&format!("/chain/{chain}")), 200);
+    let unknown = format!("/chain/{}", rich.id());
+    assert_eq!(
+        [page(&unknown), page("/chain/0x12"), page("/explorer/block/1")],
+        [404; 3]
+    );
 }

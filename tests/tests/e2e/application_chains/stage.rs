@@ -40,8 +40,8 @@ pub(crate) fn vnode(folder: &Path, service: &str, via: &str, options: &[&str]) -
         .start()
 }
 
-/// Arguments of an SCS that makes a block a second, logs much and serves metrics.
-const SCS_ARGUMENTS: [&str; 8] = [
+/// Arguments of an SCS that makes a block a second, logs much and serves metrics and a dashboard.
+const SCS_ARGUMENTS: [&str; 10] = [
     "--period",
     "1",
     "--confirmations",
@@ -49,6 +49,8 @@ const SCS_ARGUMENTS: [&str; 8] = [
     "--verbosity",
     "4",
     "--metrics",
+    "127.0.0.1:0",
+    "--dashboard",
     "127.0.0.1:0",
 ];
 

@@ -1,9 +1,10 @@
 // Asks the program for its figures and shows the page that the address names.
 
 import { h, show } from "./dom.js";
-import { Explorer } from "./explorer.js";
+import { Explorer, chainPath } from "./explorer.js";
 import { rate, span } from "./format.js";
 import { Overview, allRate } from "./overview.js";
+import { followedChain, scsState, showScs } from "./scs.js";
 
 /** Milliseconds between two requests for the status, and after a failure. */
 const POLL = 3000;
@@ -59,19 +60,21 @@ function trouble(text) {
 }
 
 function showStatus() {
-  const { node } = status;
+  const { node, scs } = status;
   show(element("program"), status.program);
   show(element("program-detail"), [node ? `${node.network.name} network, ` : "", `version ${status.version}, at ${location.host}`]);
-  show(element("foot"), "Hashrates of the last day are kept in memory and begin anew with the program. This page loads nothing from elsewhere. ", h("a", { href: "/status" }, "The same figures as JSON"), ".");
-  element("pages").hidden = !node;
-  overview.update(status, histories);
-  explorer.follow(node ?? null);
+  show(element("foot"), scs ? "" : "Hashrates of the last day are kept in memory and begin anew with the program. ", "This page loads nothing from elsewhere. ", h("a", { href: "/status" }, "The same figures as JSON"), ".");
+  element("pages").hidden = !node && chainPath === "";
+  if (scs) showScs(element("overview"), status);
+  else overview.update(status, histories);
+  explorer.follow(node ?? followedChain(scs, chainPath));
   showState(...stateOf(status));
   showTitle();
 }
 
 /** The state of the program in two words, and its colour. */
-function stateOf({ node, devices, endpoints }) {
+function stateOf({ node, scs, devices, endpoints }) {
+  if (scs) return scsState(scs);
   const searching = devices.some((device) => device.state === "searching" || (device.state === "waiting" && device.hashrate > 0));
   const preparing = devices.some((device) => device.state === "preparing");
   if (node?.failure) return ["failed", "bad"];
@@ -92,7 +95,8 @@ function showState(text, kind) {
 }
 
 function showTitle() {
-  const page = explorer.title ?? (status ? rate(allRate(status)) : "Dashboard");
+  const overviewTitle = status && !status.scs ? rate(allRate(status)) : "Dashboard";
+  const page = explorer.title ?? overviewTitle;
   document.title = status ? `${page} – ${status.program} at ${location.host}` : page;
 }
 
@@ -127,7 +131,7 @@ element("skip").addEventListener("click", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select");
-  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey || !status?.node) return;
+  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey || element("pages").hidden) return;
   event.preventDefault();
   if (element("explorer").hidden) location.hash = "#/blocks/latest";
   explorer.focusSearch();

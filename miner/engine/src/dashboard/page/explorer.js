@@ -12,9 +12,12 @@ const HASH = /^0x[0-9a-f]{64}$/i;
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const EXPECTED = "expected a block number, a hash of 0x and 64 digits, or an address of 0x and 40 digits";
 
+/** The path of the page of one MicroChain, which has an explorer of its own; empty elsewhere. */
+export const chainPath = /^\/chain\/[^/]+/.exec(location.pathname)?.[0] ?? "";
+
 /** The JSON of the explorer at a path. The error has the node's reason. */
 async function ask(path) {
-  const answer = await fetch(`/explorer/${path}`, { signal: AbortSignal.timeout(10000), cache: "no-store" });
+  const answer = await fetch(`${chainPath}/explorer/${path}`, { signal: AbortSignal.timeout(10000), cache: "no-store" });
   const value = await answer.json().catch(() => ({}));
   if (!answer.ok) throw Object.assign(new Error(value.error ?? `status ${answer.status}`), { code: answer.status });
   return value;
