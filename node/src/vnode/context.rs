@@ -158,7 +158,7 @@ fn settings(
         // Pool software of Ethereum's family needs the number.
         pending_number: options
             .rpc_pendingnumber
-            .or((family == ChainFamily::Ethereum).then_some(true)),
+            .or_else(|| (family == ChainFamily::Ethereum).then_some(true)),
         log_limits: options.limits.logs(),
         logs_timeout: options.limits.logs_time.0,
         insecure_unlock: options.allow_insecure_unlock,
