@@ -109,13 +109,16 @@ fn read(client: &Caller, load: &Load) {
 
 /// Mines by `mc_getWork` and `mc_submitWork`: the only miner of this chain.
 fn mine(client: &Caller, load: &Load) {
+    let mut nonce = 1;
     while is_on(load) {
         let Ok(work) = client.try_work() else {
             std::thread::sleep(REQUEST_PAUSE);
             continue;
         };
         let head = client.head();
-        let Some(solution) = search_within(&work, 1, Duration::from_secs(5)) else {
+        // A further attempt at the same work looks at other nonces.
+        nonce += 1 << 32;
+        let Some(solution) = search_within(&work, nonce, Duration::from_secs(5)) else {
             continue;
         };
         if client.submit(&solution) {

@@ -113,15 +113,15 @@ fn nodes_of_a_subnet_meet_and_carry_what_is_for_it() {
             "",
             "subnets have no client name"
         );
+        // A node waits a short time for a Status, so each is sent before the next node is dialled.
+        sender.greet(|_| {}).await;
+        sender.flush().await;
         let mut hearer = PlayedPeer::dial_at(&two, addresses.1, 2)
             .await
             .expect("a handshake");
-        let mut outsider = PlayedPeer::dial(&two, 3).await.expect("a handshake");
-        for peer in [&mut sender, &mut hearer, &mut outsider] {
-            peer.greet(|_| {}).await;
-        }
-        // Their Status must be there before anything is passed on to them.
+        hearer.greet(|_| {}).await;
         hearer.flush().await;
+        let mut outsider = PlayedPeer::join(&two, 3).await;
         outsider.flush().await;
         wait_for("the played peers", || {
             (peers_of(&two, CHAIN)? == "2" && peer_count(&two) == 2).then_some(())
