@@ -39,4 +39,4 @@ pub use microchain::event::{CONFIRMATIONS_DEFAULT, CONFIRMATIONS_MAX, PERIOD_SEC
 pub use folders::FolderError;
 pub use runner::{EngineStartError, ScsNodeConfig, ScsRunner, ScsRunnerError};
 pub use served::{ChainFigures, ServedChains};
-pub use watch::{GAS_MONEY_LOW, describe as describe_figures, record as record_figures};
+pub use watch::{GAS_MONEY_LOW, describe as describe_figures, is_gas_money_low, record as record_figures};

@@ -18,6 +18,11 @@ pub const GAS_MONEY_LOW: u64 = 200_000_000_000_000_000;
 /// A warning that stays true is logged again after so many reads: an hour.
 const READS_UNTIL_TOLD_AGAIN: u32 = 240;
 
+/// Whether an account with this balance has too little money for gas.
+pub fn is_gas_money_low(balance: U256) -> bool {
+    balance < U256::from(GAS_MONEY_LOW)
+}
+
 /// Reads the balances of the SCS and of its chain bases now and then, until it is dropped.
 pub(crate) async fn watch_balances(client: ScsClient, served: Arc<ServedChains>, id: Address) {
     let mut reads_since_told = None;
@@ -29,7 +34,7 @@ pub(crate) async fn watch_balances(client: ScsClient, served: Arc<ServedChains>,
         };
         served.set_balance(account.balance);
         reads_since_told = match reads_since_told {
-            _ if account.balance >= U256::from(GAS_MONEY_LOW) => None,
+            _ if !is_gas_money_low(account.balance) => None,
             Some(reads) if reads < READS_UNTIL_TOLD_AGAIN => Some(reads + 1),
             _ => {
                 let (balance, expected) = (ShaAmount(account.balance), ShaAmount(U256::from(GAS_MONEY_LOW)));
@@ -94,7 +99,7 @@ pub fn record(served: &ServedChains) {
     gauge!("scs_base_head_number").set(served.base_head() as f64);
     if let Some(balance) = served.balance() {
         gauge!("scs_balance_coins").set(coins(balance));
-        gauge!("scs_balance_low").set(flag(balance < U256::from(GAS_MONEY_LOW)));
+        gauge!("scs_balance_low").set(flag(is_gas_money_low(balance)));
     }
     let figures = served.figures();
     gauge!("scs_chains").set(figures.len() as f64);

@@ -283,13 +283,12 @@ impl Pool {
         let Some(queue) = self.senders.get_mut(sender) else {
             return;
         };
-        let ready = queue.waiting.range_mut(..queue.gap());
-        let mut hashes = Vec::new();
-        for (_, one) in ready.rev().take_while(|(_, one)| !one.is_announced) {
-            one.is_announced = true;
-            hashes.push(one.hash);
+        for (_, one) in queue.waiting.range_mut(..queue.gap()) {
+            if !one.is_announced {
+                one.is_announced = true;
+                self.feed.push(one.hash);
+            }
         }
-        hashes.into_iter().rev().for_each(|hash| self.feed.push(hash));
     }
 
     /// The cursor of the next transaction that can be executed.

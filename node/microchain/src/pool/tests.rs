@@ -351,4 +351,10 @@ fn transactions_become_pending_once_and_in_order() {
     pool.head_moved(&ONE, 3, SenderClass::Known);
     assert_eq!(news(&pool, cursor), [hash(ONE, 3)]);
     assert!(pool.get(&hash(ONE, 1)).is_none());
+    // One that was dropped and comes again is news, although a later one was told of before.
+    add(&mut pool, ONE, 4).unwrap();
+    pool.drop_transaction(&ONE, 3);
+    let cursor = pool.pending_cursor();
+    add(&mut pool, ONE, 3).unwrap();
+    assert_eq!(news(&pool, cursor), [hash(ONE, 3)]);
 }

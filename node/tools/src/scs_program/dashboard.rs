@@ -17,7 +17,7 @@ use engine::dashboard::{DashboardSource, index_page};
 use node::dashboard::ChainExplorer;
 use primitives::{Address, U256};
 use rpc::{MicroChains, WalletChains};
-use scs_node::{ChainFigures, GAS_MONEY_LOW, ServedChains};
+use scs_node::{ChainFigures, GAS_MONEY_LOW, ServedChains, is_gas_money_low};
 use serde_json::{Value, json};
 
 use super::methods_of;
@@ -67,12 +67,11 @@ fn chain_json(figures: &ChainFigures) -> Value {
 
 /// The account of the SCS. `balance` is `None` before it was read.
 fn account_json(id: Address, balance: Option<U256>) -> Value {
-    let least = U256::from(GAS_MONEY_LOW);
     json!({
         "id": id.to_string(),
         "balance": balance.map(amount),
-        "balance_min": amount(least),
-        "balance_low": balance.is_some_and(|balance| balance < least),
+        "balance_min": amount(U256::from(GAS_MONEY_LOW)),
+        "balance_low": balance.is_some_and(is_gas_money_low),
     })
 }
 
