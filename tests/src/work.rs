@@ -15,7 +15,7 @@ use crate::quantity::data;
 use crate::wait::wait_for;
 
 /// Nonces that are hashed together.
-const LANES: usize = 4;
+const LANES: usize = 8;
 
 /// The result of `mc_getWork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,15 +8,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ethash::{Epoch, FullDataset, LightCache, SEARCH_GROUP};
+use ethash::{Epoch, FullDataset, LIGHT_IN_FLIGHT, LightCache, SEARCH_GROUP};
 
 use crate::dataset::{Dataset, DatasetManager};
 use crate::search::{CandidateSolution, ComparedBits, CpuThrottle, NonceCursor, SearchContext, SearchJob};
 use crate::telemetry::DeviceTelemetry;
 
-/// Nonces hashed side by side from the light cache. Each of them has two cache rows on their way
-/// from memory at any time.
-pub const LIGHT_WIDTH: usize = 64;
 /// Nonces hashed from the full dataset before the searcher considers a pause. It applies below full
 /// intensity only.
 const NONCES_PER_SLICE: u64 = 1024;
@@ -69,7 +66,7 @@ impl CpuSearcher {
     /// Searches one batch from the light cache.
     fn search_light(&mut self, job: &SearchJob, cache: &LightCache) {
         let start = self.throttle.is_on().then(Instant::now);
-        let (nonces, new) = self.cursor.next::<LIGHT_WIDTH>(job.nonces);
+        let (nonces, new) = self.cursor.next::<LIGHT_IN_FLIGHT>(job.nonces);
         let hashes = cache.hash_many(&job.work.header_hash, nonces);
         self.telemetry.add_hashes(new as u64);
         for (nonce, hash) in nonces.into_iter().zip(hashes).take(new) {
@@ -291,7 +288,7 @@ mod tests {
             searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
             let nonces = NonceSpace::new(7 << 16, NonceSpace::BITS_MAX);
             let range = searcher.cursor.range(nonces);
-            assert!(range.len % LIGHT_WIDTH as u64 != 0 && range.len % SEARCH_GROUP as u64 != 0);
+            assert!(range.len % LIGHT_IN_FLIGHT as u64 != 0 && range.len % SEARCH_GROUP as u64 != 0);
             let context = Arc::clone(&searcher.context);
             let telemetry = Arc::clone(&searcher.telemetry);
             if has_dataset {

@@ -29,6 +29,7 @@ mod engine;
 mod error;
 pub mod gpu;
 pub mod monitor;
+pub mod rates;
 mod search;
 pub mod sensors;
 mod telemetry;
@@ -38,7 +39,6 @@ pub mod threads;
 pub mod units;
 
 pub use client_stats::{ClientStats, ClientStatus, EndpointStatus, JobStatus, ShareCounts, difficulty};
-pub use cpu::LIGHT_WIDTH;
 pub use dataset::DatasetPolicy;
 pub use engine::{
     DeviceChoice, DeviceParseError, DeviceSelection, Engine, EngineConfig, EpochRefusal, check_bench_memory,

@@ -32,7 +32,6 @@ impl PowHash {
 
 /// The seed of a hash: Keccak-512 of header hash and little-endian nonce, as eight little-endian
 /// lanes.
-#[inline(always)]
 pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
     let [a, b, c, d] = lanes::<4>(&header_hash.0);
     keccak512_40(&[a, b, c, d, pow_nonce])

@@ -62,10 +62,9 @@ pub use huge_pages::advise_huge_pages;
 pub use keccak::{ROUND_CONSTANTS as KECCAK_ROUND_CONSTANTS, keccak256, keccak512};
 pub use keccak_long::keccak256_long;
 pub use keccak_many::keccak256_many;
-pub use light_cache::{CacheError, LightCache};
+pub use light_cache::{CacheError, LIGHT_IN_FLIGHT, LightCache};
 pub use seal::{
-    GotExpected, SEALS_IN_FLIGHT, Seal, SealError, boundary, final_hash, meets_boundary, verify_seal,
-    verify_seals,
+    GotExpected, Seal, SealError, boundary, final_hash, meets_boundary, verify_seal, verify_seals,
 };
 pub use search::{SEARCH_GROUP, SEARCH_IN_FLIGHT};
 pub use simd::{InstructionSet, InstructionSetError};

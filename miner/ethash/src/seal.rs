@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use crate::hashimoto::{final_hash_bytes, seed512};
+use crate::hashimoto::{PowHash, final_hash_bytes, seed512};
 use crate::keccak::lanes;
 use crate::{B256, LightCache, U256};
 
@@ -93,7 +93,9 @@ pub fn verify_seal(
         boundary: *boundary,
     };
     let seed = seal.seed_below_boundary()?;
-    let [hash] = cache.hash_seeds([seed]);
+    let mut hashes = [PowHash::ZERO];
+    cache.hash_seeds(&[seed], &mut hashes);
+    let [hash] = hashes;
     seal.compare_mix(&hash.mix_hash)
 }
 
@@ -110,51 +112,28 @@ pub struct Seal {
     pub boundary: B256,
 }
 
-/// Seals that [`verify_seals`] has in flight. With more, the rate rises no further.
-pub const SEALS_IN_FLIGHT: usize = 64;
-
 /// Checks seals of one epoch as [`verify_seal`] does, with results in the same order.
 ///
-/// Up to [`SEALS_IN_FLIGHT`] seals are checked at the same time, so that the reads of many of them
-/// are under way: a single check waits for one read after the other.
+/// Up to [`LIGHT_IN_FLIGHT`](crate::LIGHT_IN_FLIGHT) seals are checked at the same time, so that
+/// the reads of many of them are under way: a single check waits for one read after the other.
 pub fn verify_seals(cache: &LightCache, seals: &[Seal]) -> Vec<Result<(), SealError>> {
     let mut results = vec![Ok(()); seals.len()];
-    let mut open = Vec::with_capacity(seals.len());
+    let (mut open, mut seeds) = (Vec::with_capacity(seals.len()), Vec::with_capacity(seals.len()));
     for (index, (seal, result)) in seals.iter().zip(&mut results).enumerate() {
         match seal.seed_below_boundary() {
-            Ok(seed) => open.push((index, seed)),
+            Ok(seed) => {
+                open.push(index);
+                seeds.push(seed);
+            }
             Err(error) => *result = Err(error),
         }
     }
-    let mut rest = &open[..];
-    while !rest.is_empty() {
-        rest = match rest.len() {
-            SEALS_IN_FLIGHT.. => check_group::<SEALS_IN_FLIGHT>(cache, seals, rest, &mut results),
-            8.. => check_group::<8>(cache, seals, rest, &mut results),
-            _ => check_group::<1>(cache, seals, rest, &mut results),
-        };
+    let mut hashes = vec![PowHash::ZERO; seeds.len()];
+    cache.hash_seeds(&seeds, &mut hashes);
+    for (index, hash) in open.into_iter().zip(hashes) {
+        results[index] = seals[index].compare_mix(&hash.mix_hash);
     }
     results
-}
-
-/// A seal by its index, with its seed.
-type OpenSeal = (usize, [u64; 8]);
-
-/// Compares the mix hashes of the first `N` seals of `open`. Returns the others.
-fn check_group<'a, const N: usize>(
-    cache: &LightCache,
-    seals: &[Seal],
-    open: &'a [OpenSeal],
-    results: &mut [Result<(), SealError>],
-) -> &'a [OpenSeal] {
-    let Some((group, rest)) = open.split_first_chunk::<N>() else {
-        return &[];
-    };
-    let hashes = cache.hash_seeds(group.map(|(_, seed)| seed));
-    for ((index, _), hash) in group.iter().zip(hashes) {
-        results[*index] = seals[*index].compare_mix(&hash.mix_hash);
-    }
-    rest
 }
 
 impl Seal {

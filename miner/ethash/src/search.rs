@@ -36,9 +36,15 @@ impl FullDataset<'_> {
     pub fn search(
         &self,
         header_hash: &B256,
-        next: impl FnMut() -> Option<[u64; SEARCH_GROUP]>,
-        done: impl FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]),
+        mut next: impl FnMut() -> Option<[u64; SEARCH_GROUP]>,
+        mut done: impl FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]),
     ) {
+        self.search_groups(header_hash, &mut next, &mut done);
+    }
+
+    /// Does the work of [`search`](Self::search). Has no parameters of types, so this package alone
+    /// compiles the kernel.
+    fn search_groups(&self, header_hash: &B256, next: &mut NextGroup<'_>, done: &mut GroupDone<'_>) {
         dispatch(DatasetSearch {
             items: self.items,
             item_count: self.item_count,
@@ -49,23 +55,24 @@ impl FullDataset<'_> {
     }
 }
 
-struct DatasetSearch<'a, N, D> {
+/// Gives the nonces of the next group.
+type NextGroup<'a> = dyn FnMut() -> Option<[u64; SEARCH_GROUP]> + 'a;
+/// Takes the nonces of a group and their hashes.
+type GroupDone<'a> = dyn FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]) + 'a;
+
+struct DatasetSearch<'a> {
     items: &'a [DatasetItem],
     item_count: Modulus,
     header: [u64; 4],
-    next: N,
-    done: D,
+    next: &'a mut NextGroup<'a>,
+    done: &'a mut GroupDone<'a>,
 }
 
-impl<N, D> SimdKernel for DatasetSearch<'_, N, D>
-where
-    N: FnMut() -> Option<[u64; SEARCH_GROUP]>,
-    D: FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]),
-{
+impl SimdKernel for DatasetSearch<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: SimdOps>(mut self, simd: S) {
+    fn run<S: SimdOps>(self, simd: S) {
         let mut groups = [const { NonceGroup::IDLE }; GROUPS_IN_FLIGHT];
         let (mut round, mut more, mut idle) = (0, true, GROUPS_IN_FLIGHT);
         while more || idle < GROUPS_IN_FLIGHT {
@@ -263,11 +270,11 @@ mod tests {
                     items: self.0.items,
                     item_count: self.0.item_count,
                     header: lanes(&self.1.0),
-                    next: || {
+                    next: &mut || {
                         nonce += SEARCH_GROUP as u64;
                         (nonce <= 160).then(|| core::array::from_fn(|i| nonce + i as u64))
                     },
-                    done: |nonces: &[u64; SEARCH_GROUP], done: &[PowHash; SEARCH_GROUP]| {
+                    done: &mut |nonces: &[u64; SEARCH_GROUP], done: &[PowHash; SEARCH_GROUP]| {
                         hashes.extend(nonces.iter().copied().zip(*done));
                     },
                 }

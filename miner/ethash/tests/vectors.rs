@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ethash::{B256, Epoch, FullDataset, LightCache, PowHash, SealError, U256, keccak256, verify_seal};
+use ethash::{
+    B256, Epoch, FullDataset, LIGHT_IN_FLIGHT, LightCache, PowHash, SealError, U256, keccak256, verify_seal,
+};
 use serde_json::Value;
 
 static VECTORS: LazyLock<Value> = LazyLock::new(|| {
@@ -264,15 +266,15 @@ fn check_hash(cache: &LightCache, epoch: Epoch, case: &'static Value) {
 }
 
 fn check_search(cache: &LightCache, case: &'static Value) {
-    const WIDTH: usize = 4;
     let (header_hash, boundary) = (hash(&case["header_hash"]), hash(&case["boundary"]));
     let (start, count) = (nonce(&case["start"]), number(&case["count"]));
     let expected: BTreeSet<u64> = list(&case["solutions"]).iter().map(nonce).collect();
     let mut found = BTreeSet::new();
     let mut best: Option<(u64, PowHash)> = None;
-    for offset in (0..count).step_by(WIDTH) {
-        let nonces: [u64; WIDTH] = std::array::from_fn(|i| start.wrapping_add(offset + i as u64));
-        for (nonce, hash) in nonces.into_iter().zip(cache.hash_many(&header_hash, nonces)) {
+    for offset in (0..count).step_by(LIGHT_IN_FLIGHT) {
+        let nonces: [u64; LIGHT_IN_FLIGHT] = std::array::from_fn(|i| start.wrapping_add(offset + i as u64));
+        let hashes = cache.hash_many(&header_hash, nonces);
+        for (nonce, hash) in nonces.into_iter().zip(hashes).take((count - offset) as usize) {
             if ethash::meets_boundary(&hash.final_hash, &boundary) {
                 found.insert(nonce);
             }

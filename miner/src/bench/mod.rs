@@ -6,7 +6,6 @@
 //! which compares implementations and kernels.
 
 mod gpu;
-mod memory;
 mod report;
 pub mod thorough;
 
@@ -16,18 +15,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::LIGHT_WIDTH;
 use engine::MinerError;
 use engine::ProgressReporter;
 use engine::dataset::Dataset;
 use engine::gpu::{GpuOptions, KernelRequest, list_adapters};
-use engine::threads::run_parallel;
+use engine::rates;
 use engine::{DeviceChoice, DeviceParseError, EpochRefusal, check_bench_memory};
-use ethash::{
-    B256, CacheError, Epoch, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP,
-};
+use ethash::{B256, CacheError, Epoch, FullDataset, ITEM_BYTES, LIGHT_IN_FLIGHT, LightCache, SEARCH_GROUP};
 
-pub use memory::random_read_rate;
 use report::BYTES_PER_HASH;
 pub use report::{BenchFigures, BenchReport, DeviceKind};
 
@@ -184,7 +179,7 @@ fn measure_cpu(
         ..BenchFigures::default()
     };
     note(&figures);
-    figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
+    figures.light_hashrate = Some(rates::rate(threads, config.time, |first, end| {
         search_light(cache, first, end)
     }));
     note(&figures);
@@ -200,10 +195,10 @@ fn measure_cpu(
     match dataset {
         Ok(dataset) => {
             figures.dataset_seconds = Some(seconds);
-            figures.dataset_sum_u64 = Some(sum_u64(dataset.words()));
+            figures.dataset_sum_u64 = Some(rates::sum_u64(dataset.words()));
             note(&figures);
             let full = dataset.view();
-            figures.hashrate = Some(rate(threads, config.time, |first, end| {
+            figures.hashrate = Some(rates::rate(threads, config.time, |first, end| {
                 search_full(&full, first, end)
             }));
             note(&figures);
@@ -217,12 +212,12 @@ fn measure_cpu(
 /// Measures what the memory can deliver at best, on the tables that were hashed from.
 fn measure_memory(figures: &mut BenchFigures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
     let (threads, time) = (config.threads.max(1), config.ceiling_time());
-    figures.random_read_bytes_per_second = memory::random_read_rate::<ITEM_WORDS>(dataset, threads, time);
+    figures.random_read_bytes_per_second = rates::item_read_rate(dataset, threads, time);
     // The rows are aligned as words. If they were not, the figure would be absent.
     figures.cache_read_bytes_per_second = bytemuck::try_cast_slice(cache.as_bytes())
         .ok()
-        .and_then(|rows| memory::random_read_rate::<ROW_WORDS>(rows, threads, time));
-    figures.copy_bytes_per_second = memory::copy_rate(threads, time);
+        .and_then(|rows| rates::row_read_rate(rows, threads, time));
+    figures.copy_bytes_per_second = rates::copy_rate(threads, time);
 }
 
 /// Hashes nonces from the light cache, group by group, from `first` on until `end`. Returns their
@@ -230,9 +225,9 @@ fn measure_memory(figures: &mut BenchFigures, config: &BenchConfig, cache: &Ligh
 fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
     let mut hashes = 0;
     while Instant::now() < end {
-        let nonces: [u64; LIGHT_WIDTH] = core::array::from_fn(|i| first + hashes + i as u64);
+        let nonces: [u64; LIGHT_IN_FLIGHT] = core::array::from_fn(|i| first + hashes + i as u64);
         black_box(cache.hash_many(&B256::ZERO, nonces));
-        hashes += LIGHT_WIDTH as u64;
+        hashes += LIGHT_IN_FLIGHT as u64;
     }
     hashes
 }
@@ -254,25 +249,6 @@ pub fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
         },
     );
     hashes
-}
-
-/// Returns the hashes per second of `threads` threads. `search` gets the first nonce of a thread
-/// and the end of the measurement, and returns how many nonces it has hashed.
-pub fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
-    let start = Instant::now();
-    let counts = run_parallel("bench", threads, |thread| {
-        search((thread as u64) << 48, start + time)
-    });
-    let hashes: u64 = counts.into_iter().sum();
-    hashes as f64 / start.elapsed().as_secs_f64()
-}
-
-/// Returns the wrapping sum of the words, taken in pairs as little-endian 64-bit numbers.
-fn sum_u64(words: &[u32]) -> u64 {
-    let pairs = words.as_chunks::<2>().0.iter();
-    pairs.fold(0, |sum, [low, high]| {
-        sum.wrapping_add(u64::from(*low) | u64::from(*high) << 32)
-    })
 }
 
 /// Returns the name of the processor, or its architecture if the system does not tell the name.

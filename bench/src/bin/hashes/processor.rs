@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use bench::Failure;
 use clap::Args;
 use engine::dataset::Dataset;
+use engine::rates::{item_read_rate, rate};
 use ethash::{ACCESSES, B256, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache};
-use miner::bench::{light_cache, random_read_rate, rate, search_full};
+use miner::bench::{light_cache, search_full};
 
 use crate::chfast::{Chfast, ChfastError};
 use crate::table::{Figure, Table};
@@ -196,7 +197,7 @@ fn measure_full(
     for threads in counts {
         let mut figure = Figure::rate(format!("search, kH/s, {threads} thread(s)"), sets.len());
         for _ in 0..args.rounds {
-            let ceiling = random_read_rate::<ITEM_WORDS>(words, threads, time);
+            let ceiling = item_read_rate(words, threads, time);
             figure.ceiling(ceiling.unwrap_or(f64::NAN) / BYTES_PER_HASH / 1e3);
             for (index, set) in sets.iter().enumerate() {
                 set.limit();

@@ -7,7 +7,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use ethash::{B256, ITEM_WORDS, LightCache, PowHash};
+use ethash::{B256, ITEM_WORDS, LIGHT_IN_FLIGHT, LightCache, PowHash};
 
 use super::batch::GpuWork;
 use super::dataset::LoadedEpoch;
@@ -18,8 +18,6 @@ use super::params::boundary_top;
 /// The least number of random items compared. There is one in each page at least. The first and
 /// the last item are compared too.
 const RANDOM_ITEMS: u32 = 6;
-/// Nonces that the CPU hashes side by side.
-const WIDTH: usize = 64;
 
 /// Consecutive nonces of a random header, with the hashes that the CPU computes for them.
 ///
@@ -39,10 +37,10 @@ impl CheckSample {
             bytes.copy_from_slice(&random_u64().to_ne_bytes());
         }
         let start_nonce = random_u64();
-        let rounds = u64::from(workgroup_size).div_ceil(WIDTH as u64).max(1);
+        let rounds = u64::from(workgroup_size).div_ceil(LIGHT_IN_FLIGHT as u64).max(1);
         let hashes = (0..rounds).flat_map(|round| {
-            let first = start_nonce.wrapping_add(round * WIDTH as u64);
-            let nonces: [u64; WIDTH] = core::array::from_fn(|i| first.wrapping_add(i as u64));
+            let first = start_nonce.wrapping_add(round * LIGHT_IN_FLIGHT as u64);
+            let nonces: [u64; LIGHT_IN_FLIGHT] = core::array::from_fn(|i| first.wrapping_add(i as u64));
             cache.hash_many(&header_hash, nonces)
         });
         Self {

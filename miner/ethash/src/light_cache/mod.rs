@@ -21,3 +21,4 @@ mod reference;
 
 pub use build::CacheError;
 pub use cache::LightCache;
+pub use hash::LIGHT_IN_FLIGHT;

@@ -2,14 +2,12 @@
 
 use engine::gpu::{GpuHit, GpuSearcher, GpuWork};
 use engine::threads::run_parallel;
-use ethash::{B256, LightCache};
+use ethash::{B256, LIGHT_IN_FLIGHT, LightCache};
 
 use super::figure::FigureError;
 
 /// One hash in this many is a hit.
 const NONCES_PER_HIT: u64 = 8;
-/// Nonces that the CPU hashes side by side.
-const WIDTH: usize = 16;
 
 /// Consecutive nonces and their hits, computed on the CPU.
 pub(super) struct HitSample {
@@ -31,12 +29,12 @@ impl HitSample {
             nonces,
         };
         let threads = threads.max(1);
-        let groups = nonces.div_ceil(WIDTH as u64);
+        let groups = nonces.div_ceil(LIGHT_IN_FLIGHT as u64);
         let mut expected: Vec<_> = run_parallel("hits", threads, |thread| {
             let mut hits = Vec::new();
             for group in (thread as u64..groups).step_by(threads) {
-                let first = work.start_nonce + group * WIDTH as u64;
-                let numbers: [u64; WIDTH] = core::array::from_fn(|i| first + i as u64);
+                let first = work.start_nonce + group * LIGHT_IN_FLIGHT as u64;
+                let numbers: [u64; LIGHT_IN_FLIGHT] = core::array::from_fn(|i| first + i as u64);
                 let hashes = cache.hash_many(&work.header_hash, numbers);
                 let of_sample = numbers
                     .into_iter()

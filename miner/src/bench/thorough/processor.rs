@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::dataset::Dataset;
-use ethash::{FullDataset, ITEM_WORDS, InstructionSet, LightCache};
+use engine::rates;
+use ethash::{FullDataset, InstructionSet, LightCache};
 use memmap2::{MmapMut, MmapOptions};
 use serde_json::json;
 
 use super::clock::BenchClock;
 use super::figure::{FigureError, FigureResult};
 use super::scale::BenchScale;
-use crate::bench::memory::random_read_rate;
-use crate::bench::{BYTES_PER_HASH, rate, search_full, search_light};
+use crate::bench::{BYTES_PER_HASH, search_full, search_light};
 
 /// The base-two logarithm of the size of a huge page.
 const HUGE_PAGE_BITS: u8 = 21;
@@ -226,7 +226,7 @@ impl<'a> ProcessorBench<'a> {
             ProcessorFigure::Ceiling { memory, threads } => {
                 let words = self.table(memory)?;
                 Ok(json!({
-                    "value": random_read_rate::<ITEM_WORDS>(words, threads, time),
+                    "value": rates::item_read_rate(words, threads, time),
                     "unit": "B/s",
                     "memory": memory.name(),
                     "threads": threads,
@@ -237,7 +237,7 @@ impl<'a> ProcessorBench<'a> {
                 let cache = self.cache()?;
                 let full = FullDataset::new(self.table(memory)?).ok_or(FigureError::NothingToCompare)?;
                 compare(&cache, &full)?;
-                let hashrate = rate(threads, time, |first, end| search_full(&full, first, end));
+                let hashrate = rates::rate(threads, time, |first, end| search_full(&full, first, end));
                 Ok(json!({
                     "value": hashrate,
                     "unit": "H/s",
@@ -253,7 +253,7 @@ impl<'a> ProcessorBench<'a> {
                 use_set(set)?;
                 let cache = self.cache()?;
                 Ok(json!({
-                    "value": rate(threads, time, |first, end| search_light(&cache, first, end)),
+                    "value": rates::rate(threads, time, |first, end| search_light(&cache, first, end)),
                     "unit": "H/s",
                     "set": set.to_string(),
                     "threads": threads,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use ethash::SEALS_IN_FLIGHT;
+use ethash::LIGHT_IN_FLIGHT;
 use primitives::{B256, Block, DecodeError, U256};
 use store::{BlockReads, StoreError};
 
@@ -29,7 +29,7 @@ use crate::stream::{BlockSource, BlockStream, BlockStreamError, RawBlock};
 /// Length of the read buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 /// The most blocks of a chunk. A chunk is checked on all processors and then handed on.
-const CHUNK_BLOCKS_MAX: usize = 2 * SEALS_IN_FLIGHT;
+const CHUNK_BLOCKS_MAX: usize = 2 * LIGHT_IN_FLIGHT;
 /// A chunk ends with the first block that makes it longer than this.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// The most chunks that wait to be executed.

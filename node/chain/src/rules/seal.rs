@@ -2,7 +2,7 @@
 //!
 //! This module knows headers and epochs. The check itself is in [`ethash::verify_seal`].
 
-use ethash::{CacheError, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, SEALS_IN_FLIGHT, Seal, SealError};
+use ethash::{CacheError, LIGHT_IN_FLIGHT, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, Seal, SealError};
 use primitives::{B256, Header};
 
 use crate::parallel::{for_each_in_order, processors};
@@ -89,7 +89,7 @@ impl SealCheck {
         mut consume: impl FnMut(usize, Result<(), SealCheckError>) -> Result<(), E>,
     ) -> Result<(), E> {
         // Each processor gets a part, also of few headers.
-        let part = headers.len().div_ceil(processors()).clamp(1, SEALS_IN_FLIGHT);
+        let part = headers.len().div_ceil(processors()).clamp(1, LIGHT_IN_FLIGHT);
         let mut index = 0;
         for_each_in_order(
             headers.chunks(part),

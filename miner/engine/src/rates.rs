@@ -1,17 +1,18 @@
-//! Measures what the memory of the CPU can deliver at best: random rows of a table, and a plain
-//! copy. All threads take part.
+//! Measures rates of several threads: of any work, and what the memory of the CPU can deliver at
+//! best: random rows of a table, and a plain copy.
 //!
-//! [`GpuSearcher::measure_ceilings`](engine::gpu::GpuSearcher::measure_ceilings) measures the same
-//! on a graphics adapter. The numbers of the rows are known in advance, and each row is requested
+//! [`GpuSearcher::measure_ceilings`](crate::gpu::GpuSearcher::measure_ceilings) measures the memory
+//! of a graphics adapter. The numbers of the rows are known in advance, and each row is requested
 //! by prefetch while other rows are being loaded. Knows no hashing.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use ethash::{ITEM_WORDS, ROW_WORDS};
 use memmap2::MmapMut;
 
-use super::rate;
+use crate::threads::run_parallel;
 
 /// The number of times that all rows in flight are read between two looks at the clock.
 const ROUNDS_PER_LOOK: usize = 64;
@@ -20,17 +21,35 @@ const COPY_BYTES: usize = 256 << 20;
 /// Words of a cache line.
 const LINE_WORDS: usize = 16;
 
-/// Returns the bytes per second that `threads` threads read from random rows of `ROW_WORDS` words.
-/// All measurements together take `time`. Returns `None` if the table has no row.
+/// Returns the hashes per second of `threads` threads. `search` gets the first nonce of a thread
+/// and the end of the measurement, and returns how many nonces it has hashed.
+pub fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
+    let start = Instant::now();
+    let counts = run_parallel("bench", threads, |thread| {
+        search((thread as u64) << 48, start + time)
+    });
+    let hashes: u64 = counts.into_iter().sum();
+    hashes as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Returns the bytes per second that `threads` threads read from random items of a dataset. All
+/// measurements together take `time`. Returns `None` if there is no item.
+pub fn item_read_rate(dataset: &[u32], threads: usize, time: Duration) -> Option<f64> {
+    random_read_rate::<ITEM_WORDS>(dataset, threads, time)
+}
+
+/// Returns the bytes per second that `threads` threads read from random rows of a light cache. All
+/// measurements together take `time`. Returns `None` if there is no row.
+pub fn row_read_rate(cache: &[u32], threads: usize, time: Duration) -> Option<f64> {
+    random_read_rate::<ROW_WORDS>(cache, threads, time)
+}
+
+/// Reads random rows of `WORDS` words.
 ///
 /// The best number of rows in flight depends on the processor. Four numbers are tried, and the best
 /// one counts.
-pub fn random_read_rate<const ROW_WORDS: usize>(
-    table: &[u32],
-    threads: usize,
-    time: Duration,
-) -> Option<f64> {
-    let rows = table.as_chunks::<ROW_WORDS>().0;
+fn random_read_rate<const WORDS: usize>(table: &[u32], threads: usize, time: Duration) -> Option<f64> {
+    let rows = table.as_chunks::<WORDS>().0;
     if rows.is_empty() {
         return None;
     }
@@ -42,22 +61,18 @@ pub fn random_read_rate<const ROW_WORDS: usize>(
         rate(threads, each, |first, end| read::<_, 144>(rows, first, end)),
     ];
     let best = rates.into_iter().fold(0.0, f64::max);
-    Some(best * (ROW_WORDS * 4) as f64)
+    Some(best * (WORDS * 4) as f64)
 }
 
 /// Reads random rows until `end`, with `AHEAD` rows in flight, and returns how many it has read.
 /// `first` is the number of the first read.
-fn read<const ROW_WORDS: usize, const AHEAD: usize>(
-    rows: &[[u32; ROW_WORDS]],
-    first: u64,
-    end: Instant,
-) -> u64 {
+fn read<const WORDS: usize, const AHEAD: usize>(rows: &[[u32; WORDS]], first: u64, end: Instant) -> u64 {
     let number = |n: u64| row_of(first.wrapping_add(n), rows.len());
     let mut in_flight: [usize; AHEAD] = core::array::from_fn(|n| number(n as u64));
     for &row in &in_flight {
         fetch(&rows[row]);
     }
-    let (mut sum, mut done) = ([0; ROW_WORDS], 0);
+    let (mut sum, mut done) = ([0; WORDS], 0);
     while Instant::now() < end {
         for _ in 0..ROUNDS_PER_LOOK {
             for next in &mut in_flight {
@@ -85,7 +100,7 @@ fn row_of(n: u64, rows: usize) -> usize {
 
 /// Prefetches a whole row.
 #[inline(always)]
-fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
+fn fetch<const WORDS: usize>(row: &[u32; WORDS]) {
     for line in row.chunks(LINE_WORDS) {
         ethash::prefetch(line.as_ptr());
     }
@@ -93,7 +108,7 @@ fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
 
 /// Returns the bytes read plus the bytes written per second, by `threads` threads that copy from
 /// one buffer to another for `time`. Returns `None` if there is no memory for the buffers.
-pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
+pub fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
     let mut from = MmapMut::map_anon(COPY_BYTES).ok()?;
     let mut to = MmapMut::map_anon(COPY_BYTES).ok()?;
     ethash::advise_huge_pages(&mut from[..]);
@@ -128,6 +143,14 @@ pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
     Some(2.0 * per_second)
 }
 
+/// Returns the wrapping sum of the words, taken in pairs as little-endian 64-bit numbers.
+pub fn sum_u64(words: &[u32]) -> u64 {
+    let pairs = words.as_chunks::<2>().0.iter();
+    pairs.fold(0, |sum, [low, high]| {
+        sum.wrapping_add(u64::from(*low) | u64::from(*high) << 32)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,8 +171,8 @@ mod tests {
     fn a_rate_is_measured_or_absent() {
         let time = Duration::from_millis(6);
         let table: Vec<u32> = (0..4096).collect();
-        assert!(random_read_rate::<32>(&table, 2, time).is_some_and(|rate| rate > 0.0));
-        assert_eq!(random_read_rate::<32>(&table[..31], 1, time), None);
+        assert!(item_read_rate(&table, 2, time).is_some_and(|rate| rate > 0.0));
+        assert_eq!(item_read_rate(&table[..31], 1, time), None);
         assert!(copy_rate(3, time).is_some_and(|rate| rate > 0.0));
     }
 }
