@@ -13,7 +13,7 @@ use network::WireFamily;
 use network::testing::{
     Discovery, DiscoveryAction, DiscoveryDialect, DiscoveryPacket, DiscoverySettings, ETH_VERSIONS, Entropy,
     HandshakeForm, Hello, MC_VERSIONS, Moment, NodeRecord, PACKET_BYTES_MAX, PackedBlock, PacketEndpoint,
-    PeerMessage, RlpxEvent, RlpxSession, RlpxSettings, WireProtocol,
+    PeerMessage, RlpxEvent, RlpxSession, RlpxSettings, SNAP, WireProtocol,
 };
 use primitives::rlp::RlpItem;
 use primitives::{Block, Header, Log, Receipt, ReceiptForm, SecretKey, Transaction, TxRules, keccak256};
@@ -166,6 +166,105 @@ pub(crate) fn transaction(bytes: &[u8]) {
         }
         if let Ok(transaction) = Transaction::decode_stored(bytes, rules) {
             assert_eq!(transaction.encode(), bytes);
+        }
+    }
+}
+
+/// Typed data are refused, or have the same digest as an object and as the text of it.
+pub(crate) fn typed_data(bytes: &[u8]) {
+    use rpc::methods::mc::typed_data_digest;
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let text = text.trim_ascii();
+    if text.starts_with('{')
+        && let Ok(digest) = typed_data_digest(text)
+    {
+        assert_eq!(typed_data_digest(&Value::from(text).to_string()), Ok(digest));
+    }
+}
+
+/// A result of a contract is read or refused, whatever is expected in it, and nothing that is read
+/// is longer than the result. The first bytes say what is expected.
+pub(crate) fn abi(bytes: &[u8]) {
+    use microchain::abi::{CallData, ResultReader};
+    let Some((kinds, result)) = bytes.split_at_checked(8) else {
+        return;
+    };
+    let mut reader = ResultReader::new(result);
+    for kind in kinds {
+        let len = match kind % 8 {
+            0 => reader.words().map(|words| 32 * words.len()),
+            1 => reader.numbers().map(|numbers| 32 * numbers.len()),
+            2 => reader.smalls().map(|numbers| 32 * numbers.len()),
+            3 => reader.addresses().map(|addresses| 32 * addresses.len()),
+            4 => reader.bytes().map(|text| {
+                let again = CallData::default().bytes(&text).encode();
+                assert_eq!(ResultReader::new(&again).bytes(), Ok(text.clone()));
+                text.len()
+            }),
+            5 => reader.tail().map(|tail| {
+                reader = tail;
+                0
+            }),
+            6 => reader.address().map(|_| 20),
+            _ => reader.small().map(|_| 8),
+        };
+        let Ok(len) = len else { return };
+        assert!(len <= result.len(), "{len}");
+    }
+}
+
+/// A file of old blocks is read up to its first fault. Each block has a hash and a form.
+pub(crate) fn era1(bytes: &[u8]) {
+    let mut reader = chain::era1::Era1Reader::new(bytes, "fuzz".into());
+    while let Ok(Some(block)) = reader.read_block() {
+        assert_eq!(block.header.hash(), block.hash);
+        assert!(block.offset < bytes.len() as u64);
+        let _ = block.decode(TxRules::Ethereum);
+        if let Some((receipts, _)) = &block.published {
+            let _ = chain::era1::check_receipts(receipts, &block.header);
+        }
+    }
+}
+
+/// A message about parts of states that decodes says the same after it was encoded. The first byte
+/// is its code.
+pub(crate) fn snap(bytes: &[u8]) {
+    let Some((code, payload)) = bytes.split_first() else {
+        return;
+    };
+    let protocol = WireFamily::Eth.protocol(68).expect("known");
+    if let Ok(message) = PeerMessage::decode(protocol, SNAP + u64::from(*code), payload) {
+        let (code, payload) = message.encode(protocol);
+        assert_eq!(PeerMessage::decode(protocol, code, &payload), Ok(message));
+    }
+}
+
+/// A token that a client signs is refused, or its signature is that of one key.
+pub(crate) fn token(bytes: &[u8]) {
+    const NOW: f64 = 1.8e9;
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && rpc::access::verify_jwt(text, &[7; 32], NOW).is_ok()
+    {
+        assert_eq!(
+            rpc::access::verify_jwt(text, &[8; 32], NOW),
+            Err(rpc::access::JwtError::Signature)
+        );
+    }
+}
+
+/// A file of tokens or of options is refused, or what it says is an option or a rule.
+pub(crate) fn settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let _ = node::testing::token_rules(text);
+    if let Ok(arguments) = node::testing::option_arguments(text) {
+        for (key, argument) in arguments {
+            assert_ne!(key, "config");
+            let argument = argument.to_string_lossy();
+            assert!(argument.starts_with(&format!("--{key}")), "{argument}");
         }
     }
 }

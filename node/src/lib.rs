@@ -31,6 +31,7 @@ pub mod span_export;
 mod sync_rate;
 mod sync_row;
 pub mod system;
+pub mod testing;
 pub mod testvec;
 mod token_file;
 pub mod tools;

@@ -180,7 +180,7 @@ fn warn_if_others_can_read(path: &Path) {
     let _ = path;
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<TokenRule>, TokenFileError> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<TokenRule>, TokenFileError> {
     let file: TokenFile = toml::from_str(text).map_err(|error| TokenFileError::Toml {
         path: path.to_owned(),
         line: error.span().map_or(1, |span| {

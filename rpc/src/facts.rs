@@ -1,5 +1,7 @@
 //! Facts about a node that do not come from its chain.
 
+use primitives::B256;
+
 /// The progress of a download of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncStatus {
@@ -45,6 +47,12 @@ pub trait NodeFacts {
 
     /// The number of connected peers.
     fn peer_count(&self) -> u64;
+
+    /// The checksum of block 0, whose hash is `genesis`, and of the forks up to `block` (EIP-2124).
+    /// `None` for networks without fork ids.
+    fn fork_hash(&self, _genesis: B256, _block: u64) -> Option<[u8; 4]> {
+        None
+    }
 
     /// The progress of a download of the chain. `None` if nothing is being downloaded, for example
     /// in a node without peers.

@@ -444,6 +444,10 @@ impl NodeFacts for Node {
         self.facts.peer_count()
     }
 
+    fn fork_hash(&self, genesis: B256, block: u64) -> Option<[u8; 4]> {
+        self.facts.fork_hash(genesis, block)
+    }
+
     fn sync_status(&self) -> Option<SyncStatus> {
         self.facts.sync_status()
     }

@@ -19,6 +19,7 @@ pub mod chain;
 pub mod clients;
 pub mod contract;
 pub mod http;
+pub mod injection;
 pub mod ipc;
 pub mod ledger;
 pub mod link;

@@ -1,5 +1,6 @@
 //! A running node: started from its binary, found by its banner, ended by signals.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct Launch {
     directory: PathBuf,
     /// Longest file that the node may write, in bytes.
     file_bytes_max: Option<u64>,
+    /// Program and arguments that execute the node; none for the node itself.
+    runner: Vec<OsString>,
     home: TempDir,
 }
 
@@ -58,6 +61,7 @@ impl Launch {
             data: home.path().join("data"),
             directory: home.path().to_owned(),
             file_bytes_max: None,
+            runner: Vec::new(),
             home,
         }
     }
@@ -93,6 +97,12 @@ impl Launch {
         self
     }
 
+    /// Runs the node by this program with these arguments, which must execute the words after them.
+    pub fn by(mut self, words: Vec<OsString>) -> Self {
+        self.runner = words;
+        self
+    }
+
     /// Limits the length of each file to `bytes`; [`Vnode::free_file_length`] removes the limit.
     pub const fn file_bytes_max(mut self, bytes: u64) -> Self {
         self.file_bytes_max = Some(bytes);
@@ -122,8 +132,11 @@ impl Launch {
     }
 
     fn spawn(&self) -> ChildProcess {
-        let mut command = Command::new(vnode_path());
+        let node = vnode_path().into();
+        let mut words = self.runner.iter().chain([&node]);
+        let mut command = Command::new(words.next().unwrap_or(&node));
         command
+            .args(words)
             .args(&self.arguments)
             .args(self.quiet_options())
             .arg("--datadir")
@@ -173,9 +186,12 @@ impl Launch {
         }
     }
 
-    /// Starts the node and waits for its banner. The error tells how the node ended instead.
+    /// Starts the node and waits for its banner.
+    ///
+    /// # Errors
+    /// The end of the node, if it came instead.
     #[track_caller]
-    fn wait_for_banner(self) -> Result<Vnode, EndedProcess> {
+    pub fn wait_for_banner(self) -> Result<Vnode, EndedProcess> {
         let mut process = self.spawn();
         let exited: Option<ExitStatus> = wait_for("the banner of a node", || {
             if let Some(status) = process.exit_status() {
@@ -375,6 +391,11 @@ impl Vnode {
     /// Sends the signal after which the node reads its certificates and tokens again.
     pub fn hang_up(&self) {
         self.process.hang_up();
+    }
+
+    /// Whether the node has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.exit_status().is_some()
     }
 
     /// Process id.

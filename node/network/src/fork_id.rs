@@ -20,16 +20,19 @@ pub fn fork_filter(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<Fo
     Some(ForkFilter::new(head, genesis_hash, spec.genesis.timestamp, keys))
 }
 
+/// The checksum of block 0 and of the forks up to `block` (EIP-2124); `None` for a family without
+/// fork ids.
+pub fn fork_hash(spec: &ChainSpec, genesis_hash: B256, block: u64) -> Option<[u8; 4]> {
+    fork_filter(spec, genesis_hash, block).map(|filter| filter.current().hash.0)
+}
+
 /// Returns the rules that a node at block `head` knows, for its log: those of the next block, the
 /// next ones, and the last ones, each with its first block and its fork id. `None` for a family
 /// without fork ids.
 pub fn known_rules(spec: &ChainSpec, genesis_hash: B256, head: u64) -> Option<String> {
     let at = |block: u64| {
-        let filter = fork_filter(spec, genesis_hash, block)?;
-        Some(format!(
-            "from block {block} on (fork id {})",
-            hex::encode(filter.current().hash.0)
-        ))
+        let hash = fork_hash(spec, genesis_hash, block)?;
+        Some(format!("from block {block} on (fork id {})", hex::encode(hash)))
     };
     let mut blocks = spec.fork_blocks();
     blocks.sort_unstable();

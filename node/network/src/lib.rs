@@ -43,7 +43,7 @@ pub use bootnodes::boot_nodes;
 pub use contact::NodeContact;
 pub use dial::{DialTarget, INBOUND_HANDSHAKES_MAX};
 pub use dns::{DnsEntryError, DnsListUrl, dns_lists};
-pub use fork_id::known_rules;
+pub use fork_id::{fork_hash, known_rules};
 pub use messages::{ApplicationChainMessage, WireFamily};
 pub use nat::{NatOption, NatOptionError};
 pub use node_files::{

@@ -120,7 +120,7 @@ fn read_file(path: &Path) -> Result<Vec<(String, OsString)>, OptionsFileError> {
 }
 
 /// The arguments that the text of a file stands for, each with its key.
-fn arguments_of(path: &Path, text: &str) -> Result<Vec<(String, OsString)>, OptionsFileError> {
+pub(crate) fn arguments_of(path: &Path, text: &str) -> Result<Vec<(String, OsString)>, OptionsFileError> {
     let table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| OptionsFileError::Toml {

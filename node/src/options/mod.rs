@@ -41,6 +41,7 @@ pub use command::{
     SHELLS, TABLES, VnodeCommand,
 };
 pub use endpoint::{NodeEndpoint, NodeEndpointError};
+pub(crate) use file::arguments_of;
 pub use file::{OptionsFileError, parse_options, write_options};
 pub use help::vnode_command;
 pub use limits::{LimitOptions, Seconds};

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chain::ChainSpec;
 use chain::spec::ChainFamily;
 use network::NetworkHandle;
+use primitives::B256;
 use rpc::{Limits, Node, NodeFacts, NodeSettings, Rpc, SyncStatus, SyncedState, VnodeSettings};
 
 use super::base::NodeBase;
@@ -23,7 +25,7 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 
 struct VnodeFacts {
     version: String,
-    network_id: u64,
+    spec: Arc<ChainSpec>,
     network: NetworkHandle,
 }
 
@@ -36,7 +38,7 @@ impl VnodeFacts {
             } else {
                 client
             },
-            network_id: base.spec.network_id,
+            spec: base.chain.spec().clone(),
             network: around.network.handle().clone(),
         }
     }
@@ -48,7 +50,7 @@ impl NodeFacts for VnodeFacts {
     }
 
     fn network_id(&self) -> u64 {
-        self.network_id
+        self.spec.network_id
     }
 
     /// A node that runs listens: it does not start otherwise.
@@ -58,6 +60,10 @@ impl NodeFacts for VnodeFacts {
 
     fn peer_count(&self) -> u64 {
         self.network.peer_count() as u64
+    }
+
+    fn fork_hash(&self, genesis: B256, block: u64) -> Option<[u8; 4]> {
+        network::fork_hash(&self.spec, genesis, block)
     }
 
     fn sync_status(&self) -> Option<SyncStatus> {

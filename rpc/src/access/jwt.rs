@@ -17,7 +17,7 @@ const AGE_SECS_MAX: f64 = 60.0;
 
 /// The reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum JwtError {
+pub enum JwtError {
     /// The text is not a JWT.
     #[error("got a token of another form, expected a JWT of three parts")]
     Form,
@@ -36,9 +36,13 @@ pub(crate) enum JwtError {
     /// The token is not of the present.
     #[error("{claim}: got {got}, expected {expected} {now}")]
     Time {
+        /// The name of the claim.
         claim: &'static str,
+        /// Its value, in seconds after 1970.
         got: f64,
+        /// Its place beside the present that was expected.
         expected: &'static str,
+        /// The present, in seconds after 1970.
         now: f64,
     },
 }
@@ -70,7 +74,10 @@ pub(super) fn is_jwt(token: &str) -> bool {
 
 /// Checks that `token` is signed with `key`, and made now: `now_secs` after 1970. Returns the
 /// seconds from now until the token expires, if it does.
-pub(super) fn verify(token: &str, key: &[u8], now_secs: f64) -> Result<Option<f64>, JwtError> {
+///
+/// # Errors
+/// [`JwtError`] with the first fault.
+pub fn verify_jwt(token: &str, key: &[u8], now_secs: f64) -> Result<Option<f64>, JwtError> {
     let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Form)?;
     let (header, claims) = signed.split_once('.').ok_or(JwtError::Form)?;
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| JwtError::Form);
@@ -134,7 +141,7 @@ mod tests {
     fn check(header: &str, claims: &str, expected: Result<(), &str>) {
         let token = sign(header, claims, KEY);
         assert!(is_jwt(&token));
-        let got = verify(&token, KEY, NOW).map_err(|error| error.to_string());
+        let got = verify_jwt(&token, KEY, NOW).map_err(|error| error.to_string());
         match expected {
             Ok(()) => assert!(got.is_ok(), "{header} {claims}: {got:?}"),
             Err(part) => assert!(
@@ -153,8 +160,8 @@ mod tests {
                      eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.\
                      dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
         // The token has no `iat`, which is looked at after the signature.
-        assert_eq!(verify(token, &key, NOW), Err(JwtError::Claims));
-        assert_eq!(verify(token, KEY, NOW), Err(JwtError::Signature));
+        assert_eq!(verify_jwt(token, &key, NOW), Err(JwtError::Claims));
+        assert_eq!(verify_jwt(token, KEY, NOW), Err(JwtError::Signature));
     }
 
     #[test]
@@ -177,7 +184,7 @@ mod tests {
         check(HEADER, r#"{"exp":1800000000}"#, Err("iat"));
         check(HEADER, r#"{"iat":"1700000000"}"#, Err("iat"));
         check(HEADER, "nonsense", Err("iat"));
-        let left = |claims| verify(&sign(HEADER, claims, KEY), KEY, NOW);
+        let left = |claims| verify_jwt(&sign(HEADER, claims, KEY), KEY, NOW);
         assert_eq!(left(r#"{"iat":1700000000}"#), Ok(None));
         assert_eq!(left(r#"{"iat":1700000000,"exp":1700000007.5}"#), Ok(Some(7.5)));
     }
@@ -207,11 +214,11 @@ mod tests {
         let unsigned = sign(HEADER, claims, KEY);
         let unsigned = unsigned.rsplit_once('.').expect("three parts").0;
         assert_eq!(
-            verify(&format!("{unsigned}."), KEY, NOW),
+            verify_jwt(&format!("{unsigned}."), KEY, NOW),
             Err(JwtError::Signature)
         );
         for bad in ["", ".", "..", "a.b.c", "a.b"] {
-            assert!(verify(bad, KEY, NOW).is_err(), "{bad}");
+            assert!(verify_jwt(bad, KEY, NOW).is_err(), "{bad}");
         }
     }
 
@@ -224,7 +231,7 @@ mod tests {
             changed.replace_range(at..=at, &byte);
             prop_assume!(changed != token);
             // The last character of the signature has two bits that mean nothing and must be 0.
-            prop_assert!(verify(&changed, KEY, NOW).is_err());
+            prop_assert!(verify_jwt(&changed, KEY, NOW).is_err());
         }
     }
 }

@@ -25,5 +25,6 @@ pub use daemon::{BadHost, Hosts};
 pub(crate) use grant::Grant;
 pub(crate) use guards::AccessRefusal;
 pub use guards::Guards;
+pub use jwt::{JwtError, verify_jwt};
 pub(crate) use tokens::TokenPlace;
 pub use tokens::{TokenKey, TokenRule, TokenSecret, Tokens};

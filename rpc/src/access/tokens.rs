@@ -253,7 +253,7 @@ fn find_jwt(entries: &[Arc<TokenEntry>], token: &str, now_secs: f64) -> Result<F
         let TokenSecret::Jwt(TokenKey(key)) = &entry.rule.secret else {
             continue;
         };
-        match jwt::verify(token, key, now_secs) {
+        match jwt::verify_jwt(token, key, now_secs) {
             Ok(expires_in_secs) => {
                 return Ok(FoundToken {
                     entry: Arc::clone(entry),

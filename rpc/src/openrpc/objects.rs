@@ -68,6 +68,9 @@ SyncStatus: startingBlock QUANTITY, currentBlock QUANTITY, highestBlock QUANTITY
     syncedAccounts? QUANTITY, syncedAccountBytes? QUANTITY, syncedStorage? QUANTITY,
     syncedStorageBytes? QUANTITY, syncedBytecodes? QUANTITY, syncedBytecodeBytes? QUANTITY,
     healedTrienodes? QUANTITY, healedTrienodeBytes? QUANTITY;
+NodeConfig: current RulesConfig, next RulesConfig|null, last RulesConfig|null;
+RulesConfig: activationBlock QUANTITY, chainId QUANTITY, forkId DATA|null, precompiles DATA20{},
+    systemContracts DATA20{};
 TransactionRequest: from DATA20, to? DATA20, gas? QUANTITY, gasPrice? QUANTITY, value? QUANTITY,
     data? DATA, input? DATA, nonce? QUANTITY, shardingFlag? QUANTITY, via? DATA20, chainId? COUNT,
     type? COUNT, accessList? AccessListEntry[];

@@ -123,6 +123,14 @@ fn the_state_of_the_node() {
     check("mc_chainId", json!("0x64"));
     check("eth_chainId", json!("0x64"));
     check("mc_syncing", json!(false));
+    let config = net.ok("eth_config", json!([]));
+    assert_eq!(config["current"]["chainId"], json!("0x64"));
+    let contracts = config["current"]["precompiles"].as_object().expect("an object");
+    assert!(
+        contracts
+            .values()
+            .any(|address| address == &json!(data(primitives::Address::with_last_byte(0x0d))))
+    );
     check("mc_coinbase", json!(data(BENEFICIARY)));
     check("mc_mining", json!(false));
     check("net_version", json!("100"));

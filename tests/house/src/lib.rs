@@ -8,6 +8,7 @@
 
 mod citations;
 mod documents;
+mod evidence;
 mod features;
 mod knowledge;
 mod layers;

@@ -154,6 +154,12 @@ pub(crate) fn builtin_contracts(spec: &ChainSpec, number: u64) -> ChainPrecompil
     ChainPrecompiles::new(spec, rules, spec_id(rules))
 }
 
+/// The precompiled contracts of block `number`: name and address, in the order of the addresses.
+/// The names are those of EIP-7910 and of the public node.
+pub fn precompiles_at(spec: &ChainSpec, number: u64) -> Vec<(String, Address)> {
+    builtin_contracts(spec, number).named()
+}
+
 /// Calls `run` with an EVM that does not meter gas. Afterwards the EVM is as before.
 pub(crate) fn without_metering<DB: Database, I, R>(
     evm: &mut ChainEvm<DB, I>,

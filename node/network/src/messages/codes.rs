@@ -27,7 +27,7 @@ pub(crate) const WITHOUT_EFFECT: [u64; 4] = [0x21, 0x22, 0x32, 0x33];
 
 /// The first code of `snap/1` inside of this package. On a connection its codes follow those of the
 /// capabilities before it.
-pub(crate) const SNAP: u64 = 0x100;
+pub const SNAP: u64 = 0x100;
 
 /// The code of `snap/1` that stands behind a code of this package. `None` if it is not one.
 pub(crate) const fn of_snap(code: u64) -> Option<u64> {

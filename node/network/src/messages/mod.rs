@@ -16,6 +16,7 @@ mod types;
 pub(crate) use codec::read_fork_id;
 pub use codec::{ANNOUNCED_TRANSACTIONS_MAX, MESSAGE_TRANSACTIONS_MAX};
 pub(crate) use codes::APPLICATION_MESSAGE_BYTES_MAX;
+pub use codes::SNAP;
 pub use error::PeerMessageError;
 pub use packed_block::PackedBlock;
 pub use protocol::{ETH_VERSIONS, ETH_VERSIONS_OFFERED, MC_VERSIONS, WireFamily, WireProtocol};

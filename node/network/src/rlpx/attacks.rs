@@ -1,10 +1,10 @@
 //! Attacks on handshakes that stopped other nodes, or read their key, by name.
 
-use primitives::{B256, B512, KeyError, SecretKey};
+use primitives::{B256, B512, KeyError, SecretKey, U256, expand_public_key};
 
 use super::ecies::{EciesError, decrypt, encrypt};
 
-use super::handshake::{HandshakeError, Recipient};
+use super::handshake::{HandshakeError, HandshakeForm, Initiator, Recipient};
 use crate::entropy::Entropy;
 
 /// Coordinates of points that are not on the curve: zero, numbers above the field, and points of
@@ -54,19 +54,21 @@ fn cve_2025_24883_an_auth_with_a_bad_id_is_an_error() {
         let auth = encrypt(&key.public_key(), &body, b"", &mut entropy).expect("a point");
         let mut recipient = Recipient::new(&mut entropy);
         let answer = recipient.read_auth(&key, &auth, &mut entropy);
-        assert!(
-            matches!(
-                answer,
-                Err(HandshakeError::PublicKey { .. }
-                    | HandshakeError::Cipher {
-                        cause: EciesError::PublicKey,
-                        ..
-                    })
-            ),
-            "{point}: {:?}",
-            answer.err()
-        );
+        let error = answer.err().expect("no point");
+        assert!(is_no_point(&error), "{point}: {error}");
     }
+}
+
+/// A key was refused because it is no point, by itself or before an answer was encrypted for it.
+fn is_no_point(error: &HandshakeError) -> bool {
+    matches!(
+        error,
+        HandshakeError::PublicKey { .. }
+            | HandshakeError::Cipher {
+                cause: EciesError::PublicKey,
+                ..
+            }
+    )
 }
 
 /// CVE-2026-22862: messages of handshakes that were too short, or whose lengths
@@ -85,5 +87,58 @@ fn cve_2026_22862_a_message_of_any_length_is_an_error() {
             let answer = recipient.read_auth(&key, &packet, &mut entropy);
             assert!(!matches!(answer, Ok(Some(_))), "{length} bytes, size {size}");
         }
+    }
+}
+
+/// Points of the curve whose x is written as x plus the size of the field. Each holds the equation
+/// of the curve, but no key is written like this.
+fn above_the_field() -> Vec<B512> {
+    let size = U256::MAX - U256::from((1_u64 << 32) + 976);
+    let point = |x: u8| {
+        let mut compressed = [0; 33];
+        (compressed[0], compressed[32]) = (2, x);
+        let mut point = expand_public_key(&compressed).ok()?;
+        point[..32].copy_from_slice(&(size + U256::from(x)).to_be_bytes::<32>());
+        Some(point)
+    };
+    (1..=40).filter_map(point).collect()
+}
+
+/// CVE-2026-26314: geth took coordinates that are no numbers of the field, and stopped later.
+#[test]
+fn cve_2026_26314_coordinates_above_the_field_are_no_key() {
+    let mut entropy = Entropy::from_seed([8; 32]);
+    let key = entropy.secret_key();
+    let good = encrypt(&key.public_key(), b"text", b"", &mut entropy).expect("a point");
+    let points = above_the_field();
+    assert!(points.len() > 10, "{}", points.len());
+    for point in points {
+        // As a key of its own, in front of a message, in an auth, in an ack, and of a node to dial.
+        assert!(
+            matches!(key.shared_secret(&point), Err(KeyError::NotAPoint { .. })),
+            "{point}"
+        );
+        let mut message = good.clone();
+        message[1..65].copy_from_slice(point.as_slice());
+        assert_eq!(
+            decrypt(&key, &message, b""),
+            Err(EciesError::PublicKey),
+            "{point}"
+        );
+        let body = [&[1; 65][..], &[2; 32], point.as_slice(), &[3; 32], &[0]].concat();
+        let auth = encrypt(&key.public_key(), &body, b"", &mut entropy).expect("a point");
+        let answer = Recipient::new(&mut entropy).read_auth(&key, &auth, &mut entropy);
+        let error = answer.err().expect("no point");
+        assert!(is_no_point(&error), "{point}: {error}");
+        let form = HandshakeForm::Plain;
+        let remote = entropy.secret_key().public_key();
+        let mut initiator = Initiator::new(&key, &remote, form, &mut entropy).expect("a point");
+        let body = [point.as_slice(), &[3; 32], &[0]].concat();
+        let ack = encrypt(&key.public_key(), &body, b"", &mut entropy).expect("a point");
+        let error = initiator.read_ack(&key, &ack).err().expect("no point");
+        assert!(is_no_point(&error), "{point}: {error}");
+        let dialled = Initiator::new(&key, &point, form, &mut entropy);
+        let error = dialled.err().expect("no point");
+        assert!(is_no_point(&error), "{point}: {error}");
     }
 }

@@ -20,7 +20,7 @@ pub use crate::fork_id::fork_filter;
 pub use crate::messages::{
     ANNOUNCED_TRANSACTIONS_MAX, AnnouncedBlock, AnnouncedTransaction, ETH_VERSIONS, ETH_VERSIONS_OFFERED,
     HeadersRequest, HeadersStart, MC_VERSIONS, MESSAGE_TRANSACTIONS_MAX, PackedBlock, PeerBody, PeerMessage,
-    PeerMessageError, PeerStatus, WireProtocol,
+    PeerMessageError, PeerStatus, SNAP, WireProtocol,
 };
 pub use crate::moment::{Moment, SystemClock};
 pub use crate::peers::{

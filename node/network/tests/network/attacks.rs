@@ -62,3 +62,34 @@ fn cve_2026_26313_millions_of_tiny_items_are_refused_at_once() {
     }
     assert!(refused > 50, "{refused}");
 }
+
+/// A string in RLP with these bytes, more than 55 of them.
+fn string(bytes: &[u8]) -> Vec<u8> {
+    let mut out = list(bytes);
+    out[0] -= 0x40;
+    out
+}
+
+/// CVE-2026-22868: each transaction with wrong proofs of blobs took geth much time, again and
+/// again from the same peer. No network here has blobs, so nothing of them is verified: the type
+/// alone makes the message an error, for which the peer is disconnected.
+#[test]
+fn cve_2026_22868_transactions_with_blobs_are_refused_by_their_type() {
+    let blobs = list(&string(&vec![7; PAYLOAD_BYTES / 2]));
+    let transactions = list(&string(&[&[3][..], &blobs].concat()));
+    let with_id = list(&[&[7][..], &transactions].concat());
+    let mut refused = 0;
+    for version in ETH_VERSIONS {
+        let protocol = WireFamily::Eth.protocol(version).expect("known");
+        let pooled = if version < 66 { &transactions } else { &with_id };
+        for (code, payload) in [(0x02, &transactions), (0x0a, pooled)] {
+            // Pooled transactions came with version 65.
+            if code == 0x02 || version >= 65 {
+                let error = PeerMessage::decode(protocol, code, payload).expect_err("blobs");
+                assert!(error.to_string().contains("type"), "eth/{version}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused >= 10, "{refused}");
+}

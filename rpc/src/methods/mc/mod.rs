@@ -6,6 +6,7 @@ mod access_list;
 mod accounts;
 mod blocks;
 mod calls;
+mod config;
 mod fees;
 mod filters;
 mod logs;
@@ -32,6 +33,7 @@ pub(in crate::methods) use price::gas_price as suggested_price;
 pub(in crate::methods) use request::{CallObject, TransactionRequest, Word};
 pub(in crate::methods) use rewards::total_fees;
 pub(in crate::methods) use transactions::{raw_by_hash, receipt_object};
+pub use typed_data::typed_data_digest;
 
 use crate::node::Node;
 use crate::table::Method;
@@ -40,6 +42,7 @@ use crate::table::Method;
 pub fn methods() -> Vec<Method<Node>> {
     let topics = [
         status::methods(),
+        config::methods(),
         blocks::methods(),
         transactions::methods(),
         logs::methods(),

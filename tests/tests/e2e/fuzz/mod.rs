@@ -9,6 +9,7 @@ mod nested;
 
 use std::sync::Arc;
 
+use e2e::binary::workspace;
 use network::WireFamily;
 use network::testing::{
     AnnouncedBlock, Capability, DiscoveryDialect, DiscoveryPacket, HeadersRequest, HeadersStart, Hello,
@@ -235,7 +236,143 @@ fn push_messages() -> Vec<Vec<u8>> {
     messages.iter().map(Message::encode_to_vec).collect()
 }
 
+fn typed_data() -> Vec<Vec<u8>> {
+    texts(&[
+        r#"{"types":{"EIP712Domain":[{"name":"name","type":"string"},{"name":"chainId","type":"uint256"}],
+            "Person":[{"name":"name","type":"string"},{"name":"wallets","type":"address[]"}],
+            "Mail":[{"name":"from","type":"Person"},{"name":"contents","type":"bytes32[2]"}]},
+            "primaryType":"Mail","domain":{"name":"Ether Mail","chainId":1},
+            "message":{"from":{"name":"Cow","wallets":["0x70997970c51812dc3a010c7d01b50e0d17dc79c8"]},
+            "contents":["0xb52dda022b6c1a1f40905a85f257f689aa5d69d850e49cf939d688fbe5af5946",
+            "0xb52dda022b6c1a1f40905a85f257f689aa5d69d850e49cf939d688fbe5af5946"]}}"#,
+        r#"{"types":{"A":[{"name":"i","type":"int8"},{"name":"b","type":"bool"}]},"primaryType":"A","domain":{},"message":{"i":-1,"b":true}}"#,
+    ])
+}
+
+/// Results of calls, each after what is expected in it.
+fn results() -> Vec<Vec<u8>> {
+    use microchain::abi::CallData;
+    let words = [primitives::B256::repeat_byte(7); 3];
+    let address = primitives::Address::repeat_byte(9);
+    let call = CallData::default()
+        .words(words)
+        .addresses([address, address])
+        .bytes(b"text of more than thirty-two bytes")
+        .small(7)
+        .address(address)
+        .encode();
+    vec![
+        [&[0, 3, 4, 7, 6, 5, 0, 1][..], &call].concat(),
+        [
+            &[2; 8][..],
+            &CallData::default().numbers([primitives::U256::from(5)]).encode(),
+        ]
+        .concat(),
+    ]
+}
+
+/// A file with two blocks, and one that is not finished.
+fn era1_files() -> Vec<Vec<u8>> {
+    let empty = Block {
+        header: Header {
+            transactions_root: primitives::EMPTY_ROOT,
+            receipts_root: primitives::EMPTY_ROOT,
+            uncles_hash: primitives::EMPTY_UNCLES_HASH,
+            difficulty: primitives::U256::from(7),
+            ..Header::default()
+        },
+        ..Block::default()
+    };
+    let mut child = empty.clone();
+    (child.header.number, child.header.parent_hash) = (1, empty.hash());
+    let mut file = Vec::new();
+    let mut writer = chain::era1::Era1Writer::new(&mut file, ReceiptForm::Four).expect("memory");
+    for (block, total) in [(&empty, 7), (&child, 14)] {
+        writer
+            .add(block, &[], primitives::U256::from(total))
+            .expect("room");
+    }
+    writer.finish().expect("memory");
+    let half = file[..file.len() / 2].to_vec();
+    vec![file, half]
+}
+
+/// Codes and bodies of messages about parts of states.
+fn snap_messages() -> Vec<Vec<u8>> {
+    let hash = |byte: u8| RlpItem::Bytes(vec![byte; 32]);
+    let number = |byte: u8| RlpItem::Bytes(vec![byte]);
+    let list = RlpItem::List;
+    let message = |code: u8, fields: Vec<RlpItem>| [vec![code], list(fields).encode()].concat();
+    vec![
+        message(0, vec![number(9), hash(1), hash(0), hash(0xff), number(100)]),
+        message(
+            2,
+            vec![
+                number(9),
+                hash(1),
+                list(vec![hash(2); 3]),
+                hash(0),
+                hash(0xff),
+                number(100),
+            ],
+        ),
+        message(4, vec![number(9), list(vec![hash(2); 3]), number(100)]),
+        message(5, vec![number(9), list(vec![RlpItem::Bytes(b"code".to_vec())])]),
+        message(
+            6,
+            vec![number(9), hash(1), list(vec![list(vec![number(3)])]), number(100)],
+        ),
+        message(7, vec![number(9), list(vec![RlpItem::Bytes(b"node".to_vec())])]),
+    ]
+}
+
+/// A token with the claims `{"iat":1800000000}`, signed with the key of [`targets::token`].
+fn tokens() -> Vec<Vec<u8>> {
+    texts(&[concat!(
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpYXQiOjE4MDAwMDAwMDB9.",
+        "ltU5EQNjJMO2A2cJ1c1ajqNIP6x2jphyq2iK93kNAwE"
+    )])
+}
+
+fn settings_files() -> Vec<Vec<u8>> {
+    texts(&[
+        "[[token]]\nname = \"explorer\"\nsecret = \"a-long-text-that-nobody-guesses\"\nmodules = [\"mc\", \"net\"]\n\
+         methods = [\"debug_traceTransaction\"]\nrate = 50\n\n[anonymous]\nmodules = [\"net\"]\n",
+        "rpc = true\nrpcport = 8546\nrpcapi = [\"mc\", \"net\"]\n\"dev.period\" = 1\n[dev]\nseal = \"instant\"\n",
+    ])
+}
+
 proptest! {
+    #[test]
+    fn typed_data_of_strangers(bytes in damaged(typed_data())) {
+        targets::typed_data(&bytes);
+    }
+
+    #[test]
+    fn results_of_contracts(bytes in damaged(results())) {
+        targets::abi(&bytes);
+    }
+
+    #[test]
+    fn files_of_old_blocks(bytes in damaged(era1_files())) {
+        targets::era1(&bytes);
+    }
+
+    #[test]
+    fn messages_about_states(bytes in damaged(snap_messages())) {
+        targets::snap(&bytes);
+    }
+
+    #[test]
+    fn signed_tokens(bytes in damaged(tokens())) {
+        targets::token(&bytes);
+    }
+
+    #[test]
+    fn files_of_settings(bytes in damaged(settings_files())) {
+        targets::settings(&bytes);
+    }
+
     #[test]
     fn connections(bytes in damaged(hellos())) {
         targets::connection(&bytes);
@@ -297,6 +434,51 @@ proptest! {
     }
 }
 
+/// Target, its function, and its samples.
+type Samples = (&'static str, fn(&[u8]), Vec<Vec<u8>>);
+
+/// Each target has samples that it takes. `FUZZ_SEEDS=fuzz/corpus` writes them for `cargo fuzz`.
+#[test]
+fn each_target_has_samples() {
+    let all: [Samples; 18] = [
+        ("abi", targets::abi, results()),
+        ("authorization", targets::authorization, authorizations()),
+        ("connection", targets::connection, hellos()),
+        ("discovery", targets::discovery, discovery_packets()),
+        ("era1", targets::era1, era1_files()),
+        ("genesis", targets::genesis, genesis_files()),
+        ("hello", targets::hello, hellos()),
+        ("ipc_stream", targets::ipc_stream, requests()),
+        ("node_record", targets::node_record, node_records()),
+        ("peer_message", targets::peer_message, peer_messages()),
+        ("push_message", targets::push_message, push_messages()),
+        ("request", targets::request, requests()),
+        ("rlp", targets::rlp, rlp()),
+        ("settings", targets::settings, settings_files()),
+        ("snap", targets::snap, snap_messages()),
+        ("token", targets::token, tokens()),
+        ("transaction", targets::transaction, transactions()),
+        ("typed_data", targets::typed_data, typed_data()),
+    ];
+    let corpus = std::env::var_os("FUZZ_SEEDS").map(|folder| workspace().join(folder));
+    for (name, run, samples) in &all {
+        for (number, bytes) in samples.iter().enumerate() {
+            run(bytes);
+            if let Some(corpus) = &corpus {
+                let folder = corpus.join(name);
+                std::fs::create_dir_all(&folder).expect("a folder");
+                std::fs::write(folder.join(format!("sample-{number}")), bytes).expect("a file");
+            }
+        }
+    }
+    let files = std::fs::read_dir(workspace().join("fuzz/fuzz_targets")).expect("the targets");
+    let stem =
+        |file: std::io::Result<std::fs::DirEntry>| file.ok()?.path().file_stem()?.to_str().map(str::to_owned);
+    let mut targets: Vec<_> = files.filter_map(stem).collect();
+    targets.sort_unstable();
+    assert_eq!(all.map(|(name, ..)| name), targets[..]);
+}
+
 /// The samples must be valid; otherwise changed samples would test little.
 #[test]
 fn samples_are_valid() {
@@ -318,6 +500,27 @@ fn samples_are_valid() {
     let messages = peer_messages();
     let read = |bytes: &&Vec<u8>| PeerMessage::decode(eth66, bytes[1].into(), &bytes[2..]).is_ok();
     assert!(messages.iter().filter(|bytes| bytes[0] == 4).filter(read).count() == 7);
+    for text in typed_data().into_iter().map(String::from_utf8) {
+        rpc::methods::mc::typed_data_digest(&text.expect("text")).expect("typed data");
+    }
+    let files = settings_files();
+    let read = |at: usize| std::str::from_utf8(&files[at]).expect("text");
+    assert_eq!(node::testing::token_rules(read(0)).expect("tokens").len(), 2);
+    assert_eq!(
+        node::testing::option_arguments(read(1)).expect("options").len(),
+        5
+    );
+    let file = era1_files().remove(0);
+    let mut blocks = chain::era1::Era1Reader::new(&file[..], "sample".into());
+    while blocks.read_block().expect("a whole file").is_some() {}
+    for message in snap_messages() {
+        let code = network::testing::SNAP + u64::from(message[0]);
+        PeerMessage::decode(eth66, code, &message[1..]).expect("a message");
+    }
+    for token in tokens() {
+        let token = std::str::from_utf8(&token).expect("text");
+        rpc::access::verify_jwt(token, &[7; 32], 1.8e9).expect("a token");
+    }
     for bytes in authorizations() {
         rpc::access::Credentials::parse(&bytes).expect("credentials");
     }

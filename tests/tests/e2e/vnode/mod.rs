@@ -29,6 +29,7 @@ mod scs_service;
 mod spans;
 mod start;
 mod stop;
+mod system_faults;
 mod transactions;
 mod transport;
 mod txpool;

@@ -1,11 +1,13 @@
-//! The file of `packaging/compose`: its parts fit to each other and to the node.
+//! The files of `packaging`: the parts of compose fit to each other and to the node, builds are
+//! compared, and a client of hive starts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::binary::workspace;
-use e2e::{Launch, note};
-use serde_json::Value;
+use e2e::address::free_address;
+use e2e::binary::{vnode_path, workspace};
+use e2e::{Caller, Launch, note, wait_for};
+use serde_json::{Value, json};
 
 /// A YAML file of `packaging/compose`; `None` if no program here reads YAML.
 fn yaml(name: &str) -> Option<Value> {
@@ -112,4 +114,157 @@ fn check_with_engine() {
         }
         _ => note("the compose file is not read by a container engine: `docker compose` is missing"),
     }
+}
+
+/// A compiler that writes the same bytes in each folder, or the name of the folder.
+const COMPILER: &str = r#"#!/bin/sh
+mkdir -p "$CARGO_TARGET_DIR/release"
+for program in vnode vnode-tools miner scs; do
+    printf '%s %s' "$program" "$SOURCE_DATE_EPOCH" >"$CARGO_TARGET_DIR/release/$program"
+done
+[ -z "$NAME_FOLDER" ] || pwd >"$CARGO_TARGET_DIR/release/miner"
+"#;
+
+/// `packaging/compare-builds` tells programs with the same bytes from others. The compiler is a
+/// script, because two real builds take half an hour.
+#[test]
+fn builds_are_compared_byte_by_byte() {
+    use std::os::unix::fs::PermissionsExt;
+    if !workspace().join(".git").exists() {
+        return note("skipped: the sources are not in a repository");
+    }
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let compiler = home.path().join("cargo");
+    std::fs::write(&compiler, COMPILER).expect("a file");
+    std::fs::set_permissions(&compiler, PermissionsExt::from_mode(0o755)).expect("its mode");
+    let rest = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{rest}", home.path().display());
+    let out = home.path().join("out");
+    let compare = |name_folder: &str| {
+        let mut script = Command::new(workspace().join("packaging/compare-builds"));
+        script
+            .arg(&out)
+            .env("PATH", &path)
+            .env("NAME_FOLDER", name_folder);
+        script.output().expect("the script runs")
+    };
+    let equal = compare("");
+    let errors = String::from_utf8_lossy(&equal.stderr);
+    assert!(equal.status.success(), "{errors}");
+    let sums = std::fs::read_to_string(out.join("SHA256SUMS")).expect("sums");
+    assert_eq!(sums.lines().count(), 4, "{sums}");
+    assert_eq!(sums.as_bytes(), equal.stdout);
+    assert!(out.join("programs/scs").is_file() && !out.join("first").exists());
+    let different = compare("yes");
+    let errors = String::from_utf8_lossy(&different.stderr);
+    assert!(
+        !different.status.success() && errors.contains("miner: got two programs"),
+        "{errors}"
+    );
+    assert!(
+        !out.join("SHA256SUMS").exists(),
+        "no sums of programs that differ"
+    );
+}
+
+/// A client of hive without its container. Killed when dropped.
+struct HiveClient(std::process::Child);
+
+impl Drop for HiveClient {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The scripts of `packaging/hive` do what hive's simulators rely on, without a container: rules
+/// from variables, block 0 from a file, blocks that are invalid, the port, and the address for
+/// peers.
+#[test]
+fn a_client_of_hive_starts_with_the_rules_of_its_variables() {
+    if let Err(error) = Command::new("jq").arg("--version").output() {
+        let required = std::env::var_os("REQUIRE_CLIENTS").is_some();
+        assert!(!required, "jq: {error} (Debian: jq)");
+        return note(&format!("skipped, jq: {error} (Debian: jq)"));
+    }
+    let home = tempfile::Builder::new()
+        .prefix("vn")
+        .tempdir()
+        .expect("a temporary folder");
+    let root = home.path();
+    let genesis = json!({
+        "difficulty": "0x20000", "gasLimit": "0x2fefd8", "nonce": "0x42", "timestamp": "0x0", "extraData": "0x",
+        "alloc": {"70997970c51812dc3a010c7d01b50e0d17dc79c8": {"balance": "0x1000"}},
+    });
+    std::fs::write(root.join("genesis.json"), genesis.to_string()).expect("a file");
+    // No block, and a folder of blocks with one that is none.
+    std::fs::write(root.join("chain.rlp"), [0xc3, 1, 2, 3]).expect("a file");
+    std::fs::create_dir(root.join("blocks")).expect("a folder");
+    std::fs::write(root.join("blocks/0001.rlp"), b"text").expect("a file");
+    let binaries = vnode_path().parent().expect("a folder").display().to_string();
+    let path = format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default());
+    let script = |name: &str| {
+        let mut script = Command::new(workspace().join("packaging/hive").join(name));
+        script.env("PATH", &path).env("HIVE_ROOT", root).env("HOME", root);
+        script
+    };
+    let refused = script("vnode.sh")
+        .env("HIVE_SKIP_POW", "1")
+        .output()
+        .expect("the script runs");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && errors.contains("HIVE_SKIP_POW: got 1"),
+        "{errors}"
+    );
+    let address = free_address();
+    let log = std::fs::File::create(root.join("log")).expect("a file");
+    let client = script("vnode.sh")
+        .envs([
+            ("HIVE_CHAIN_ID", "7"),
+            ("HIVE_NETWORK_ID", "8"),
+            ("HIVE_PEER_PORT", "0"),
+            ("HIVE_LISTEN", "127.0.0.1"),
+        ])
+        .envs([
+            ("HIVE_FORK_HOMESTEAD", "0"),
+            ("HIVE_FORK_TANGERINE", "0"),
+            ("HIVE_FORK_SPURIOUS", "0"),
+        ])
+        .envs([
+            ("HIVE_FORK_BYZANTIUM", "5"),
+            ("HIVE_FORK_CONSTANTINOPLE", "7"),
+            ("HIVE_FORK_PETERSBURG", "7"),
+        ])
+        .env("HIVE_FORK_ISTANBUL", "7")
+        .env("HIVE_RPC_PORT", address.port().to_string())
+        .stdout(log.try_clone().expect("a file"))
+        .stderr(log)
+        .spawn()
+        .expect("the script runs");
+    let mut client = HiveClient(client);
+    let caller = Caller::new(address);
+    let chain_id = wait_for("the node", || {
+        let ended = client.0.try_wait().expect("a child");
+        let log = || std::fs::read_to_string(root.join("log")).unwrap_or_default();
+        assert!(ended.is_none(), "{ended:?}: {}", log());
+        caller.try_rpc("eth_chainId", json!([])).ok()
+    });
+    assert_eq!(chain_id, json!("0x7"));
+    assert_eq!(caller.rpc("net_version", json!([])), json!("8"));
+    assert_eq!(caller.head(), 0);
+    let config = caller.rpc("eth_config", json!([]));
+    let has = |rules: &str, contract: &str| config[rules]["precompiles"].get(contract).is_some();
+    assert_eq!(config["next"]["activationBlock"], json!("0x5"));
+    assert_eq!(config["last"]["activationBlock"], json!("0x7"));
+    assert!(
+        !has("current", "MODEXP")
+            && has("next", "MODEXP")
+            && !has("next", "BLAKE2F")
+            && has("last", "BLAKE2F")
+    );
+    assert!(config["current"]["forkId"].is_string() && config["next"]["forkId"] != config["last"]["forkId"]);
+    let enode = script("enode.sh").output().expect("the script runs");
+    let enode = String::from_utf8_lossy(&enode.stdout).into_owned();
+    assert!(enode.starts_with("enode://") && enode.contains('@'), "{enode}");
 }

@@ -57,6 +57,25 @@ const DISCOUNTS: [u64; 128] = [
     175, 174,
 ];
 
+/// The names of the contracts, by their order. EIP-7910 has most of them.
+const NAMES: [&str; 9] = [
+    "BLS12_G1ADD",
+    "BLS12_G1MUL",
+    "BLS12_G1MSM",
+    "BLS12_G2ADD",
+    "BLS12_G2MUL",
+    "BLS12_G2MSM",
+    "BLS12_PAIRING_CHECK",
+    "BLS12_MAP_FP_TO_G1",
+    "BLS12_MAP_FP2_TO_G2",
+];
+
+/// The contracts with their names.
+pub(super) fn named() -> impl Iterator<Item = (&'static str, Address)> {
+    let addresses = (FIRST..=LAST).map(Address::with_last_byte);
+    NAMES.into_iter().zip(addresses)
+}
+
 /// Whether one of these contracts has this address.
 pub(super) fn is_bls(address: &Address) -> bool {
     number(address).is_some()

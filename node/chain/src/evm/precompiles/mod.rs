@@ -128,6 +128,26 @@ impl ChainPrecompiles {
         self.ethereum.contains(address) || self.own.is_some_and(is_own)
     }
 
+    /// The name and the address of each contract, in the order of the addresses.
+    pub(crate) fn named(&self) -> Vec<(String, Address)> {
+        let precompiles = self.ethereum.precompiles;
+        let ethereum = precompiles.addresses().filter_map(|address| {
+            let name = precompiles.get(address)?.id().name();
+            Some((name.to_owned(), *address))
+        });
+        let mut all: Vec<_> = ethereum.collect();
+        let owned = |(name, address): (&str, Address)| (name.to_owned(), address);
+        if let Some(own) = self.own {
+            all.extend(network::OWN.map(owned));
+            if own.has_curves {
+                all.push(("BN254_PAIRING".to_owned(), PAIRING));
+                all.extend(bls::named().map(owned));
+            }
+        }
+        all.sort_unstable_by_key(|(_, address)| *address);
+        all
+    }
+
     /// The contract that decides whether this call of 0x0d may send a notice; `None` for all other
     /// calls, and on chains where all may.
     pub(crate) fn notice_list(&self, inputs: &CallInputs) -> Option<Address> {

@@ -65,10 +65,19 @@ pub(super) fn word(value: u8) -> Bytes {
     U256::from(value).to_be_bytes::<32>().into()
 }
 
+/// The network's own contracts with the public node's names.
+pub(super) const OWN: [(&str, Address); 6] = [
+    ("localShardCheckAndEnroll", SHARD_ENROLL),
+    ("checkShardValid", SHARD_VALID),
+    ("queryContract", QUERY),
+    ("delegateSend", DELEGATE_SEND),
+    ("notifySCS", super::NOTIFY_SCS),
+    ("spendGas", SPEND_GAS),
+];
+
 /// Whether one of the network's own contracts has this address.
 pub(super) fn is_own(address: &Address) -> bool {
-    *address == super::NOTIFY_SCS
-        || [SHARD_ENROLL, SHARD_VALID, QUERY, DELEGATE_SEND, SPEND_GAS].contains(address)
+    OWN.iter().any(|(_, own)| own == address)
 }
 
 /// Runs a contract of this module. Returns `None` for any other address.

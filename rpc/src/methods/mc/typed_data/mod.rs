@@ -98,6 +98,15 @@ impl TypedDataJson {
     }
 }
 
+/// The digest of typed data (EIP-712) that is signed. `json` is their JSON text: an object, or the
+/// text of such an object.
+///
+/// # Errors
+/// [`ParamError`] if the data are malformed or beyond a bound.
+pub fn typed_data_digest(json: &str) -> Result<B256, ParamError> {
+    TypedDataJson::from_json(json)?.digest(&work_limit(Duration::MAX))
+}
+
 /// The hash of the domain. Its type is the one that is declared. A domain without a declared type
 /// has those members of the standard that it gives.
 fn domain_separator(json: &str, types: &StructTypes, limit: &QueryLimit) -> Result<B256, ParamError> {

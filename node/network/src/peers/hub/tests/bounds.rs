@@ -101,6 +101,31 @@ fn a_peer_of_worthless_transactions_pauses_and_then_leaves() {
     }
 }
 
+/// CVE-2026-22868: a peer could make geth check worthless things as often as it liked. Here the
+/// first header without work costs its place, and so do transactions that nobody pays.
+#[test]
+fn cve_2026_22868_whoever_asks_for_checks_in_vain_loses_its_place() {
+    let mut scene = Scene::new(WireFamily::Eth);
+    let miner = scene.join(1, 66);
+    let junk = block(1, scene.genesis);
+    scene.receive(miner, whole(&junk, 200));
+    let fault = BlockFault::Header("seal: got other work".to_owned());
+    assert!(is_dropped(&scene.refused(miner, &junk, fault), miner));
+    assert!(scene.hub.is_banned(&B512::repeat_byte(1), scene.now));
+    let sender = scene.join(2, 66);
+    let judged = JudgedTransactions {
+        worthless: 1,
+        ..JudgedTransactions::default()
+    };
+    assert!(judged.cost() > 0);
+    let mut checked = 0;
+    while !is_dropped(&scene.hub.transactions_judged(sender, judged, scene.now), sender) {
+        checked += 1;
+        assert!(checked < 2 * JUDGED_TRANSACTIONS_MIN, "{checked}");
+    }
+    assert!(scene.hub.is_banned(&B512::repeat_byte(2), scene.now));
+}
+
 #[test]
 fn a_peer_that_is_ahead_is_not_judged() {
     let mut scene = Scene::new(WireFamily::Mc);

@@ -1,0 +1,8 @@
+//! Random bytes for `targets::typed_data`.
+#![no_main]
+
+#[path = "../targets.rs"]
+#[expect(dead_code, reason = "the other targets use the rest")]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::typed_data(bytes));
