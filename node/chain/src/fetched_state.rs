@@ -21,6 +21,7 @@ use store::{
     Source, StateReads, StateTrieId, StorageOwner, Store, StoreError, TableId, Tables, meta_key,
 };
 
+use crate::spec::ChainSpec;
 use crate::trie::{StateTrie, build_tries, node_at};
 
 /// Rows that are removed with one commit.
@@ -310,6 +311,24 @@ impl FetchedState {
         drop(view);
         self.set_stage(FetchedStage::Tries)?;
         Ok(root)
+    }
+
+    /// Gives the state up: what was fetched goes, and the state is that of block 0 of `spec` again.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails. Then the state is still being fetched, from its begin.
+    pub fn give_up(mut self, spec: &ChainSpec) -> Result<(), StoreError> {
+        let batch = self.store.batch()?;
+        batch.write(|tables| tables.put_fetched_state(FetchedStage::Clearing, &[]))?;
+        batch.commit()?;
+        self.stage = FetchedStage::Clearing;
+        self.clear(|tables| tables.clear_state(CLEARED_ROWS))?;
+        let batch = self.store.batch()?;
+        batch.write(|tables| {
+            crate::genesis::write_accounts(tables, &spec.genesis)?;
+            tables.drop_fetched_state()
+        })?;
+        batch.commit()
     }
 
     /// The RLP of a node of the own tries, as of the last commit: of the state's trie, or of an

@@ -42,6 +42,21 @@ pub enum ReadError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The SCS has joined a short while ago, and the state of the MicroChain is not here yet.
+    #[error(
+        "the state of the MicroChain: got a part of a snapshot so far, expected all of it; try again later"
+    )]
+    Joining,
+    /// The chain begins with a later block here.
+    #[error(
+        "block of the MicroChain: got {got}, which is not kept here, expected block {first} or a later one"
+    )]
+    BlockNotKept {
+        /// The block.
+        got: u64,
+        /// The first block from which on there are all.
+        first: u64,
+    },
     /// A call could not be run.
     #[error(transparent)]
     Call(#[from] EvmCallError),

@@ -48,6 +48,9 @@ pub struct EngineOptions {
     pub dapp_bases: DappBaseRules,
     /// The past states that are kept. What the next flush needs is kept in any case.
     pub states: StateRetention,
+    /// The number of newest blocks that are kept; `None` for all. What the next flush needs is kept
+    /// in any case.
+    pub blocks: Option<u64>,
 }
 
 /// The `DappBase`s whose withdrawals a member votes for. Known ones are always among them

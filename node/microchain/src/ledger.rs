@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chain::application::{ApplicationRules, BlockExtra};
 use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
-use chain::import::{BlockId, ForkLimits, ImportError, Imported, Importer, StateRetention};
+use chain::import::{BlockId, ForkLimits, ImportError, Imported, Importer, OldBlocks, StateRetention};
 use chain::mining::build::{UnsealedBlock, build_on};
 use chain::rules::seal::SealCheck;
 use chain::state::StateError;
@@ -122,6 +122,17 @@ impl Ledger {
         self.importer = self.importer.clone().keeping(states);
     }
 
+    /// Lets all blocks be rows, so that old ones can be removed.
+    pub(crate) fn keep_no_file(&mut self) {
+        let (depth, step) = (u64::MAX, 1);
+        self.importer = self.importer.clone().moving(OldBlocks { depth, step });
+    }
+
+    /// Removes blocks below `target` but for those in `keep`, at most so many.
+    pub(crate) fn drop_blocks(&self, target: u64, keep: &[u64], most: u64) -> Result<(), StoreError> {
+        self.importer.drop_blocks(target, keep, most as usize)
+    }
+
     /// The slot of a block.
     pub(crate) const fn slot_of(&self, header: &Header) -> u64 {
         header.timestamp / self.setup.period_secs
@@ -164,6 +175,12 @@ impl Ledger {
     /// Makes a canonical block the head again, and forgets all that follow it.
     pub(crate) fn go_back(&self, number: u64) -> Result<Vec<BlockId>, BlockRefusal> {
         Ok(self.importer.set_head(number)?)
+    }
+
+    /// Makes the last of these blocks the head, without those below it: the fetched state is its
+    /// own. The others are those that later blocks refer to.
+    pub(crate) fn begin_later(&self, blocks: &[Block]) -> Result<(), BlockRefusal> {
+        Ok(self.importer.begin_later(blocks)?)
     }
 
     /// The hash of the ancestor with this number of the block `id`, or its own.

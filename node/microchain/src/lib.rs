@@ -18,6 +18,7 @@
 //! | what is asked of DappBase? | `dapp_base` |
 //! | which contracts are known by their code? | [`codes`] |
 //! | what must survive a crash? | `memory` |
+//! | what does an SCS that joins take in place of all blocks? | `snapshot` |
 //!
 //! ```text
 //! base chain ── ContractState ──►┌────────┐── Action::Call ──► base chain
@@ -45,6 +46,7 @@ mod message;
 mod pool;
 pub mod reader;
 mod records;
+mod snapshot;
 
 pub use admission::TransactionRefusal;
 pub use contract::{BaseCall, ContractState};

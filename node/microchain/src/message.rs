@@ -13,6 +13,7 @@ use primitives::{
 
 use crate::block::{HeaderRefusal, sign, signed_digest, signer};
 use crate::event::MemberMessage;
+use crate::snapshot::{SnapshotAnswer, SnapshotContent, SnapshotRequest};
 
 /// A sync request, to one receiver.
 pub(crate) const SYNC_REQUEST: i32 = 1;
@@ -43,6 +44,8 @@ pub(crate) const RELAYED_MAX: usize = 64;
 pub(crate) const RELAYED_BYTES_MAX: usize = 512 << 10;
 /// The prefix of each payload.
 const MARK: &[u8] = b"mc1";
+/// The prefix of each payload about a snapshot. SCSs that know no snapshots drop it.
+const SNAPSHOT_MARK: &[u8] = b"mcs";
 /// The prefix of the bytes of a state that are signed.
 const STATE_TEXT: &[u8] = b"\x19MicroChain state";
 
@@ -92,6 +95,8 @@ pub(crate) enum PeerContent {
     },
     /// Blocks in order.
     SyncAnswer(Vec<Block>),
+    SnapshotRequest(SnapshotRequest),
+    SnapshotAnswer(Box<SnapshotAnswer>),
 }
 
 impl PeerContent {
@@ -115,8 +120,10 @@ impl PeerContent {
         let Ok(mut fields) = RlpReader::open(payload, "message") else {
             return Ok(None);
         };
-        if fields.slice("message.mark").ok() != Some(MARK) {
-            return Ok(None);
+        match fields.slice("message.mark") {
+            Ok(MARK) => {}
+            Ok(SNAPSHOT_MARK) => return Self::decode_snapshot(status, fields),
+            _ => return Ok(None),
         }
         let content = match status {
             BLOCK => Self::Block(Box::new(decode_block(fields.raw("message.block")?)?)),
@@ -165,6 +172,20 @@ impl PeerContent {
         Ok(Some(content))
     }
 
+    /// Reads a message about a snapshot behind its mark.
+    fn decode_snapshot(status: i32, mut fields: RlpReader<'_>) -> Result<Option<Self>, DecodeError> {
+        let kind = fields.u64("snapshot.kind")?;
+        let content = fields.slice("snapshot.content")?;
+        Ok(match (status, kind) {
+            (SYNC_REQUEST, 0 | 1) => Some(Self::SnapshotRequest(SnapshotRequest::read(kind, content)?)),
+            (SYNC_ANSWER, 0 | 1) => Some(Self::SnapshotAnswer(Box::new(SnapshotAnswer {
+                content: SnapshotContent::read(kind, content)?,
+                signature: fields.fixed::<SIGNATURE_BYTES>("snapshot.signature")?.0,
+            }))),
+            _ => None,
+        })
+    }
+
     /// The status of the message.
     pub(crate) const fn status(&self) -> i32 {
         match self {
@@ -172,8 +193,8 @@ impl PeerContent {
             Self::State { .. } => STATE,
             Self::Transactions(_) => TRANSACTIONS,
             Self::Evidence(_) => EVIDENCE,
-            Self::SyncRequest { .. } => SYNC_REQUEST,
-            Self::SyncAnswer(_) => SYNC_ANSWER,
+            Self::SyncRequest { .. } | Self::SnapshotRequest(_) => SYNC_REQUEST,
+            Self::SyncAnswer(_) | Self::SnapshotAnswer(_) => SYNC_ANSWER,
         }
     }
 
@@ -207,6 +228,14 @@ impl PeerContent {
             Self::Evidence(headers) => with_mark(&[&headers[0], &headers[1]]),
             Self::SyncRequest { known, count } => with_mark(&[known, count]),
             Self::SyncAnswer(blocks) => with_mark(&[blocks]),
+            Self::SnapshotRequest(request) => {
+                let (kind, content) = request.fields();
+                encode_fields_to_vec(&[&SNAPSHOT_MARK, &kind, &content]).into()
+            }
+            Self::SnapshotAnswer(answer) => {
+                let (kind, content) = answer.content.fields();
+                encode_fields_to_vec(&[&SNAPSHOT_MARK, &kind, &content, &&answer.signature[..]]).into()
+            }
         }
     }
 }
@@ -246,6 +275,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
+    use crate::snapshot::SnapshotPlace;
 
     fn all() -> Vec<PeerContent> {
         let key = SecretKey::from_bytes(&[7; 32]).unwrap();
@@ -281,7 +311,16 @@ mod tests {
                 known: vec![B256::repeat_byte(3)],
                 count: 128,
             },
-            PeerContent::SyncAnswer(vec![block.clone(), block]),
+            PeerContent::SyncAnswer(vec![block.clone(), block.clone()]),
+            PeerContent::SnapshotRequest(SnapshotRequest::Page {
+                block: B256::repeat_byte(5),
+                from: SnapshotPlace::before(B256::repeat_byte(6)),
+            }),
+            PeerContent::SnapshotAnswer(Box::new(SnapshotAnswer::new(
+                SnapshotContent::Blocks(vec![block]),
+                &Address::ZERO,
+                &key,
+            ))),
         ]
     }
 
@@ -324,7 +363,7 @@ mod tests {
 
         #[test]
         fn changed_messages_are_other_messages_or_none(
-            which in 0..6_usize,
+            which in 0..8_usize,
             changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
             let message = all().remove(which).message(Address::ZERO, None);

@@ -16,7 +16,7 @@ use chain::view::StoredBlock;
 use chain::{ChainSpec, View};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Receipt, ReceiptOutcome, Transaction, U256};
-use store::{HorizonReads, Store, StoreError};
+use store::{BlockReads, HorizonReads, Store, StoreError};
 
 use crate::admission::{TransactionRefusal, sender_for_pool};
 use crate::dapp_base::DappBaseCalls;
@@ -56,6 +56,15 @@ impl Reader {
         Ok(View::new(&self.store, self.spec.clone())?)
     }
 
+    /// The same, if the head's state can be read.
+    fn state_view(&self) -> Result<View, ReadError> {
+        let view = self.view()?;
+        match view.require_state(view.head_number()) {
+            Ok(()) => Ok(view),
+            Err(_) => Err(ReadError::Joining),
+        }
+    }
+
     /// Number and hash of the head.
     ///
     /// # Errors
@@ -67,9 +76,16 @@ impl Reader {
     /// The canonical block with this number; `None` above the head.
     ///
     /// # Errors
-    /// [`ReadError`] if the store fails.
+    /// [`ReadError::BlockNotKept`] with the first block there is if this one is below it; other
+    /// errors if the store fails.
     pub fn block(&self, number: u64) -> Result<Option<StoredBlock>, ReadError> {
-        Ok(self.view()?.block(number)?)
+        let view = self.view()?;
+        let block = view.block(number)?;
+        let first = view.snapshot().first_block()?;
+        if block.is_none() && number < first {
+            return Err(ReadError::BlockNotKept { got: number, first });
+        }
+        Ok(block)
     }
 
     /// The block with this hash, canonical or not.
@@ -99,7 +115,7 @@ impl Reader {
         sender: &Address,
         nonce: u64,
     ) -> Result<Option<MinedTransaction>, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let nonce_at = |number| -> Result<u64, StoreError> {
             Ok(view
                 .account(sender, number)?
@@ -161,7 +177,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the store fails.
     pub fn balance(&self, address: &Address) -> Result<U256, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let account = view.account(address, view.head_number())?;
         Ok(account.map_or(U256::ZERO, |account| account.balance))
     }
@@ -171,7 +187,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the store fails.
     pub fn nonce(&self, address: &Address) -> Result<u64, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let account = view.account(address, view.head_number())?;
         Ok(account.map_or(0, |account| account.tx_nonce))
     }
@@ -181,7 +197,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the store fails.
     pub fn code(&self, address: &Address) -> Result<Vec<u8>, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         Ok(view.code(address, view.head_number())?)
     }
 
@@ -190,7 +206,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the store fails.
     pub fn slot(&self, address: &Address, slot: &U256) -> Result<U256, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         Ok(view.slot(address, slot, view.head_number())?)
     }
 
@@ -200,7 +216,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the call cannot be run or takes too long.
     pub fn call(&self, request: &CallRequest) -> Result<CallOutcome, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let at = StateAt::Block(view.head_number());
         Ok(view.call(at, request, QueryLimit::new(TIMEOUT_DEFAULT))?)
     }
@@ -220,7 +236,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the call fails.
     pub fn dapps(&self) -> Result<Vec<DappEntry>, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         DappBaseCalls::new(&view, self.dapp_base).dapps(view.head_number())
     }
 
@@ -229,7 +245,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the call fails.
     pub fn credited(&self, user: &Address) -> Result<Vec<ExchangeRecord>, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         DappBaseCalls::new(&view, self.dapp_base).credited(user, view.head_number())
     }
 
@@ -244,7 +260,7 @@ impl Reader {
         from: u64,
         max: u64,
     ) -> Result<(Vec<ExchangeRecord>, u64), ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let calls = DappBaseCalls::new(&view, self.dapp_base);
         calls.newest_withdrawals(user, from, max, view.head_number())
     }
@@ -254,7 +270,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`] if the call fails.
     pub fn enter_position(&self) -> Result<u64, ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         DappBaseCalls::new(&view, self.dapp_base).enter_position(view.head_number())
     }
 
@@ -320,7 +336,7 @@ impl Reader {
         if self.is_waiting(&transaction.hash()) {
             return Err(Box::new(TransactionRefusal::from(PoolRefusal::Known)).into());
         }
-        let view = self.view()?;
+        let view = self.state_view()?;
         let account = view.account(&sender, view.head_number())?.unwrap_or_default();
         let (got, expected) = (transaction.tx_nonce, account.tx_nonce);
         if got < expected {
@@ -341,7 +357,7 @@ impl Reader {
     /// [`ReadError::NotAllowed`] with the reason if it would fail without being run; other errors
     /// if DappBase cannot be asked.
     pub fn check_call(&self, request: &CallRequest) -> Result<(), ReadError> {
-        let view = self.view()?;
+        let view = self.state_view()?;
         let number = view.head_number();
         if view.code(&self.dapp_base, number)?.is_empty() {
             return Ok(());

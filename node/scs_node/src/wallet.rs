@@ -41,6 +41,8 @@ pub(crate) fn read_error(error: ReadError) -> RpcError {
         error @ (ReadError::Answer { .. }
         | ReadError::Failed { .. }
         | ReadError::Refused(_)
+        | ReadError::Joining
+        | ReadError::BlockNotKept { .. }
         | ReadError::NotAllowed(_)) => RpcError::refused(error.to_string()),
     }
 }

@@ -297,6 +297,7 @@ mod tests {
             confirmations: microchain::event::CONFIRMATIONS_DEFAULT,
             dapp_bases: microchain::event::DappBaseRules::default(),
             states: chain::import::StateRetention::Archive,
+            blocks: None,
         };
         MemberEngine::open(setup, &options).expect("it opens")
     }

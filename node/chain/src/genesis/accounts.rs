@@ -26,7 +26,7 @@ pub(super) fn state_root(genesis: &Genesis) -> B256 {
 ///
 /// # Errors
 /// [`StoreError`] when the store fails.
-pub(super) fn write(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreError> {
+pub(crate) fn write(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreError> {
     let sorted = sorted(genesis);
     let mut storage_roots = HashMap::new();
     for (key, _, account) in sorted

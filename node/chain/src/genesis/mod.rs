@@ -12,6 +12,7 @@ pub mod record;
 use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};
 use store::{BlockBody, BlockReads, HeaderRecord, Source, Store, StoreError, TableId, meta_key};
 
+pub(crate) use accounts::write as write_accounts;
 pub use config::chain_config;
 
 use crate::genesis::record::{RecordError, SpecRecord};

@@ -48,6 +48,7 @@ mod fill;
 mod fork_choice;
 mod fork_tree;
 mod header_chain;
+mod later_begin;
 pub mod limits;
 mod linked_blocks;
 mod mess;

@@ -95,6 +95,16 @@ pub enum LogError {
         /// The limit.
         max: u64,
     },
+    /// The logs of older blocks are not kept.
+    #[error(
+        "logs of blocks: got block {got} as the first one, expected block {first} or a later one: older ones are not kept"
+    )]
+    NotKept {
+        /// The first block of the range.
+        got: u64,
+        /// The first one whose logs are kept.
+        first: u64,
+    },
     /// More blocks must be read than the limit allows.
     #[error("more than {max} blocks would have to be read")]
     BlocksRead {

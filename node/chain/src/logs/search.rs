@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Duration;
 
 use primitives::Transaction;
-use store::{LogReads, StoreError, TableId};
+use store::{BlockReads, LogReads, StoreError, TableId};
 
 use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
@@ -67,6 +67,14 @@ impl View {
             return Err(LogError::Range {
                 got: blocks,
                 max: limits.range_max,
+            });
+        }
+        // A chain that begins with a fetched state has no receipts of its first block.
+        let begin = self.snapshot().first_block()?;
+        if begin > 0 && first <= begin && first <= last {
+            return Err(LogError::NotKept {
+                got: first,
+                first: begin + 1,
             });
         }
         let keys = query.keys();

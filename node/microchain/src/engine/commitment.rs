@@ -89,6 +89,12 @@ pub(super) fn first_commitment(chain: &Address, proposal: &Proposal, block: &B25
     ]))
 }
 
+/// Whether a flush covers the chain that ends with this block.
+pub(super) fn covers(chain: &Address, approved: &Proposal, block: &B256) -> bool {
+    is_commitment(&approved.hash, &commitment(chain, approved, block))
+        || first_commitment(chain, approved, block) == approved.hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use chain::View;
 use primitives::{Address, B256};
 use store::StoreError;
 
-use super::commitment::{commitment, first_commitment, is_commitment};
+use super::commitment::covers;
 use super::{EngineError, MemberEngine};
 use crate::contract::{BaseCall, ContractState, PROPOSAL_APPROVED, Proposal, RETRY_BLOCKS};
 use crate::dapp_base::DappBaseCalls;
@@ -42,12 +42,9 @@ impl MemberEngine {
         let is_new = known.is_none();
         let view = self.ledger.view()?;
         let hashes = self.ledger.hashes_at(&view, approved.end)?;
-        let covers = |hash: &B256| {
-            let bound = commitment(&self.setup.address, approved, hash);
-            is_commitment(&approved.hash, &bound)
-                || first_commitment(&self.setup.address, approved, hash) == approved.hash
-        };
-        let block = hashes.into_iter().find(covers);
+        let block = hashes
+            .into_iter()
+            .find(|hash| covers(&self.setup.address, approved, hash));
         let mut flush = KnownFlush {
             hash: approved.hash,
             end: approved.end,

@@ -123,6 +123,10 @@ struct ChainRank {
 impl MemberEngine {
     /// Takes a block of another member, or keeps it until it can be judged.
     pub(super) fn take_block(&mut self, block: Block, from: Option<Address>) -> Result<(), EngineError> {
+        if self.snapshot.is_open() {
+            self.waiting.add(block, from, 0);
+            return Ok(());
+        }
         if self.judge_block(block, from)? {
             self.retry_waiting()?;
         }
@@ -131,6 +135,9 @@ impl MemberEngine {
 
     /// Takes those waiting blocks that can be judged now.
     pub(super) fn retry_waiting(&mut self) -> Result<(), EngineError> {
+        if self.snapshot.is_open() {
+            return Ok(());
+        }
         let mut stored = true;
         // Each round stores at least one block more.
         while stored {

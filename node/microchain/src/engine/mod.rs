@@ -5,6 +5,7 @@
 //! | how is a block of others taken, and which chain is the better one? | `follow` |
 //! | when is a block made? | `produce` |
 //! | how does an SCS catch up? | `sync` |
+//! | how does it join without all blocks? | `snapshot` |
 //! | what is a flush, and who does what for it? | `flush`, `proposal` |
 //! | what does a member vote for? | `commitment` |
 //! | when is a proposal deep enough for a vote, and when is a vote withdrawn? | `votes` |
@@ -23,6 +24,7 @@ mod flush;
 mod follow;
 mod produce;
 mod proposal;
+mod snapshot;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -35,7 +37,7 @@ use chain::View;
 use chain::import::{BlockId, StateRetention};
 use parking_lot::Mutex;
 use primitives::{Address, Transaction, TxForm};
-use store::{Store, StoreError, StoreOptions};
+use store::{BlockReads, FetchedStateReads, Store, StoreError, StoreOptions};
 
 use crate::admission::{TransactionRefusal, sender_for_pool};
 use crate::contract::{BaseCall, ContractState, RETRY_BLOCKS};
@@ -56,9 +58,12 @@ use deposits::DepositWatch;
 use flush::KnownFlush;
 use follow::{SlotHeaders, WaitingBlocks};
 use proposal::OwnProposal;
+use snapshot::SnapshotSync;
 use sync::CatchUpState;
 use votes::{SeenProposal, SentVote};
 
+/// Old blocks that are removed at once. More go with each base block.
+const DROPPED_BLOCKS: u64 = 64;
 /// The most calls that are remembered as asked for.
 const ASKED_MAX: usize = 64;
 
@@ -96,6 +101,7 @@ pub struct MemberEngine {
     waiting: WaitingBlocks,
     slots: SlotHeaders,
     sync: CatchUpState,
+    snapshot: SnapshotSync,
     /// The slot that was handled last.
     last_slot: u64,
     /// Slots in a row in which a backup was near the head.
@@ -106,6 +112,8 @@ pub struct MemberEngine {
     fill_time: FillTime,
     /// The past states that are to be kept.
     states: StateRetention,
+    /// The number of newest blocks that are to be kept; `None` for all.
+    blocks: Option<u64>,
 }
 
 impl MemberEngine {
@@ -126,6 +134,7 @@ impl MemberEngine {
         engine.confirmations = options.confirmations.min(CONFIRMATIONS_MAX);
         engine.dapp_bases = options.dapp_bases.clone();
         engine.states = options.states;
+        engine.keep_blocks(options.blocks);
         Ok(engine)
     }
 
@@ -141,6 +150,7 @@ impl MemberEngine {
         let memory = MemberMemory::read(&store)?;
         let fill_time = produce::fill_time(setup.period_secs);
         let ledger = Ledger::open(setup.clone(), store)?;
+        let is_fetching = ledger.store().snapshot()?.fetched_state()?.is_some();
         let pool = Arc::<Mutex<Pool>>::default();
         let reader = Reader::new(
             ledger.store().clone(),
@@ -170,12 +180,14 @@ impl MemberEngine {
             waiting: WaitingBlocks::default(),
             slots: SlotHeaders::default(),
             sync: CatchUpState::default(),
+            snapshot: SnapshotSync::of(is_fetching),
             last_slot: 0,
             near_slots: 0,
             now_ms: 0,
             out: Vec::new(),
             fill_time,
             states: StateRetention::Archive,
+            blocks: None,
         })
     }
 
@@ -232,7 +244,8 @@ impl MemberEngine {
         let period = 1000 * self.setup.period_secs;
         let slot = (now_ms / period + 1) * period;
         let early = self.waiting.next_time_ms().filter(|time| *time > now_ms);
-        early.map_or(slot, |time| time.min(slot))
+        let asks = self.snapshot.next_time_ms().filter(|time| *time > now_ms);
+        early.into_iter().chain(asks).fold(slot, u64::min)
     }
 
     /// From which position on [`ContractState::deposits`] are wanted: from the deposits that are
@@ -338,6 +351,8 @@ impl MemberEngine {
             PeerContent::Evidence(headers) => self.take_evidence(&headers),
             PeerContent::SyncRequest { known, count } => self.answer_sync(message.sender, &known, count),
             PeerContent::SyncAnswer(blocks) => self.take_answer(message.sender, blocks),
+            PeerContent::SnapshotRequest(request) => self.answer_snapshot(message.sender, &request),
+            PeerContent::SnapshotAnswer(answer) => self.take_snapshot_answer(*answer),
         }
     }
 
@@ -351,8 +366,12 @@ impl MemberEngine {
         self.look_at_proposal();
         self.withdraw_votes();
         self.find_flush()?;
+        if self.snapshot.is_open() {
+            return Ok(());
+        }
         self.follow_deposits()?;
         self.keep_states();
+        self.drop_old_blocks()?;
         self.retry_waiting()?;
         self.work_on_flush()
     }
@@ -376,6 +395,39 @@ impl MemberEngine {
         );
     }
 
+    /// Keeps so many of the newest blocks from now on.
+    fn keep_blocks(&mut self, blocks: Option<u64>) {
+        self.blocks = blocks;
+        if blocks.is_some() {
+            self.ledger.keep_no_file();
+        }
+    }
+
+    /// Removes old blocks, but for those since the flush before the last one, and the two that
+    /// later ones depend on: the one that names the members, and the one that creates DappBase.
+    fn drop_old_blocks(&self) -> Result<(), EngineError> {
+        let (Some(blocks), Some(contract)) = (self.blocks, &self.contract) else {
+            return Ok(());
+        };
+        let Some(flush) = self.flush.as_ref().filter(|flush| flush.block.is_some()) else {
+            return Ok(());
+        };
+        let view = self.ledger.view()?;
+        let flushed = contract.approved.start.saturating_sub(1);
+        let target = view.head_number().saturating_sub(blocks).min(flushed);
+        let oldest = view.snapshot().first_block()?;
+        let Some((hash, _)) = view.header(target)?.filter(|_| target >= oldest + DROPPED_BLOCKS) else {
+            return Ok(());
+        };
+        let named = self.ledger.parent(&view, &hash)?.map(|block| block.extra.since);
+        let created = self
+            .first_transaction(&view, flush.end)?
+            .map(|block| block.number);
+        drop(view);
+        let keep: Vec<u64> = named.into_iter().chain(created).collect();
+        Ok(self.ledger.drop_blocks(target, &keep, DROPPED_BLOCKS)?)
+    }
+
     /// Does the work that is due because time has passed.
     fn pass_time(&mut self) -> Result<(), EngineError> {
         let slot = self.slot();
@@ -389,6 +441,10 @@ impl MemberEngine {
             .is_some_and(|time| time <= self.now_ms)
         {
             self.retry_waiting()?;
+        }
+        self.work_on_snapshot()?;
+        if self.snapshot.is_open() {
+            return Ok(());
         }
         self.produce()
     }

@@ -7,6 +7,7 @@ use chain::View;
 use chain::application::PlainAction;
 use chain::import::BlockId;
 use primitives::{Address, B256, EMPTY_ROOT, U256};
+use store::{BlockReads, StoreError};
 
 use super::commitment::{commitment, is_commitment, with_anchor};
 use super::flush::named_members;
@@ -278,21 +279,30 @@ impl MemberEngine {
         {
             return Ok(is_known);
         }
-        for number in 1..=end {
-            let Some((hash, record)) = view.header(number)? else {
-                break;
-            };
-            if record.header.transactions_root == EMPTY_ROOT {
-                continue;
+        let Some(block) = self.first_transaction(view, end)? else {
+            return Ok(false);
+        };
+        let transactions = view.block(block.number)?.map(|block| block.body.transactions);
+        let first = transactions.unwrap_or_default().into_iter().next();
+        let action = first.and_then(|creation| PlainAction::of(&creation));
+        let is_known = action.is_some_and(|action| codes::creates_dapp_base(&action.data));
+        *found = Some((block, is_known));
+        Ok(is_known)
+    }
+
+    /// The first block with transactions, up to block `end`. A chain that begins with a snapshot
+    /// has this block, and not all before it.
+    pub(super) fn first_transaction(&self, view: &View, end: u64) -> Result<Option<BlockId>, StoreError> {
+        let mut next = view.snapshot().next_block(1)?;
+        while let Some(number) = next.filter(|number| *number <= end) {
+            if let Some((hash, record)) = view.header(number)?
+                && record.header.transactions_root != EMPTY_ROOT
+            {
+                return Ok(Some(BlockId { number, hash }));
             }
-            let transactions = view.block(number)?.map(|block| block.body.transactions);
-            let first = transactions.unwrap_or_default().into_iter().next();
-            let action = first.and_then(|creation| PlainAction::of(&creation));
-            let is_known = action.is_some_and(|action| codes::creates_dapp_base(&action.data));
-            *found = Some((BlockId { number, hash }, is_known));
-            return Ok(is_known);
+            next = view.snapshot().next_block(number + 1)?;
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The content of a flush now, in the turn that begins at the base block `turn`; `None` if

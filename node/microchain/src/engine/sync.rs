@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use chain::application::SIGNATURE_BYTES;
 use primitives::{Address, B256, Block};
+use store::BlockReads;
 
 use super::{EngineError, MemberEngine};
 use crate::block::owner_of_slot;
@@ -16,7 +17,7 @@ use crate::message::{
 /// The longest time before a request goes to another member, in milliseconds.
 const ANSWER_MS_MAX: u64 = 4000;
 /// The shortest time between two answers to the same SCS, in milliseconds.
-const ANSWER_PAUSE_MS: u64 = 50;
+pub(super) const ANSWER_PAUSE_MS: u64 = 50;
 /// The most answers in a second.
 const ANSWERS_PER_SECOND: u32 = 32;
 /// The most receivers of answers that are remembered.
@@ -55,7 +56,7 @@ impl MemberEngine {
             self.sync.sent_first_state = true;
             self.send_state()?;
         }
-        if near {
+        if near && !self.snapshot.is_open() {
             self.report_backup()?;
         }
         Ok(())
@@ -186,7 +187,7 @@ impl MemberEngine {
     pub(super) fn want_sync(&mut self, peer: Address) -> Result<(), EngineError> {
         let wait = (2000 * self.setup.period_secs).min(ANSWER_MS_MAX);
         let open = |(_, at): (Address, u64)| self.now_ms.saturating_sub(at) < wait;
-        if peer == self.id || self.sync.request.is_some_and(open) {
+        if peer == self.id || self.sync.request.is_some_and(open) || self.awaits_snapshot()? {
             return Ok(());
         }
         self.sync.request = Some((peer, self.now_ms));
@@ -231,13 +232,7 @@ impl MemberEngine {
         known: &[B256],
         count: u64,
     ) -> Result<(), EngineError> {
-        let last = self.sync.answered.get(&peer).copied().unwrap_or_default();
-        let second = self.now_ms / 1000;
-        if self.sync.answers.0 != second {
-            self.sync.answers = (second, 0);
-        }
-        let is_soon = last > 0 && self.now_ms.saturating_sub(last) < ANSWER_PAUSE_MS;
-        if peer == self.id || is_soon || self.sync.answers.1 >= ANSWERS_PER_SECOND {
+        if !self.may_answer(peer) {
             return Ok(());
         }
         let view = self.ledger.view()?;
@@ -251,7 +246,11 @@ impl MemberEngine {
                 break;
             }
         }
-        let Some(common) = common else { return Ok(()) };
+        // A few blocks below the first one are kept, and no others.
+        let first = view.snapshot().first_block()?;
+        let Some(common) = common.filter(|common| common + 1 >= first) else {
+            return Ok(());
+        };
         let (mut blocks, mut bytes) = (Vec::new(), 0);
         let most = count.min(ANSWER_BLOCKS_MAX as u64) as usize;
         while blocks.len() < most && bytes <= ANSWER_BYTES_FILL {
@@ -265,13 +264,29 @@ impl MemberEngine {
         if blocks.is_empty() {
             return Ok(());
         }
+        self.note_answer(peer);
+        self.send(&PeerContent::SyncAnswer(blocks), Some(peer));
+        Ok(())
+    }
+
+    /// Whether an SCS may get an answer now.
+    pub(super) fn may_answer(&mut self, peer: Address) -> bool {
+        let last = self.sync.answered.get(&peer).copied().unwrap_or_default();
+        let second = self.now_ms / 1000;
+        if self.sync.answers.0 != second {
+            self.sync.answers = (second, 0);
+        }
+        let is_soon = last > 0 && self.now_ms.saturating_sub(last) < ANSWER_PAUSE_MS;
+        peer != self.id && !is_soon && self.sync.answers.1 < ANSWERS_PER_SECOND
+    }
+
+    /// Notes that an SCS gets an answer now.
+    pub(super) fn note_answer(&mut self, peer: Address) {
         self.sync.answers.1 += 1;
         if self.sync.answered.len() >= RECEIVERS_MAX {
             self.sync.answered.clear();
         }
         self.sync.answered.insert(peer, self.now_ms);
-        self.send(&PeerContent::SyncAnswer(blocks), Some(peer));
-        Ok(())
     }
 
     /// Takes the blocks that this SCS has asked for.
@@ -332,7 +347,7 @@ impl MemberEngine {
 }
 
 /// A block from its stored parts.
-fn whole(header: primitives::Header, body: store::BlockBody) -> Block {
+pub(super) fn whole(header: primitives::Header, body: store::BlockBody) -> Block {
     Block {
         header,
         transactions: body.transactions,

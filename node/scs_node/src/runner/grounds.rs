@@ -205,6 +205,7 @@ impl Runner {
             confirmations: self.config.confirmations,
             dapp_bases: self.config.join.dapp_bases(),
             states: self.config.states,
+            blocks: self.config.blocks,
         };
         Ok(MemberEngine::open(setup, &options)?)
     }

@@ -82,6 +82,8 @@ pub struct ScsNodeConfig {
     pub reconnect_max: Duration,
     /// The past states of MicroChains that are kept.
     pub states: StateRetention,
+    /// The number of newest blocks of a MicroChain that are kept; `None` for all.
+    pub blocks: Option<u64>,
 }
 
 /// The reason why an SCS cannot start.

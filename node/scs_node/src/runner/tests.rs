@@ -34,6 +34,7 @@ fn config(directory: &Path) -> ScsNodeConfig {
         },
         confirmations: 12,
         states: StateRetention::Archive,
+        blocks: None,
         reconnect_max: Duration::from_secs(5),
     }
 }

@@ -5,6 +5,7 @@
 //! row encodings are in [`encoding`].
 
 mod encoding;
+mod old;
 #[cfg(test)]
 mod tests;
 
@@ -78,6 +79,30 @@ pub trait BlockReads: Source {
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
         canonical_hash(self, number)
+    }
+
+    /// The lowest block from which on all canonical blocks are stored; 0 if all are. Of lower ones
+    /// there may be a few.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn first_block(&self) -> Result<u64, StoreError> {
+        let row = read_row(self, TableId::Meta, meta_key::FIRST_BLOCK, fixed_number)?;
+        Ok(row.unwrap_or_default())
+    }
+
+    /// The lowest canonical block from `number` on; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn next_block(&self, number: u64) -> Result<Option<u64>, StoreError> {
+        let (table, low) = (TableId::NumberToHash, number.to_be_bytes());
+        let mut next = None;
+        self.visit_from(table, &low, &mut |key, _| {
+            next = Some(fixed_number(key).map_err(|error| error.in_row(table, key)));
+            ControlFlow::Break(())
+        })?;
+        next.transpose()
     }
 
     /// Number of the block `hash`, canonical or not; `None` if it is not stored.
@@ -238,6 +263,14 @@ impl Tables<'_> {
         }
         self.index_logs(number, receipts);
         self.put_head(number, hash)
+    }
+
+    /// Says that all canonical blocks are stored from block `number` on only.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_first_block(&mut self, number: u64) -> Result<(), StoreError> {
+        self.put(TableId::Meta, meta_key::FIRST_BLOCK, &number.to_be_bytes())
     }
 
     /// Undoes [`Tables::put_canonical`] for the head block. Its parent becomes the head. The block

@@ -200,6 +200,19 @@ impl Tables<'_> {
         Ok(())
     }
 
+    /// Removes the row of `key` that has block `number`, if it has no later one.
+    pub(crate) fn drop_old_log_row(&mut self, key: &LogKey, number: u64) -> Result<(), StoreError> {
+        let (low, high) = (row_key(key, 0), row_key(key, number));
+        let found = self.with_last(TABLE, &low, &high, |key, value| {
+            let BlockListRow { first, last, .. } = LogIndexRow::parse(key, value)?.list;
+            Ok::<_, StoreError>((first, last))
+        })?;
+        match found.transpose()? {
+            Some((first, last)) if last <= number => self.delete(TABLE, &row_key(key, first)),
+            _ => Ok(()),
+        }
+    }
+
     /// Calls `read` with the last row of `key`; `None` if there is none.
     fn log_tail<T>(
         &self,

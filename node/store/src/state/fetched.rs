@@ -189,6 +189,15 @@ impl Tables<'_> {
         self.delete(TableId::Meta, meta_key::FETCHED_STATE)
     }
 
+    /// The present rows are those of block 0 again, and all states are kept.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn drop_fetched_state(&mut self) -> Result<(), StoreError> {
+        self.delete(TableId::Meta, meta_key::STATE_HORIZON)?;
+        self.delete(TableId::Meta, meta_key::FETCHED_STATE)
+    }
+
     /// Removes rows of the state but for codes, at most `rows_max`. Returns `true` when none are
     /// left.
     ///

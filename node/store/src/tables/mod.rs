@@ -144,6 +144,9 @@ pub mod meta_key {
     /// The block whose state was fetched (8). Addresses and numbers of slots are known only of what
     /// later blocks have changed. Absent where all blocks were executed.
     pub(crate) const FETCHED_BLOCK: &[u8] = b"fetched_block";
+    /// The block at which the chain begins here (8): of lower ones only block 0 and a few others
+    /// are stored. Absent where all blocks are.
+    pub(crate) const FIRST_BLOCK: &[u8] = b"first_block";
     /// Present while a rewritten file has no tries yet. [`Store::upgrade`](crate::Store::upgrade)
     /// writes it.
     pub(crate) const WITHOUT_TRIES: &[u8] = b"without_tries";

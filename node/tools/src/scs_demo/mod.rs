@@ -201,6 +201,7 @@ async fn start_scs(stage: &RunningNode, options: DemoOptions, index: u16) -> Res
         chains: BTreeSet::new(),
         reconnect_max: std::time::Duration::from_secs(5),
         states: StateRetention::Archive,
+        blocks: None,
     })?;
     let http = HttpOptions {
         port: if options.scs_port == 0 {

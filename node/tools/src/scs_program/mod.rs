@@ -167,7 +167,8 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         capability: config.capability,
         chains: options.chains.iter().copied().collect(),
         reconnect_max: config.reconnect_interval,
-        states: options.state,
+        states: options.states(),
+        blocks: options.blocks,
     })?;
     let mut text = format!(
         "{}\nSCS id     {id:#x}\ndata       {}\nkey        {}\nvnode      {} (chain id {})\nperiod     {} s\n",

@@ -167,9 +167,13 @@ pub struct ScsProgramOptions {
     pub confirmations: u64,
     /// Past states of MicroChains that are kept: archive for all; recent or recent:BLOCKS for those
     /// after the last BLOCKS blocks (recent: 100,000), and for all that the next flush needs.
-    /// Blocks are always kept, because SCSs that join need them
+    /// With recent, an SCS joins by a snapshot in place of all blocks
     #[arg(long, value_name = "STATES", default_value = "archive", value_parser = parse_states)]
     pub state: StateRetention,
+    /// Newest blocks of MicroChains that are kept, at least 20,000; older ones go once two flushes
+    /// cover them, with the states after them [default: all]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u64).range(RECENT_STATES_MIN..))]
+    pub blocks: Option<u64>,
     /// Amount of the log: 0 nothing, 1 errors, 2 warnings, 3 events, 4 details, 5 everything
     /// [default: `LogLevel` of the settings, or 3]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=5))]
@@ -205,6 +209,15 @@ impl ScsProgramOptions {
             .after_help(EXAMPLES)
             .mut_arg("rpc_tls_key", |option| option.env("SCS_RPC_TLS_KEY"))
             .mut_arg("rpc_tokens", |option| option.env("SCS_RPC_TOKENS"))
+    }
+
+    /// The past states that are kept: those after blocks that are kept, at most.
+    pub const fn states(&self) -> StateRetention {
+        match (self.state, self.blocks) {
+            (StateRetention::Recent { blocks }, Some(most)) if blocks < most => self.state,
+            (_, Some(blocks)) => StateRetention::Recent { blocks },
+            (states, None) => states,
+        }
     }
 
     /// The MicroChains that the SCS joins.
@@ -314,6 +327,15 @@ mod tests {
         ];
         let recent = |blocks| StateRetention::Recent { blocks };
         assert_eq!(kept, [StateRetention::Archive, recent(100_000), recent(20_000)]);
+        let both = ["scs", "--blocks=30000", "--state=recent:25000"];
+        for (given, expected) in [(2, 30_000), (3, 25_000)] {
+            let options = ScsProgramOptions::try_parse_from(&both[..given]).expect("blocks");
+            assert_eq!(
+                (options.blocks, options.states()),
+                (Some(30_000), recent(expected))
+            );
+        }
+        assert!(ScsProgramOptions::try_parse_from(["scs", "--blocks=100"]).is_err());
         for bad in [
             "--vnode.tls.name=x",
             "--vnode.tls.cert=x",

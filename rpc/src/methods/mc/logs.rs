@@ -208,6 +208,7 @@ fn log_error(error: LogError) -> RpcError {
                 "{stop}: ask for less at once, or start the node with a larger --rpc.logs.timeout"
             ));
         }
+        LogError::NotKept { .. } => return RpcError::refused(error.to_string()),
         LogError::Results { .. } => ("maxresults", "ask for fewer"),
         LogError::Range { .. } => ("maxrange", "ask in parts"),
         LogError::BlocksRead { .. } => ("maxblocks", "ask for less at once"),

@@ -96,6 +96,71 @@ fn one_member_makes_blocks_and_runs_a_dapp() {
     );
 }
 
+/// Creation code of a contract that passes what it gets on to `to`, and fails if that fails.
+fn router(to: Address) -> Vec<u8> {
+    // CALLDATACOPY all to 0; CALL with it; jump over the REVERT if it was right.
+    let before = [
+        0x36, 0x60, 0, 0x60, 0, 0x37, 0x60, 0, 0x60, 0, 0x36, 0x60, 0, 0x60, 0, 0x73,
+    ];
+    let after = [0x5a, 0xf1, 0x60, 46, 0x57, 0x60, 0, 0x60, 0, 0xfd, 0x5b, 0x00];
+    let code = [&before[..], to.as_slice(), &after].concat();
+    assert_eq!(code[46], 0x5b);
+    let copy = [
+        0x60,
+        code.len() as u8,
+        0x80,
+        0x60,
+        11,
+        0x60,
+        0,
+        0x39,
+        0x60,
+        0,
+        0xf3,
+    ];
+    [&copy[..], &code].concat()
+}
+
+#[test]
+fn a_contract_of_a_user_is_called_once_it_is_registered_or_by_a_registered_one() {
+    let all_may_deploy = CallData::default().bytes(b"token").small(1).encode();
+    let code = [creation_code("DappBase"), all_may_deploy].concat();
+    let mut world = World::new(1, 0).with_dapp_base_of(code);
+    let user = key(0x55);
+    let counter = Transaction::created_address(&user.address(), 0);
+    let create = world.transact(&user, 0, 3, U256::ZERO, creation_code("Counter"));
+    let route = Transaction::created_address(&user.address(), 1);
+    world.transact(&user, 1, 3, U256::ZERO, router(counter));
+    let direct = world.transact(&user, 2, 1, U256::ZERO, counted(counter, 5));
+    world.run_slots(2);
+    let outcome = |world: &World, transaction: &Transaction| {
+        let reader = world.reader(0);
+        let mined = reader.transaction(&transaction.hash()).unwrap().expect("mined");
+        let receipt = reader.receipt_of(mined).unwrap().unwrap();
+        (succeeded(&receipt.receipt), receipt.gas_used)
+    };
+    assert!(outcome(&world, &create).0);
+    assert_eq!(outcome(&world, &direct), (false, 1000));
+    let register = |contract: Address| {
+        let arguments = CallData::default()
+            .address(contract)
+            .address(contract)
+            .bytes(b"[]");
+        call("registerDapp(address,address,string)", arguments)
+    };
+    world.call_dapp_base(&owner(), 1, U256::ZERO, &register(route));
+    world.run_slots(2);
+    let routed = world.transact(&user, 3, 1, U256::ZERO, counted(route, 6));
+    world.run_slots(2);
+    assert!(outcome(&world, &routed).0);
+    assert_eq!(count(&world, 0, counter), U256::from(6));
+    world.call_dapp_base(&owner(), 2, U256::ZERO, &register(counter));
+    world.run_slots(2);
+    world.transact(&user, 4, 1, U256::ZERO, counted(counter, 7));
+    world.run_slots(2);
+    assert_eq!(count(&world, 0, counter), U256::from(13));
+}
+
 #[test]
 fn tokens_move_by_flag_2_and_not_twice() {
     let mut world = World::new(1, 0).with_dapp_base();

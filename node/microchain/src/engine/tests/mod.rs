@@ -10,6 +10,7 @@ mod invariants;
 mod lists;
 mod money;
 mod reorganizations;
+mod snapshots;
 mod theft;
 mod wallets;
 mod world;

@@ -111,6 +111,10 @@ pub(super) struct World {
     pub(super) delay: CallDelay,
     /// The past states that SCSs keep which are started from now on.
     pub(super) states: StateRetention,
+    /// The number of blocks that SCSs keep which are started from now on.
+    pub(super) blocks: Option<u64>,
+    /// The bytes of a page that SCSs give which are started from now on.
+    pub(super) page_bytes: usize,
 }
 
 impl World {
@@ -154,6 +158,8 @@ impl World {
             base_takes_calls: true,
             delay: Box::new(|_, _, _| Some(1)),
             states: StateRetention::Archive,
+            blocks: None,
+            page_bytes: 1024,
             counts_money: true,
         };
         for place in 0..members + others {
@@ -169,6 +175,8 @@ impl World {
         let mut engine = engine.unwrap();
         engine.confirmations = self.confirmations;
         engine.states = self.states;
+        engine.keep_blocks(self.blocks);
+        engine.snapshot.page_bytes = self.page_bytes;
         // The clock of the machine must decide nothing.
         let day = Duration::from_secs(86_400);
         engine.fill_time = FillTime { all: day, each: day };
