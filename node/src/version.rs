@@ -38,6 +38,8 @@ fn version_json() -> Value {
         "arch": std::env::consts::ARCH,
         "rust": env!("CARGO_PKG_RUST_VERSION"),
         "clientVersion": client_version(),
+        // Given to the build of a release.
+        "commit": option_env!("BUILD_COMMIT"),
     })
 }
 
