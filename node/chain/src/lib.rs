@@ -17,6 +17,7 @@
 //! | which bodies of the best header chain are missing? | [`header_view`] |
 //! | what would a call return? | [`call`] |
 //! | what proves an account of a recent block? | [`proof`] |
+//! | what proves the result of a call to those who have only the header? | [`witness`] |
 //! | what is in the state with this root? | [`recent`] |
 //! | how does a reader follow the head? | [`path`] |
 //! | what may contract developers change? | [`developer`] |
@@ -62,6 +63,7 @@ pub mod trie;
 pub mod upgrade;
 pub mod upkeep;
 pub mod view;
+pub mod witness;
 
 pub use chain::{Chain, ChainConfig};
 pub use clock::unix_now;

@@ -5,26 +5,24 @@
 
 use futures_util::future::{try_join, try_join_all};
 use microchain::abi::{AbiError, CallData, ResultReader};
-use microchain::branch::{BASE_GAS_LIMIT_ASSUMED, BRANCH_CODE, BaseBranch, read_branch};
+use microchain::branch::BASE_GAS_LIMIT_ASSUMED;
 use microchain::contract::{
     ContractRole, ContractStatus, Deposit, DepositList, MEMBERS_MAX, PROPOSAL_PENDING, Proposal, Rewards,
 };
 use microchain::{ContractState, codes};
 use primitives::{Address, B256, Bytes, U256, keccak256};
-use scs_service::client::{ContractSummary, ScsClient, ScsClientError};
-use scs_service::proto::StorageRequest;
+use scs_service::client::ContractSummary;
 
 use crate::admission::PoolReading;
 use crate::exchange::ExchangeRate;
-use crate::source::BaseSource;
+use crate::proven::BaseReadError;
+use crate::source::{BaseSource, VnodeSource};
 
 /// The price of gas that calls are first sent with, in sha.
 pub(crate) const GAS_PRICE_FIRST: u64 = 18_000_000_000;
 /// The highest price of gas at which a chain base takes proposals and votes, in sha.
 pub(crate) const GAS_PRICE_MAX: u64 = 20_000_000_000;
 
-/// `reqtype` of one slot.
-const SINGLE_SLOT: u32 = 4;
 /// The place whose turn is first after the last flush.
 const SLOT_FIRST_PLACE: u64 = 0x09;
 /// The block of the last flush.
@@ -37,9 +35,9 @@ const BACKUP_PERFORMANCE: U256 = U256::from_limbs([5, 0, 0, 0]);
 /// The reason why a chain base cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BaseError {
-    /// The VNODE does not answer.
+    /// The VNODE does not answer, or is not believed.
     #[error(transparent)]
-    Client(#[from] ScsClientError),
+    Source(#[from] BaseReadError),
     /// The address has no contract.
     #[error("no contract at {0}")]
     NoContract(Address),
@@ -117,8 +115,8 @@ pub(crate) struct ReadWish {
 
 /// Reads chain bases.
 #[derive(Clone, Debug)]
-pub(crate) struct BaseReader<S = ScsClient> {
-    source: S,
+pub(crate) struct BaseReader<S = VnodeSource> {
+    pub(crate) source: S,
     pub(crate) id: Address,
 }
 
@@ -180,7 +178,7 @@ impl<S: BaseSource> BaseReader<S> {
         let booked = members.iter().map(|member| self.booked_gas(chain, *member));
         let ready = self.ready(chain, &info.joining);
         let (booked, ready) = try_join(try_join_all(booked), ready).await?;
-        let branch = self.branch().await?;
+        let branch = self.source.branch().await?;
         let ([first_place, last_flush, registration], contract) = self.slots(chain).await?;
         let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
         let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
@@ -263,12 +261,6 @@ impl<S: BaseSource> BaseReader<S> {
             .await
     }
 
-    /// The base chain at and below the head; `None` if the VNODE does not tell it.
-    pub(crate) async fn branch(&self) -> Result<Option<BaseBranch>, BaseError> {
-        let answer = self.source.run_code(BRANCH_CODE.to_vec().into()).await?;
-        Ok(read_branch(&answer))
-    }
-
     /// The exchange of coins, or of an ERC-20 token.
     async fn exchange_rate(&self, chain: Address) -> Result<ExchangeRate, BaseError> {
         match self.number(chain, "priceOneGInMOAC()").await {
@@ -304,7 +296,7 @@ impl<S: BaseSource> BaseReader<S> {
     async fn busy(&self, members: impl Iterator<Item = &Address>) -> Result<Vec<Address>, BaseError> {
         let nonces = members.map(|member| async move {
             let with_pool = self.source.nonce_with_pool(*member).await?;
-            let at_head = self.source.contract_info(*member, Vec::new()).await?;
+            let at_head = self.source.contract_info(*member, &[]).await?;
             let at_head = at_head.map_or(0, |account| account.tx_nonce);
             Ok::<_, BaseError>((with_pool > at_head).then_some(*member))
         });
@@ -455,7 +447,7 @@ impl<S: BaseSource> BaseReader<S> {
     /// A pool of SCSs, and the bond of this SCS in it.
     pub(crate) async fn pool(&self, pool: Address) -> Result<PoolReading, BaseError> {
         let scs = || CallData::default().address(self.id);
-        let contract = self.source.contract_info(pool, Vec::new()).await?;
+        let contract = self.source.contract_info(pool, &[]).await?;
         let contract = contract.ok_or(BaseError::NoContract(pool))?;
         let bond = self.call(pool, "scsList(address)", scs(), |reader| {
             reader.address()?;
@@ -472,19 +464,14 @@ impl<S: BaseSource> BaseReader<S> {
 
     /// The facts that tell whether the contract has changed.
     pub(crate) async fn mark(&self, chain: Address) -> Result<ContractMark, BaseError> {
-        let contract = self.source.contract_info(chain, Vec::new()).await?;
+        let contract = self.source.contract_info(chain, &[]).await?;
         Ok(ContractMark::of(&contract.ok_or(BaseError::NoContract(chain))?))
     }
 
     /// Slots that no function tells, and the contract.
     async fn slots(&self, chain: Address) -> Result<([U256; 3], ContractSummary), BaseError> {
         let wanted = [SLOT_FIRST_PLACE, SLOT_LAST_FLUSH, SLOT_REGISTRATION];
-        let requests = wanted.map(|slot| StorageRequest {
-            reqtype: SINGLE_SLOT,
-            storagekey: B256::from(U256::from(slot)).to_vec().into(),
-            ..StorageRequest::default()
-        });
-        let contract = self.source.contract_info(chain, requests.to_vec()).await?;
+        let contract = self.source.contract_info(chain, &wanted.map(U256::from)).await?;
         let contract = contract.ok_or(BaseError::NoContract(chain))?;
         let value = |slot: u64| {
             contract

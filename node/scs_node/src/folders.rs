@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use microchain::MicroChainSetup;
-use primitives::{Address, U256};
+use primitives::{Address, Bytes, Header, U256};
 use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::BaseCheckpoint;
 
 /// The file that says what a MicroChain is.
 const SETUP_FILE: &str = "setup.json";
@@ -22,6 +24,8 @@ const OVER_FILE: &str = "over";
 const FOLLOWED_FILE: &str = "followed.json";
 /// The file with the chain bases with which the SCS has registered.
 const REGISTERED_FILE: &str = "registered.json";
+/// The file with the oldest checked header of the base chain.
+const BASE_HEADER_FILE: &str = "base-header.json";
 /// Most bytes of a file that is read here.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
@@ -67,6 +71,18 @@ struct SetupFile {
     chain_id: u64,
     /// Decimal digits. The first release did not write it.
     withdrawal_min: Option<String>,
+}
+
+/// The file with the oldest checked header of the base chain.
+#[derive(Serialize, Deserialize)]
+struct BaseHeaderFile {
+    /// Number and hash, for readers of the file.
+    number: u64,
+    hash: String,
+    /// The RLP in hex.
+    header: String,
+    /// The checkpoint from which the header was reached.
+    checkpoint: Option<String>,
 }
 
 /// The MicroChains of a data directory.
@@ -217,6 +233,48 @@ impl Folders {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The oldest checked header of the base chain, if it was kept with this checkpoint.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be read.
+    pub(crate) fn base_header(
+        &self,
+        checkpoint: Option<&BaseCheckpoint>,
+    ) -> Result<Option<Header>, FolderError> {
+        let path = self.root.join(BASE_HEADER_FILE);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let file: BaseHeaderFile = read_json(&path)?;
+        if file.checkpoint != checkpoint.map(ToString::to_string) {
+            return Ok(None);
+        }
+        let rlp: Bytes = parse(&path, &file.header)?;
+        let header = Header::decode(&rlp).map_err(|error| FolderError::Content {
+            path,
+            reason: error.to_string(),
+        })?;
+        Ok(Some(header))
+    }
+
+    /// Remembers the oldest checked header of the base chain.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be written.
+    pub(crate) fn keep_base_header(
+        &self,
+        header: &Header,
+        checkpoint: Option<&BaseCheckpoint>,
+    ) -> Result<(), FolderError> {
+        let file = BaseHeaderFile {
+            number: header.number,
+            hash: header.hash().to_string(),
+            header: Bytes::from(header.encode()).to_string(),
+            checkpoint: checkpoint.map(ToString::to_string),
+        };
+        write_json(&self.root.join(BASE_HEADER_FILE), &file, Durability::Synced)
     }
 
     /// The addresses in a file; none if it does not exist.

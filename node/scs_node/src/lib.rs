@@ -5,6 +5,7 @@
 //! |---|---|
 //! | which chain bases are followed, and what happens with an event? | `runner` |
 //! | how is a chain base read? | `base`, through a `source` |
+//! | how is a VNODE checked that is not believed? | `proven` |
 //! | which chain bases are joined, and what is signed for them? | [`admission`] |
 //! | which withdrawals are too small? | `exchange` |
 //! | when does an earlier reading of it still hold? | `refresh` |
@@ -23,9 +24,11 @@
 mod account;
 pub mod admission;
 mod base;
+mod checkpoint;
 mod exchange;
 mod folders;
 mod gas;
+mod proven;
 mod refresh;
 mod runner;
 mod served;
@@ -36,7 +39,9 @@ mod worker;
 
 pub use microchain::event::{CONFIRMATIONS_DEFAULT, CONFIRMATIONS_MAX, PERIOD_SECS_MAX};
 
+pub use checkpoint::{BadCheckpoint, BaseCheckpoint};
 pub use folders::FolderError;
+pub use proven::{BaseCheckError, BaseChecks, BaseHeaderError, ProofRefusal};
 pub use runner::{EngineStartError, ScsNodeConfig, ScsRunner, ScsRunnerError};
 pub use served::{ChainFigures, ServedChains};
 pub use watch::{GAS_MONEY_LOW, describe as describe_figures, is_gas_money_low, record as record_figures};

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::base::{BaseError, BaseReader, BaseReading};
 use crate::gas::GasFacts;
+use crate::proven::BaseRefusals;
 use crate::wallet::{SubmittedTransaction, WalletPool, read_error};
 
 /// The longest time for the reads of the base chain for one list of deposits and withdrawals. The
@@ -37,6 +38,7 @@ pub struct ServedChains {
     chain_id: u64,
     directory: String,
     base: BaseReader,
+    refusals: Arc<BaseRefusals>,
     submitted: mpsc::Sender<SubmittedTransaction>,
     runtime: Handle,
     is_connected: AtomicBool,
@@ -114,6 +116,7 @@ impl ServedChains {
         chain_id: u64,
         directory: &Path,
         base: BaseReader,
+        refusals: Arc<BaseRefusals>,
         submitted: mpsc::Sender<SubmittedTransaction>,
     ) -> Self {
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -122,6 +125,7 @@ impl ServedChains {
             chain_id,
             directory: directory.display().to_string(),
             base,
+            refusals,
             submitted,
             runtime: Handle::current(),
             is_connected: AtomicBool::new(false),
@@ -135,6 +139,11 @@ impl ServedChains {
     /// Whether the VNODE is connected, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// The last answer of the VNODE about the base chain that was refused, for ten minutes.
+    pub fn base_refusal(&self) -> Option<String> {
+        self.refusals.last()
     }
 
     pub(crate) fn set_connected(&self, is_connected: bool) {

@@ -57,6 +57,15 @@ pub(crate) async fn watch_balances(client: ScsClient, served: Arc<ServedChains>,
 pub fn describe() {
     describe_gauge!("scs_connected", "1 if the VNODE is connected.");
     describe_gauge!("scs_base_head_number", "Number of the head of the base chain.");
+    describe_gauge!(
+        "scs_base_refused",
+        "1 if an answer of the VNODE about the base chain was refused in the last ten minutes."
+    );
+    describe_counter!(
+        "scs_base_refusals_total",
+        "Answers of the VNODE about the base chain that were refused."
+    );
+    counter!("scs_base_refusals_total").increment(0);
     describe_gauge!("scs_balance_coins", "Coins of the SCS for gas.");
     describe_gauge!(
         "scs_balance_low",
@@ -97,6 +106,7 @@ pub fn record(served: &ServedChains) {
     let now = chain::unix_now().as_secs();
     gauge!("scs_connected").set(flag(served.is_connected()));
     gauge!("scs_base_head_number").set(served.base_head() as f64);
+    gauge!("scs_base_refused").set(flag(served.base_refusal().is_some()));
     if let Some(balance) = served.balance() {
         gauge!("scs_balance_coins").set(coins(balance));
         gauge!("scs_balance_low").set(flag(is_gas_money_low(balance)));

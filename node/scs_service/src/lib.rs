@@ -7,6 +7,7 @@
 //! | what do the fields of a pushed message mean? | [`message`] |
 //! | how do calls and streams travel? | `wire` |
 //! | what does a VNODE answer, and whom does it push what? | [`vnode`] |
+//! | how does a VNODE prove what it tells? | `witness` |
 //! | how does an SCS stay connected? | [`client`] |
 //!
 //! The messages are written by hand, so that no `protoc` is needed. Knows neither chains nor
@@ -17,5 +18,7 @@ pub mod message;
 pub mod proto;
 pub mod vnode;
 mod wire;
+mod witness;
 
 pub use message::{AddressForm, MessageKind, ScsId, ScsMessage, ScsMessageError, WireAddress};
+pub use witness::WitnessWish;

@@ -166,6 +166,44 @@ pub struct ScbPublicCallRequest {
     pub data: Bytes,
 }
 
+/// Asks for headers of the base chain. Only programs of this project know it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BaseHeadersRequest {
+    /// Repeated in the reply.
+    #[prost(uint32, tag = "1")]
+    pub requestid: u32,
+    /// The number of the first header.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The most headers.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+
+/// Asks for the proof of an account, of some of its slots, and of a call. Only programs of this
+/// project know it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct WitnessRequest {
+    /// Repeated in the reply.
+    #[prost(uint32, tag = "1")]
+    pub requestid: u32,
+    /// The number of the block after which the state is proven.
+    #[prost(uint64, tag = "2")]
+    pub blocknumber: u64,
+    /// The hash of the block.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub blockhash: Bytes,
+    /// The contract, which is also the caller.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub contractaddr: Bytes,
+    /// Slots of the contract, 32 bytes each.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub slots: Vec<Bytes>,
+    /// The input of the call; missing if there is no call.
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub data: Option<Bytes>,
+}
+
 /// A block of a MicroChain to keep for others.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct UploadBlockRequest {

@@ -7,15 +7,16 @@ use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAU
 use chain::chain::SubmitError;
 use chain::rules::body::{SenderError, sender};
 use chain::spec::Rule;
+use chain::witness::contract_call;
 use chain::{Chain, View};
 use network::NetworkHandle;
-use primitives::{Address, B256, Bytes, Transaction, U256};
-use scs_service::ScsId;
+use primitives::{Address, B256, Bytes, Header, Transaction, U256};
 use scs_service::proto::ScsPushMsg;
 use scs_service::vnode::{
     AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
     HostNotice, RoleAnswer, ScsHost, ScsRole,
 };
+use scs_service::{ScsId, WitnessWish};
 use store::{AccountKey, StateReads, StoreError};
 
 use super::bridge::for_peers;
@@ -25,8 +26,6 @@ const GET_SCS_ROLE: [u8; 4] = [0x50, 0x85, 0x9f, 0xd9];
 /// Gas and time of a call that asks for a role. Published contracts need a small part of it.
 const ROLE_GAS: u64 = 10_000_000;
 const ROLE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Gas of a call of an SCS: much more than any call needs, yet it bounds the memory of the call.
-const CALL_GAS: u64 = 500_000_000;
 /// The highest sharding flag that exists: a contract of an application chain.
 const SHARDING_FLAG_MAX: u64 = 3;
 
@@ -224,18 +223,44 @@ impl ScsHost for ChainScsHost {
 
     fn call(&self, contract: Option<&Address>, input: Bytes) -> Result<Bytes, HostError> {
         let view = self.view()?;
-        let request = CallRequest {
-            from: contract.copied(),
-            to: contract.copied(),
-            gas: Some(CALL_GAS),
-            input,
-            ..CallRequest::default()
-        };
+        let request = contract_call(contract, input);
         let outcome = view.call(StateAt::Block(view.head_number()), &request, TIMEOUT_DEFAULT);
-        Ok(match outcome.map_err(call_error)? {
-            CallOutcome::Success { output, .. } | CallOutcome::Revert { output, .. } => output,
-            CallOutcome::OutOfGas | CallOutcome::Failed(_) => Bytes::new(),
-        })
+        Ok(outcome.map_err(call_error)?.into_answer())
+    }
+
+    fn headers(&self, number: u64, count: u64) -> Result<Vec<Header>, HostError> {
+        let view = self.view()?;
+        let last = number
+            .saturating_add(count.saturating_sub(1))
+            .min(view.head_number());
+        let mut headers = Vec::new();
+        for number in number..=last {
+            headers.extend(
+                view.header(number)
+                    .map_err(failed)?
+                    .map(|(_, record)| record.header),
+            );
+        }
+        Ok(headers)
+    }
+
+    fn witness(&self, wish: &WitnessWish) -> Result<Option<Bytes>, HostError> {
+        let view = self.view()?;
+        if view.canonical_hash(wish.number).map_err(failed)? != Some(wish.hash) {
+            return Ok(None);
+        }
+        let request = wish
+            .input
+            .clone()
+            .map(|input| contract_call(Some(&wish.contract), input));
+        let (number, contract, slots) = (wish.number, wish.contract, &wish.slots);
+        let witness = view.witness(number, contract, slots, request.as_ref(), TIMEOUT_DEFAULT);
+        let witness = match witness {
+            // The block is too old.
+            Err(EvmCallError::NotKept(_)) => None,
+            other => other.map_err(call_error)?,
+        };
+        Ok(witness.map(|witness| witness.encode().into()))
     }
 
     fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {

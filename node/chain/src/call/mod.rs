@@ -7,9 +7,11 @@
 mod listing;
 mod opcodes;
 mod overrides;
+mod reads;
 
 pub use listing::AccessListOutcome;
 pub use overrides::{BlockOverride, CallOverrides};
+pub use reads::CallReads;
 
 use std::time::Duration;
 
@@ -114,6 +116,14 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
+    /// The data that the contract returned or reverted with; nothing if the call failed otherwise.
+    pub fn into_answer(self) -> Bytes {
+        match self {
+            Self::Success { output, .. } | Self::Revert { output, .. } => output,
+            Self::OutOfGas | Self::Failed(_) => Bytes::new(),
+        }
+    }
+
     fn is_invalid_opcode(&self) -> bool {
         matches!(self, Self::Failed(reason) if reason == INVALID_OPCODE)
     }
@@ -414,21 +424,7 @@ impl View {
         I: for<'s> Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
     {
         let EvmOutcome { result, .. } = self.run_call(header, &mut state, request, gas, inspector)?;
-        Ok(match result {
-            ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
-                output: output.data().clone(),
-                gas_used: result.tx_gas_used(),
-            },
-            ExecutionResult::Revert { ref output, .. } => CallOutcome::Revert {
-                output: output.clone(),
-                gas_used: result.tx_gas_used(),
-            },
-            ExecutionResult::Halt {
-                reason: HaltReason::OutOfGas(_),
-                ..
-            } => CallOutcome::OutOfGas,
-            ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
-        })
+        Ok(outcome_of(result))
     }
 
     /// Runs a call with an inspector, and commits nothing.
@@ -499,6 +495,23 @@ impl View {
             )),
             other => EvmCallError::Refused(other.to_string()),
         })
+    }
+}
+
+/// The end of a call, as its caller sees it.
+fn outcome_of(result: ExecutionResult<HaltReason>) -> CallOutcome {
+    let gas_used = result.tx_gas_used();
+    match result {
+        ExecutionResult::Success { output, .. } => CallOutcome::Success {
+            output: output.into_data(),
+            gas_used,
+        },
+        ExecutionResult::Revert { output, .. } => CallOutcome::Revert { output, gas_used },
+        ExecutionResult::Halt {
+            reason: HaltReason::OutOfGas(_),
+            ..
+        } => CallOutcome::OutOfGas,
+        ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
     }
 }
 

@@ -28,6 +28,7 @@ pub use parts::{
 };
 pub use past::{PastNodeIndex, PastNodes};
 pub(crate) use proof::trie_proof;
+pub use proof::{KeyProofError, ProofNodes};
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};
 pub(crate) use sorted::{SortedTrie, sorted_root};
 pub use state::StateTrie;

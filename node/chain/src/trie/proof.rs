@@ -4,10 +4,12 @@
 //! A node shorter than 32 bytes is part of its parent and has no place of its own in the proof.
 //! Source: Ethereum Yellow Paper, appendix D; EIP-1186.
 
-use primitives::{B256, EMPTY_ROOT};
+use std::collections::HashMap;
+
+use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::StoreError;
 
-use super::node::{NodeKind, NodeLink, nibbles};
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError, nibbles};
 use super::{NodeSource, load_node};
 
 /// The RLP of each node on the path of `key`, the root first. Empty for an empty trie.
@@ -54,6 +56,75 @@ pub(crate) fn trie_proof(
             },
             NodeKind::Leaf(_) | NodeKind::Extension(_) => NodeLink::Empty,
         };
+    }
+}
+
+/// The reason why nodes do not prove what a trie has for a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyProofError {
+    /// A node on the path of the key is not among them.
+    #[error("the proof has no node {0}")]
+    MissingNode(B256),
+    /// A node has another form.
+    #[error("node {hash} of the proof: {reason}")]
+    Node {
+        /// The hash of the node.
+        hash: B256,
+        /// The fault.
+        reason: String,
+    },
+}
+
+/// Nodes of tries by their hashes. Whatever they say is proven by the root that leads to them.
+#[derive(Clone, Debug, Default)]
+pub struct ProofNodes<'a>(HashMap<B256, &'a [u8]>);
+
+impl<'a> ProofNodes<'a> {
+    /// The nodes with these encodings, in any order.
+    pub fn new(nodes: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self(nodes.into_iter().map(|rlp| (keccak256(rlp), rlp)).collect())
+    }
+
+    /// The value that the trie with this root has for `key`; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`KeyProofError`] if the nodes do not tell.
+    pub fn value(&self, root: B256, key: &B256) -> Result<Option<Vec<u8>>, KeyProofError> {
+        let key = nibbles(key.as_slice());
+        let mut depth = 0;
+        let mut link = match root {
+            EMPTY_ROOT => NodeLink::Empty,
+            root => NodeLink::Stored(root),
+        };
+        loop {
+            let node = match link {
+                NodeLink::Empty => return Ok(None),
+                NodeLink::Stored(hash) | NodeLink::StoredLeaf(hash) => {
+                    let rlp = self.0.get(&hash).ok_or(KeyProofError::MissingNode(hash))?;
+                    let node = TrieNode::decode_rlp(rlp, NodeReference::Hash(hash));
+                    node.map_err(|error: TrieNodeError| KeyProofError::Node {
+                        hash,
+                        reason: error.to_string(),
+                    })?
+                }
+                NodeLink::Loaded(node) => node,
+            };
+            link = match node.kind {
+                NodeKind::Leaf(leaf) => return Ok((leaf.key[..] == key[depth..]).then_some(leaf.value)),
+                NodeKind::Extension(extension) if key[depth..].starts_with(&extension.key) => {
+                    depth += extension.key.len();
+                    extension.child
+                }
+                NodeKind::Branch(mut branch) => match key.get(depth) {
+                    Some(nibble) => {
+                        depth += 1;
+                        std::mem::take(&mut branch.children[usize::from(*nibble)])
+                    }
+                    None => NodeLink::Empty,
+                },
+                NodeKind::Extension(_) => NodeLink::Empty,
+            };
+        }
     }
 }
 
@@ -135,6 +206,12 @@ mod tests {
             }
             for key in keys {
                 let proof = trie_proof(&rows, &[0xff], root, &key).expect("all rows are there");
+                let own = ProofNodes::new(proof.iter().map(Vec::as_slice));
+                prop_assert_eq!(&own.value(root, &key.into()).expect("a proof"), &entries.get(&key).cloned());
+                if let Some((_, rest)) = proof.split_last() {
+                    let less = ProofNodes::new(rest.iter().map(Vec::as_slice));
+                    prop_assert!(less.value(root, &key.into()).is_err());
+                }
                 let proof: Vec<_> = proof.into_iter().map(Bytes::from).collect();
                 let value = entries.get(&key).cloned();
                 verify_proof(root, Nibbles::unpack(key), value, &proof).expect("a proof");

@@ -46,6 +46,10 @@ impl<S: BaseSource> BaseReader<S> {
         wish: ReadWish,
         kept: Option<KeptReading>,
     ) -> Result<KeptReading, BaseError> {
+        let wish = ReadWish {
+            head: self.source.head(wish.head).await?,
+            ..wish
+        };
         let before = self.mark(chain).await?;
         if let Some(kept) = kept.and_then(|kept| kept.still_good(before, &wish)) {
             return self.with_role(chain, kept).await;
@@ -71,7 +75,7 @@ impl<S: BaseSource> BaseReader<S> {
         let place = state.place_of(&self.id);
         let turn = place.and_then(|place| state.turn_at(place, next));
         if state.current.flag == PROPOSAL_PENDING || turn.is_some() {
-            state.branch = self.branch().await?;
+            state.branch = self.source.branch().await?;
         }
         Ok(kept)
     }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use microchain::abi::CallData;
+use microchain::branch::BaseBranch;
 use microchain::contract::{PROPOSAL_PENDING, Proposal};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Bytes, U256, keccak256};
-use scs_service::client::{ContractSummary, ScsClientError};
-use scs_service::proto::StorageRequest;
+use scs_service::client::ContractSummary;
 
 use super::*;
+use crate::proven::BaseReadError;
 
 const CHAIN: Address = Address::repeat_byte(0xcc);
 const SCS: Address = Address::repeat_byte(1);
@@ -107,21 +108,21 @@ fn proposal(of: &Proposal) -> Vec<u8> {
 }
 
 impl BaseSource for FakeSource {
-    async fn call_contract(&self, contract: Address, input: Bytes) -> Result<Bytes, ScsClientError> {
+    async fn call_contract(&self, contract: Address, input: Bytes) -> Result<Bytes, BaseReadError> {
         assert_eq!(contract, CHAIN);
         Ok(self.0.lock().answer(&input).into())
     }
 
-    async fn run_code(&self, _: Bytes) -> Result<Bytes, ScsClientError> {
+    async fn branch(&self) -> Result<Option<BaseBranch>, BaseReadError> {
         self.0.lock().count("branch");
-        Ok(Bytes::new())
+        Ok(None)
     }
 
     async fn contract_info(
         &self,
         contract: Address,
-        _: Vec<StorageRequest>,
-    ) -> Result<Option<ContractSummary>, ScsClientError> {
+        _: &[U256],
+    ) -> Result<Option<ContractSummary>, BaseReadError> {
         let mut base = self.0.lock();
         if contract != CHAIN {
             base.count("pool: head");
@@ -138,7 +139,7 @@ impl BaseSource for FakeSource {
         }))
     }
 
-    async fn nonce_with_pool(&self, account: Address) -> Result<u64, ScsClientError> {
+    async fn nonce_with_pool(&self, account: Address) -> Result<u64, BaseReadError> {
         assert_eq!(account, OTHER, "it knows its own");
         self.0.lock().count("pool");
         Ok(1)

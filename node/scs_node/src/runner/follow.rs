@@ -284,7 +284,7 @@ impl Runner {
         let Some(followed) = self.followed.get_mut(&chain) else {
             return;
         };
-        let may_come = matches!(error, BaseError::Client(_)) || self.config.chains.contains(&chain);
+        let may_come = matches!(error, BaseError::Source(_)) || self.config.chains.contains(&chain);
         if !may_come && followed.engine.is_none() {
             tracing::info!(%chain, %error, "not followed: the contract is no chain base");
             return self.unfollow(&chain);

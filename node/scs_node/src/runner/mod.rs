@@ -34,8 +34,10 @@ use crate::account::BaseAccount;
 use crate::admission::{JoinRules, PoolReading};
 use crate::base::{BaseError, BaseReader};
 use crate::folders::{FolderError, Folders};
+use crate::proven::{BaseCheckError, BaseChecks, BaseRefusals, ProvenBase};
 use crate::refresh::KeptReading;
 use crate::served::ServedChains;
+use crate::source::VnodeSource;
 use crate::wallet::SubmittedTransaction;
 use crate::watch::watch_balances;
 use crate::worker::{EngineActions, EngineHandle, EngineTurns};
@@ -84,6 +86,8 @@ pub struct ScsNodeConfig {
     pub states: StateRetention,
     /// The number of newest blocks of a MicroChain that are kept; `None` for all.
     pub blocks: Option<u64>,
+    /// The checks of what the VNODE tells of the base chain; `None` if it is believed.
+    pub checks: Option<BaseChecks>,
 }
 
 /// The reason why an SCS cannot start.
@@ -92,6 +96,9 @@ pub enum ScsRunnerError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The base chain cannot be checked.
+    #[error(transparent)]
+    Checks(#[from] BaseCheckError),
     /// A MicroChain cannot be opened.
     #[error("MicroChain {chain}: {error}")]
     Engine {
@@ -258,12 +265,22 @@ impl Runner {
         let (submitted, submissions) = mpsc::channel(INBOX_MAX);
         let (calls, call_orders) = mpsc::channel(OUTBOX_MAX);
         let (sent, broadcasts) = mpsc::channel(OUTBOX_MAX);
-        let reader = BaseReader::new(client.clone(), id);
+        let refusals = Arc::new(BaseRefusals::default());
+        let proven = config
+            .checks
+            .clone()
+            .map(|checks| ProvenBase::new(client.clone(), checks, folders.clone(), Arc::clone(&refusals)));
+        let source = VnodeSource {
+            client: client.clone(),
+            proven: proven.transpose()?,
+        };
+        let reader = BaseReader::new(source, id);
         let served = Arc::new(ServedChains::new(
             id,
             config.chain_id,
             folders.root(),
             reader.clone(),
+            refusals,
             submitted,
         ));
         let mut runner = Self {

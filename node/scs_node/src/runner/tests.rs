@@ -35,6 +35,7 @@ fn config(directory: &Path) -> ScsNodeConfig {
         confirmations: 12,
         states: StateRetention::Archive,
         blocks: None,
+        checks: None,
         reconnect_max: Duration::from_secs(5),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use primitives::rlp::RlpReader;
-use primitives::{Address, B256, Bytes, DecodeError, U256, hex};
+use primitives::{Address, B256, Bytes, DecodeError, Header, U256, hex};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,15 +15,19 @@ use tonic::{Code, Request};
 use super::{AnswerError, ScsClient, ScsClientError, link};
 use crate::message::payload::decode_text;
 use crate::proto::{
-    AccountInfoRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest, ScbPublicCallRequest,
-    ServiceReply, StorageRequest, UploadBlockRequest,
+    AccountInfoRequest, BaseHeadersRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest,
+    ScbPublicCallRequest, ServiceReply, StorageRequest, UploadBlockRequest,
 };
 use crate::wire::{
-    ACCOUNT_INFO, CHAIN_INFO, DOWNLOAD_BLOCK, REMOTE_CALL, SCB_PUBLIC_CALL, UPLOAD_BLOCK, codec, path,
+    ACCOUNT_INFO, BASE_HEADERS, CHAIN_INFO, DOWNLOAD_BLOCK, REMOTE_CALL, SCB_PUBLIC_CALL, UPLOAD_BLOCK,
+    WITNESS, codec, path,
 };
+use crate::witness::{HEADERS_MAX, WitnessWish, decode_headers};
 
 /// The answer of calls that return nothing.
 pub(super) const SUCCESS: &str = "success";
+/// The status of a VNODE for a call that it does not know.
+pub const UNKNOWN_CALL: Code = Code::Unimplemented;
 /// Fields of an account that have a meaning. Others may follow.
 const ACCOUNT_FIELDS_MIN: usize = 4;
 
@@ -143,6 +147,31 @@ impl ScsClient {
             Err(ScsClientError::Status(status)) if status.code() == Code::InvalidArgument => Ok(Bytes::new()),
             answered => Ok(answered?.into()),
         }
+    }
+
+    /// Reads at most `count` headers of the VNODE's chain from block `number` on.
+    ///
+    /// # Errors
+    /// As for [`Self::account_info`]. A VNODE that is not of this project has the status
+    /// `UNIMPLEMENTED`.
+    pub async fn base_headers(&self, number: u64, count: u64) -> Result<Vec<Header>, ScsClientError> {
+        let request = BaseHeadersRequest {
+            requestid: 0,
+            number,
+            count: u32::try_from(count.min(HEADERS_MAX)).unwrap_or(u32::MAX),
+        };
+        let body = self.call(BASE_HEADERS, request).await?;
+        Ok(decode_headers(&body).map_err(AnswerError::from)?)
+    }
+
+    /// Asks for the proof of a part of the base chain's state: the RLP of a witness. `None` if the
+    /// VNODE's chain does not have the block, or its state is not kept.
+    ///
+    /// # Errors
+    /// As for [`Self::base_headers`].
+    pub async fn witness(&self, wish: &WitnessWish) -> Result<Option<Bytes>, ScsClientError> {
+        let body = self.call(WITNESS, wish.request()).await?;
+        Ok((!body.is_empty()).then(|| body.into()))
     }
 
     /// Leaves a block of a MicroChain at the VNODE for another SCS.

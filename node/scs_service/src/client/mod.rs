@@ -18,7 +18,7 @@ mod error;
 mod link;
 mod sync;
 
-pub use calls::{AccountSummary, ContractSummary};
+pub use calls::{AccountSummary, ContractSummary, UNKNOWN_CALL};
 pub use dial::{ClientCertificate, ClientTls};
 pub use error::{AnswerError, AuthorityError, AuthorityFault, ScsClientError, ScsLinkError};
 pub use sync::ask_for_block;

@@ -24,10 +24,11 @@ use super::uploads::BlockKey;
 use crate::message::payload::encode_text;
 use crate::message::read_address;
 use crate::proto::{
-    AccountInfoRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest, ScbPublicCallRequest,
-    ServiceReply, UploadBlockRequest,
+    AccountInfoRequest, BaseHeadersRequest, ChainInfoRequest, DownloadBlockRequest, RemoteCallRequest,
+    ScbPublicCallRequest, ServiceReply, UploadBlockRequest, WitnessRequest,
 };
 use crate::wire::metered::StreamMeter;
+use crate::witness::{HEADERS_MAX, WitnessWish, encode_headers};
 
 /// Bytes of an answer beside its body, at most.
 const REPLY_LEN: usize = 16;
@@ -140,6 +141,41 @@ impl ServiceState {
         };
         let body = self.blocking(&connection.client, call).await?;
         Ok(reply(request.requestid, body))
+    }
+
+    /// `BaseHeaders`: the list of headers, fewer than were asked for if they would be too long.
+    pub(super) async fn base_headers(
+        self: Arc<Self>,
+        connection: Arc<ConnectionState>,
+        request: BaseHeadersRequest,
+    ) -> Result<ServiceReply, Status> {
+        let count = u64::from(request.count).min(HEADERS_MAX);
+        let read = move |state: &Self| {
+            let headers = state.host.headers(request.number, count)?;
+            Ok(encode_headers(&headers))
+        };
+        let body = self.blocking(&connection.client, read).await?;
+        Ok(reply(request.requestid, body))
+    }
+
+    /// `Witness`. The body is empty if there is no such block, or its state is not kept.
+    pub(super) async fn witness(
+        self: Arc<Self>,
+        connection: Arc<ConnectionState>,
+        request: WitnessRequest,
+    ) -> Result<ServiceReply, Status> {
+        let requestid = request.requestid;
+        let contract = required_address("contractaddr", &request.contractaddr)?;
+        let wish = WitnessWish::read(contract, request)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let len_max = self.config.limits.message_len_max;
+        let prove = move |state: &Self| {
+            let body = state.host.witness(&wish)?.unwrap_or_default();
+            check_len(body.len(), len_max)?;
+            Ok(body.0)
+        };
+        let body = self.blocking(&connection.client, prove).await?;
+        Ok(reply(requestid, body))
     }
 
     /// `UploadBlock`.

@@ -3,11 +3,12 @@
 //! All functions of [`ScsHost`] may read the disk or run code. The service calls them on threads
 //! for blocking work, except for those that say otherwise.
 
-use primitives::{Address, B256, Bytes, U256};
+use primitives::{Address, B256, Bytes, Header, U256};
 
 use super::filter::ScsRole;
 use crate::message::ScsId;
 use crate::proto::ScsPushMsg;
+use crate::witness::WitnessWish;
 
 /// The reason why the node does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -175,6 +176,20 @@ pub trait ScsHost: Send + Sync + 'static {
     /// # Errors
     /// [`HostError`] if the node fails, or the call takes too long.
     fn call(&self, contract: Option<&Address>, input: Bytes) -> Result<Bytes, HostError>;
+
+    /// The headers of at most `count` canonical blocks from block `number` on.
+    ///
+    /// # Errors
+    /// [`HostError`] if the node fails.
+    fn headers(&self, number: u64, count: u64) -> Result<Vec<Header>, HostError>;
+
+    /// The proof of a part of the state after a canonical block: the RLP of a witness
+    /// (docs/scs-wire.md, 9). `None` if the block is not canonical, or if the nodes of its state
+    /// are not kept.
+    ///
+    /// # Errors
+    /// [`HostError`] if the node fails, or the call takes too long.
+    fn witness(&self, wish: &WitnessWish) -> Result<Option<Bytes>, HostError>;
 
     /// Puts a signed transaction into the pool, or reads one that is for a MicroChain.
     ///

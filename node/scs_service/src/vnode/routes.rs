@@ -15,8 +15,8 @@ use super::streams;
 use crate::proto::ServiceReply;
 use crate::wire::metered::{MeteredBody, StreamMeter};
 use crate::wire::{
-    ACCOUNT_INFO, CHAIN_INFO, DOWNLOAD_BLOCK, REMOTE_CALL, SCB_PUBLIC_CALL, SCS_PUSH, StreamHandler,
-    UPLOAD_BLOCK, UnaryHandler, codec,
+    ACCOUNT_INFO, BASE_HEADERS, CHAIN_INFO, DOWNLOAD_BLOCK, REMOTE_CALL, SCB_PUBLIC_CALL, SCS_PUSH,
+    StreamHandler, UPLOAD_BLOCK, UnaryHandler, WITNESS, codec,
 };
 
 /// A request with what its answer needs.
@@ -58,6 +58,8 @@ pub(super) async fn route(
         CHAIN_INFO => call.unary(ServiceState::chain_info).await,
         REMOTE_CALL => call.unary(ServiceState::remote_call).await,
         SCB_PUBLIC_CALL => call.unary(ServiceState::public_call).await,
+        BASE_HEADERS => call.unary(ServiceState::base_headers).await,
+        WITNESS => call.unary(ServiceState::witness).await,
         UPLOAD_BLOCK => call.unary(ServiceState::upload_block).await,
         DOWNLOAD_BLOCK => {
             let meter = call.meter.clone();

@@ -26,6 +26,10 @@ pub(crate) const CHAIN_INFO: &str = "/moac.Vnode/ChainInfo";
 pub(crate) const REMOTE_CALL: &str = "/moac.Vnode/RemoteCall";
 /// Calls a contract.
 pub(crate) const SCB_PUBLIC_CALL: &str = "/moac.Vnode/ScbPublicCall";
+/// Reads headers of the base chain. Only programs of this project know it.
+pub(crate) const BASE_HEADERS: &str = "/moac.Vnode/BaseHeaders";
+/// Proves a part of the base chain's state. Only programs of this project know it.
+pub(crate) const WITNESS: &str = "/moac.Vnode/Witness";
 /// Leaves a block for others.
 pub(crate) const UPLOAD_BLOCK: &str = "/moac.Vnode/UploadBlock";
 /// Fetches a block that another SCS has left.

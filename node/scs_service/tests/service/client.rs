@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use daemon::tls::{ServerTls, TlsFiles};
 use primitives::{Address, B256, SecretKey, U256};
-use scs_service::ScsId;
 use scs_service::client::{
     ClientCertificate, ClientTls, ScsClient, ScsClientConfig, ScsClientError, ScsEvent,
 };
 use scs_service::message::ControlStatus;
 use scs_service::proto::StorageRequest;
-use scs_service::vnode::{ALPN, HostContract, ScsRole, ScsServer, ServiceConfig};
+use scs_service::vnode::{ALPN, BlockNotices, HostContract, ScsRole, ScsServer, ServiceConfig};
+use scs_service::{ScsId, WitnessWish};
 use tokio::sync::mpsc::Receiver;
 
 use crate::common::{
@@ -138,6 +138,29 @@ async fn calls_return_values() {
         .public_call(CHAIN, primitives::Bytes::from_static(b"in"))
         .await;
     assert_eq!(output.expect("an answer"), [CHAIN.as_slice(), b"in"].concat());
+    setup.host.0.lock().blocks = (0..3)
+        .map(|number| BlockNotices {
+            hash: B256::repeat_byte(number),
+            notices: Vec::new(),
+        })
+        .collect();
+    let headers = client.base_headers(1, 9).await.expect("an answer");
+    assert_eq!(
+        headers.iter().map(|header| header.number).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert!(client.base_headers(3, 9).await.expect("an answer").is_empty());
+    let mut wish = WitnessWish {
+        number: 2,
+        hash: B256::repeat_byte(2),
+        contract: CHAIN,
+        slots: vec![U256::from(7)],
+        input: Some(primitives::Bytes::from_static(b"in")),
+    };
+    let proof = client.witness(&wish).await.expect("an answer");
+    assert_eq!(proof.expect("a proof"), [CHAIN.as_slice(), b"in"].concat());
+    wish.hash = B256::ZERO;
+    assert_eq!(client.witness(&wish).await.expect("an answer"), None);
     let block = primitives::Bytes::from_static(b"block");
     let hash = B256::repeat_byte(3);
     client

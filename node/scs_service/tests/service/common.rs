@@ -11,14 +11,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
-use primitives::{Address, B256, U256};
+use primitives::{Address, B256, Header, U256};
 use scs_service::message::payload::{Handshake, decode_text};
 use scs_service::proto::{ScsPushMsg, ServiceReply};
 use scs_service::vnode::{
     AcceptedTransaction, BlockNotices, ContractView, DirectCall, HostAccount, HostContract, HostError,
     HostNotice, RoleAnswer, ScsHost, ScsRole, ScsServer, ScsService, ServiceConfig,
 };
-use scs_service::{MessageKind, ScsId, ScsMessage, WireAddress};
+use scs_service::{MessageKind, ScsId, ScsMessage, WireAddress, WitnessWish};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
@@ -146,6 +146,29 @@ impl ScsHost for TestHost {
                 Ok([contract, &input].concat().into())
             }
         }
+    }
+
+    fn headers(&self, number: u64, count: u64) -> Result<Vec<Header>, HostError> {
+        let blocks = self.0.lock().blocks.len() as u64;
+        let numbers = number..blocks.min(number + count);
+        Ok(numbers
+            .map(|number| Header {
+                number,
+                ..Header::default()
+            })
+            .collect())
+    }
+
+    fn witness(&self, wish: &WitnessWish) -> Result<Option<primitives::Bytes>, HostError> {
+        let is_known = self.canonical_hash(wish.number)? == Some(wish.hash);
+        Ok(is_known.then(|| {
+            [
+                wish.contract.as_slice(),
+                wish.input.as_ref().map_or(&[][..], |input| &input[..]),
+            ]
+            .concat()
+            .into()
+        }))
     }
 
     fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {

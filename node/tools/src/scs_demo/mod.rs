@@ -202,6 +202,7 @@ async fn start_scs(stage: &RunningNode, options: DemoOptions, index: u16) -> Res
         reconnect_max: std::time::Duration::from_secs(5),
         states: StateRetention::Archive,
         blocks: None,
+        checks: None,
     })?;
     let http = HttpOptions {
         port: if options.scs_port == 0 {

@@ -81,6 +81,7 @@ impl DashboardSource for ScsFigures {
         figures.sort_unstable_by_key(|one| one.chain);
         let mut scs = account_json(self.served.id(), self.served.balance());
         scs["connected"] = self.served.is_connected().into();
+        scs["base_refusal"] = self.served.base_refusal().into();
         scs["base_head"] = self.served.base_head().into();
         scs["chains"] = figures.iter().map(chain_json).collect();
         json!({

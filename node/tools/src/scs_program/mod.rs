@@ -3,6 +3,7 @@
 //!
 //! The work of the server is in the package `scs_node`.
 
+mod checks;
 mod dashboard;
 mod key;
 mod options;
@@ -29,10 +30,12 @@ use scs_node::admission::JoinMode;
 use scs_node::{ScsNodeConfig, ScsRunner, ScsRunnerError, ServedChains};
 use scs_service::client::{AuthorityError, ClientTls};
 
+pub use checks::BaseRulesError;
 pub use key::{KEY_FOLDER, PASSWORD_DEFAULT, ScsKeyError};
-pub use options::ScsProgramOptions;
+pub use options::{ScsProgramOptions, VerifyBase};
 pub use userconfig::UserConfig;
 
+use checks::checks_of;
 use key::password_of;
 pub(crate) use key::{LockedKey, open_key};
 
@@ -56,6 +59,9 @@ pub enum ScsProgramError {
     /// The key cannot be read or made.
     #[error(transparent)]
     Key(#[from] ScsKeyError),
+    /// The base chain cannot be checked.
+    #[error(transparent)]
+    Checks(#[from] BaseRulesError),
     /// The SCS cannot start.
     #[error(transparent)]
     Runner(#[from] ScsRunnerError),
@@ -169,6 +175,7 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         reconnect_max: config.reconnect_interval,
         states: options.states(),
         blocks: options.blocks,
+        checks: checks_of(options, config.chain_id, &config.vnode)?,
     })?;
     let mut text = format!(
         "{}\nSCS id     {id:#x}\ndata       {}\nkey        {}\nvnode      {} (chain id {})\nperiod     {} s\n",

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chain::import::StateRetention;
-use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use command_line::{NeededOption, is_short_help, with_headings, with_short_help, without_effect};
 use node::{AccessOptions, LogOptions, states_of};
 use primitives::{Address, B256, parse_address};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
+use scs_node::BaseCheckpoint;
 use scs_node::admission::{JoinMode, JoinRules};
 use scs_service::client::ClientCertificate;
 
@@ -56,7 +57,7 @@ Examples:
   scs --join listed --join.list 0x22f0a5f0b2c1f29ba1ff7b7b7bd1b4a4fc07a2d7";
 
 /// The options that need another one.
-const NEEDED: [NeededOption<ScsProgramOptions>; 3] = [
+const NEEDED: [NeededOption<ScsProgramOptions>; 4] = [
     NeededOption {
         ids: &[
             "rpcaddr",
@@ -78,6 +79,11 @@ const NEEDED: [NeededOption<ScsProgramOptions>; 3] = [
         needs: "without --rpc, --metrics or --dashboard",
     },
     NeededOption {
+        ids: &["verify_base_checkpoint", "verify_base_genesis"],
+        is_given: |options| options.verify_base != VerifyBase::Off,
+        needs: "without --verify-base",
+    },
+    NeededOption {
         ids: &["log_max_size", "log_max_backups"],
         is_given: |options| options.log.file.is_some(),
         needs: "without --log.file",
@@ -89,6 +95,17 @@ fn parse_states(text: &str) -> Result<StateRetention, String> {
     states_of(text, RECENT_STATES_MIN).ok_or_else(|| {
         format!("got {text:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")
     })
+}
+
+/// The checks of what the VNODE tells of the base chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerifyBase {
+    /// Nothing is checked.
+    Off,
+    /// Headers without their seals, and proofs of state.
+    Proofs,
+    /// Headers with their seals, and proofs of state.
+    Seals,
 }
 
 /// A server of application chains (MicroChains), connected to a base-chain node
@@ -127,6 +144,17 @@ pub struct ScsProgramOptions {
     /// Private key (PEM) of that certificate
     #[arg(long = "vnode.tls.key", value_name = "FILE", requires = "vnode_tls_cert")]
     pub vnode_tls_key: Option<PathBuf>,
+    /// Checks of what the VNODE tells of the base chain: off believes it; seals asks for headers
+    /// with seals and for proofs of all state; proofs does not check the seals, for chains without
+    #[arg(long = "verify-base", value_name = "MODE", default_value = "off")]
+    pub verify_base: VerifyBase,
+    /// Block of the base chain that is believed, for --verify-base [default: the first header that
+    /// the VNODE shows, 256 blocks below its head]
+    #[arg(long = "verify-base.checkpoint", value_name = "NUMBER=HASH")]
+    pub verify_base_checkpoint: Option<BaseCheckpoint>,
+    /// Genesis file of a base chain other than the built-in ones, for its rules
+    #[arg(long = "verify-base.genesis", value_name = "FILE")]
+    pub verify_base_genesis: Option<PathBuf>,
     /// JSON file with the settings of the SCS
     /// [default: userconfig.json in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]

@@ -6,6 +6,7 @@ mod life;
 mod lying_member;
 mod member_faults;
 mod program;
+mod proven;
 mod reorganization;
 mod restart;
 mod side_by_side;

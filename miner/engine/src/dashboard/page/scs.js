@@ -8,6 +8,7 @@ const dash = "–";
 /** The state of an SCS in a few words, and its colour. */
 export function scsState(scs) {
   if (!scs.connected) return ["no VNODE", "bad"];
+  if (scs.base_refusal) return ["VNODE not believed", "bad"];
   if (scs.balance_low) return ["little money for gas", "bad"];
   return [scs.chains.length > 0 ? "serving MicroChains" : "no MicroChain yet", scs.chains.length > 0 ? "good" : "idle"];
 }
@@ -31,6 +32,7 @@ function accountPanel(scs) {
     scs.balance_low ? h("p", { class: "bad", role: "alert" }, low) : null,
     facts([
       ["Id, which is paid for gas", h("span", { class: "hash" }, scs.id)],
+      scs.base_refusal ? ["Refused answer of the VNODE", h("span", { class: "bad", role: "alert" }, scs.base_refusal)] : null,
       ["VNODE", scs.connected ? "connected" : h("span", { class: "bad" }, "not connected")],
       ["Head of the base chain", scs.base_head === 0 ? dash : count(scs.base_head)],
     ]),

@@ -1,0 +1,279 @@
+//! A VNODE that lies.
+
+use chain::genesis::ensure_genesis;
+use chain::spec::GenesisAccount;
+use chain::view::View;
+use primitives::hex;
+use store::Store;
+
+use super::headers::tests::{first, line};
+use super::*;
+
+const CONTRACT: Address = Address::repeat_byte(0xcc);
+/// Code that answers with the value of slot 1.
+const GETTER: &str = "60015460005260206000f3";
+const VALUE: u64 = 77;
+
+/// The faults of a VNODE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    None,
+    /// Slot 1 has another value.
+    Value,
+    /// The proof is of another account.
+    OtherAccount,
+    /// The proof is no RLP.
+    Bytes,
+    NoProof,
+    Code,
+    /// The headers begin at another number.
+    Number,
+    NoHeaders,
+}
+
+#[derive(Debug)]
+struct LyingState {
+    lie: Lie,
+    /// All headers from block 0 on.
+    headers: Vec<Header>,
+}
+
+#[derive(Clone, Debug)]
+struct LyingVnode(Arc<Mutex<LyingState>>);
+
+/// A chain whose contract has this value.
+fn view(value: u64) -> View {
+    let mut spec = ChainSpec::dev();
+    let contract = GenesisAccount {
+        code: hex::decode(GETTER).expect("hex").into(),
+        balance: U256::from(5),
+        storage: [(U256::from(1), U256::from(value))].into(),
+        ..GenesisAccount::default()
+    };
+    spec.genesis.alloc.insert(CONTRACT, contract);
+    let store = Store::in_memory().expect("memory");
+    ensure_genesis(&store, &spec).expect("block 0");
+    View::new(&store, Arc::new(spec)).expect("a view")
+}
+
+fn root() -> B256 {
+    let block = view(VALUE).header(0).expect("memory").expect("block 0");
+    block.1.header.state_root
+}
+
+/// Block 0, and `count` blocks after it, all with the state of [`view`].
+fn chain_of(mark: u8, count: usize) -> Vec<Header> {
+    let mut headers = vec![Header {
+        state_root: root(),
+        ..first()
+    }];
+    for _ in 0..count {
+        let last = headers.last().expect("block 0");
+        let mut next = line(last, mark, 1).remove(0);
+        next.state_root = last.state_root;
+        headers.push(next);
+    }
+    headers
+}
+
+impl LyingVnode {
+    fn new(headers: Vec<Header>) -> Self {
+        let lie = Lie::None;
+        Self(Arc::new(Mutex::new(LyingState { lie, headers })))
+    }
+
+    fn lie(&self, lie: Lie) {
+        self.0.lock().lie = lie;
+    }
+
+    fn show(&self, headers: Vec<Header>) {
+        self.0.lock().headers = headers;
+    }
+}
+
+impl ProvingVnode for LyingVnode {
+    async fn headers(&self, number: u64, count: u64) -> Result<Vec<Header>, ScsClientError> {
+        let state = self.0.lock();
+        let skipped = number as usize + usize::from(state.lie == Lie::Number);
+        if state.lie == Lie::NoHeaders {
+            return Ok(Vec::new());
+        }
+        Ok(state
+            .headers
+            .iter()
+            .skip(skipped)
+            .take(count as usize)
+            .cloned()
+            .collect())
+    }
+
+    async fn witness(&self, wish: &WitnessWish) -> Result<Option<Bytes>, ScsClientError> {
+        let state = self.0.lock();
+        let header = state.headers.get(wish.number as usize);
+        if header.map(Header::hash) != Some(wish.hash) || state.lie == Lie::NoProof {
+            return Ok(None);
+        }
+        let (value, contract) = match state.lie {
+            Lie::Value => (VALUE + 1, wish.contract),
+            Lie::OtherAccount => (VALUE, Address::ZERO),
+            Lie::Bytes => return Ok(Some(vec![1, 2, 3].into())),
+            _ => (VALUE, wish.contract),
+        };
+        let request = wish
+            .input
+            .clone()
+            .map(|input| contract_call(Some(&contract), input));
+        let witness = view(value).witness(0, contract, &wish.slots, request.as_ref(), TIMEOUT_DEFAULT);
+        let witness = witness.expect("the call runs").expect("the tries of the head");
+        Ok(Some(witness.encode().into()))
+    }
+
+    async fn code(&self, _: Address) -> Result<Bytes, ScsClientError> {
+        let lies = self.0.lock().lie == Lie::Code;
+        let code = if lies { "00" } else { GETTER };
+        Ok(hex::decode(code).expect("hex").into())
+    }
+}
+
+fn base_in(
+    home: &tempfile::TempDir,
+    vnode: &LyingVnode,
+    checkpoint: Option<BaseCheckpoint>,
+) -> ProvenBase<LyingVnode> {
+    let checks = BaseChecks {
+        spec: ChainSpec::dev(),
+        seals: false,
+        checkpoint,
+    };
+    let folders = Folders::open(home.path()).expect("writable");
+    ProvenBase::new(vnode.clone(), checks, folders, Arc::default()).expect("it opens")
+}
+
+fn scene(count: usize) -> (tempfile::TempDir, LyingVnode, ProvenBase<LyingVnode>) {
+    let home = tempfile::tempdir().expect("a folder");
+    let vnode = LyingVnode::new(chain_of(1, count));
+    let base = base_in(&home, &vnode, None);
+    (home, vnode, base)
+}
+
+fn text<T: std::fmt::Debug>(result: Result<T, BaseReadError>) -> String {
+    result.expect_err("refused").to_string()
+}
+
+#[tokio::test]
+async fn an_honest_vnode_is_read() {
+    let (_home, _vnode, base) = scene(9);
+    assert!(base.call(CONTRACT, Bytes::new()).await.is_err(), "no head yet");
+    assert_eq!(base.follow(9).await.expect("its headers are right"), 9);
+    let value = base.call(CONTRACT, Bytes::new()).await.expect("proven");
+    assert_eq!(U256::from_be_slice(&value), U256::from(VALUE));
+    let slots = vec![U256::from(1), U256::from(2)];
+    let contract = base.contract(CONTRACT, slots).await.expect("proven");
+    let contract = contract.expect("it exists");
+    assert_eq!((contract.balance, contract.code.len()), (U256::from(5), 11));
+    assert_eq!(contract.storage[&U256::from(1)], U256::from(VALUE));
+    assert_eq!(contract.storage[&U256::from(2)], U256::ZERO);
+    let nobody = base.contract(Address::repeat_byte(3), Vec::new()).await;
+    assert_eq!(nobody.expect("proven"), None);
+    let branch = base.branch().expect("a head");
+    assert_eq!((branch.number, branch.hashes.len()), (8, 9));
+    assert!(base.state.refusals.last().is_none());
+}
+
+#[tokio::test]
+async fn what_a_vnode_makes_up_is_refused() {
+    let (_home, vnode, base) = scene(9);
+    base.follow(9).await.expect("its headers are right");
+    for (lie, expected) in [
+        (Lie::Value, "the proof has no node"),
+        (Lie::OtherAccount, "not proven"),
+        (Lie::Bytes, "proof: "),
+        (Lie::NoProof, "got none, expected one"),
+        (Lie::Code, "code of 0x"),
+    ] {
+        vnode.lie(lie);
+        let error = text(base.call(CONTRACT, Bytes::new()).await);
+        assert!(error.contains(expected), "{lie:?}: {error}");
+        assert!(error.starts_with("the VNODE is not believed: "), "{error}");
+        let noted = base.state.refusals.last().expect("noted");
+        assert!(error.ends_with(&noted), "{noted}");
+    }
+    vnode.lie(Lie::Value);
+    let error = text(base.contract(CONTRACT, vec![U256::from(1)]).await);
+    assert!(error.contains("no node"), "{error}");
+    vnode.lie(Lie::OtherAccount);
+    let error = text(base.contract(CONTRACT, vec![U256::from(1)]).await);
+    assert!(error.contains("without the account"), "{error}");
+    for (lie, expected) in [
+        (Lie::Number, "header: got number 8, expected 7"),
+        (Lie::NoHeaders, "header 1: got none"),
+    ] {
+        vnode.lie(lie);
+        let error = text(base.follow(9).await);
+        assert!(error.contains(expected), "{lie:?}: {error}");
+    }
+    vnode.lie(Lie::None);
+    assert!(base.call(CONTRACT, Bytes::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn another_branch_must_be_as_heavy_and_not_too_deep() {
+    let (home, vnode, base) = scene(400);
+    // The oldest header is the one 256 blocks below the head.
+    assert_eq!(base.follow(300).await.expect("right"), 400);
+    assert_eq!(base.ends().expect("a head").1.number, 144);
+    let old = vnode.0.lock().headers.clone();
+    let fork = |at: usize, mark, count| {
+        let mut headers = old[..=at].to_vec();
+        for _ in 0..count {
+            let last = headers.last().expect("block 0");
+            let mut next = line(last, mark, 1).remove(0);
+            next.state_root = last.state_root;
+            headers.push(next);
+        }
+        headers
+    };
+    vnode.show(fork(350, 2, 40));
+    let error = text(base.follow(390).await);
+    assert!(
+        error.contains("head 390") && error.contains("work since block 144"),
+        "{error}"
+    );
+    vnode.show(fork(150, 3, 251));
+    assert_eq!(base.follow(401).await.expect("more work"), 401);
+    // A branch that ends with a full answer.
+    vnode.show(fork(150, 6, 144 + BATCH as usize - 150));
+    let error = text(base.follow(336).await);
+    assert!(error.contains("head 336: got"), "{error}");
+    vnode.show(fork(40, 4, 400));
+    let error = text(base.follow(440).await);
+    assert!(error.contains("header 145: got the parent"), "{error}");
+    // The same holds after a restart.
+    let again = base_in(&home, &vnode, None);
+    let error = text(again.follow(440).await);
+    assert!(error.contains("header 145: got the parent"), "{error}");
+    vnode.show(fork(350, 5, 60));
+    assert_eq!(again.follow(410).await.expect("right"), 410);
+}
+
+#[tokio::test]
+async fn a_checkpoint_decides_which_chain_is_followed() {
+    let (home, vnode, _) = scene(20);
+    let hash = vnode.0.lock().headers[5].hash();
+    let checkpoint = BaseCheckpoint { number: 5, hash };
+    let base = base_in(&home, &vnode, Some(checkpoint));
+    assert_eq!(base.follow(20).await.expect("the right chain"), 20);
+    vnode.show(chain_of(2, 20));
+    // The header of the checkpoint is in the data directory.
+    let error = text(base_in(&home, &vnode, Some(checkpoint)).follow(20).await);
+    assert!(error.contains("header 6: got the parent"), "{error}");
+    let other = tempfile::tempdir().expect("a folder");
+    let error = text(base_in(&other, &vnode, Some(checkpoint)).follow(20).await);
+    assert!(
+        error.contains("block 5: got the hash") && error.contains("checkpoint"),
+        "{error}"
+    );
+    let number = BaseCheckpoint { number: 50, hash };
+    let error = text(base_in(&other, &vnode, Some(number)).follow(20).await);
+    assert!(error.contains("header 50: got none"), "{error}");
+}
