@@ -11,6 +11,17 @@ pub struct BaseCheckpoint {
     pub hash: B256,
 }
 
+/// The checks by which headers are reached from the block that is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderOrigin {
+    /// The block; `None` for the first header that a VNODE showed.
+    pub(crate) checkpoint: Option<BaseCheckpoint>,
+    /// Whether seals are checked.
+    pub(crate) seals: bool,
+    /// The network id of the rules.
+    pub(crate) network: u64,
+}
+
 /// The text is no checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("got {0:?}, expected NUMBER=HASH of a block, as in 1000=0x…")]

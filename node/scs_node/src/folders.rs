@@ -13,7 +13,7 @@ use microchain::MicroChainSetup;
 use primitives::{Address, Bytes, Header, U256};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::BaseCheckpoint;
+use crate::checkpoint::HeaderOrigin;
 
 /// The file that says what a MicroChain is.
 const SETUP_FILE: &str = "setup.json";
@@ -83,6 +83,10 @@ struct BaseHeaderFile {
     header: String,
     /// The checkpoint from which the header was reached.
     checkpoint: Option<String>,
+    /// Whether seals were checked on the way.
+    seals: bool,
+    /// The network id of the rules.
+    network: u64,
 }
 
 /// The MicroChains of a data directory.
@@ -235,27 +239,39 @@ impl Folders {
         }
     }
 
-    /// The oldest checked header of the base chain, if it was kept with this checkpoint.
+    /// The oldest checked header of the base chain, if it was reached from the same checkpoint, by
+    /// the same rules, and with seals if they are to be checked.
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be read.
-    pub(crate) fn base_header(
-        &self,
-        checkpoint: Option<&BaseCheckpoint>,
-    ) -> Result<Option<Header>, FolderError> {
+    pub(crate) fn base_header(&self, origin: &HeaderOrigin) -> Result<Option<Header>, FolderError> {
         let path = self.root.join(BASE_HEADER_FILE);
         if !path.is_file() {
             return Ok(None);
         }
         let file: BaseHeaderFile = read_json(&path)?;
-        if file.checkpoint != checkpoint.map(ToString::to_string) {
+        let is_other = file.checkpoint != origin.checkpoint.map(|checkpoint| checkpoint.to_string())
+            || file.network != origin.network;
+        if is_other || (origin.seals && !file.seals) {
+            tracing::info!(
+                path = %path.display(),
+                "the kept header was reached by other checks: the base chain is checked from the begin"
+            );
             return Ok(None);
         }
         let rlp: Bytes = parse(&path, &file.header)?;
-        let header = Header::decode(&rlp).map_err(|error| FolderError::Content {
-            path,
-            reason: error.to_string(),
-        })?;
+        let content = |reason| FolderError::Content {
+            path: path.clone(),
+            reason,
+        };
+        let header = Header::decode(&rlp).map_err(|error| content(error.to_string()))?;
+        let hash = header.hash();
+        if hash.to_string() != file.hash {
+            return Err(content(format!(
+                "got a header with the hash {hash}, expected {}",
+                file.hash
+            )));
+        }
         Ok(Some(header))
     }
 
@@ -263,16 +279,14 @@ impl Folders {
     ///
     /// # Errors
     /// [`FolderError`] if the file cannot be written.
-    pub(crate) fn keep_base_header(
-        &self,
-        header: &Header,
-        checkpoint: Option<&BaseCheckpoint>,
-    ) -> Result<(), FolderError> {
+    pub(crate) fn keep_base_header(&self, header: &Header, origin: &HeaderOrigin) -> Result<(), FolderError> {
         let file = BaseHeaderFile {
             number: header.number,
             hash: header.hash().to_string(),
             header: Bytes::from(header.encode()).to_string(),
-            checkpoint: checkpoint.map(ToString::to_string),
+            checkpoint: origin.checkpoint.map(|checkpoint| checkpoint.to_string()),
+            seals: origin.seals,
+            network: origin.network,
         };
         write_json(&self.root.join(BASE_HEADER_FILE), &file, Durability::Synced)
     }

@@ -1,6 +1,7 @@
 //! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
-//! Ethereum's rules are revm's own, except for Constantinople's SSTORE. revm bundles rules as
+//! Ethereum's rules are revm's own, except for Constantinople's SSTORE, the gas of EXP, BASEFEE and
+//! opcode 0x44, of which some chains took only a part. revm bundles rules as
 //! Ethereum's forks do (`spec_id`); where another network's bundle differs, gas and opcodes are
 //! changed here. The public network's rules: docs/base-chain.md, 4. Its fork Fuxi has the opcodes
 //! of Petersburg without EXTCODEHASH and with the older SSTORE, and CHAINID, SELFBALANCE,
@@ -233,6 +234,7 @@ fn instructions<DB: Database>(
 ) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     table.insert_instruction(opcode::KECCAK256, Instruction::new(keccak256), KECCAK256_GAS);
+    // The public network's own. What Ethereum's family has stands after this part.
     if rules.is_moac() {
         let extcodesize = if spec.notify_scs_always_exists {
             Instruction::new(extcodesize::<true, _, _>)
@@ -329,6 +331,7 @@ fn keccak256<IT: InterpreterTypes, H: Host + ?Sized>(
     Ok(())
 }
 
+// revm's own function fails before its fork; these rules have the opcode earlier.
 fn chain_id<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {

@@ -1,6 +1,7 @@
 //! The reasons why a VNODE is not believed.
 
 use chain::genesis::GenesisError;
+use chain::rules::seal::SealCheckError;
 use chain::witness::WitnessError;
 use primitives::{Address, B256, DecodeError};
 use scs_service::client::{ScsClientError, UNKNOWN_CALL};
@@ -17,11 +18,18 @@ pub(crate) enum BaseReadError {
     /// The VNODE's answer is not proven.
     #[error("the VNODE is not believed: {0}")]
     Refused(Box<ProofRefusal>),
+    /// The answer cannot be checked now, for a reason that is no lie.
+    #[error("the base chain cannot be checked now: {0}")]
+    Unchecked(Box<ProofRefusal>),
 }
 
 impl From<ProofRefusal> for BaseReadError {
     fn from(refusal: ProofRefusal) -> Self {
-        Self::Refused(Box::new(refusal))
+        if refusal.is_innocent() {
+            Self::Unchecked(Box::new(refusal))
+        } else {
+            Self::Refused(Box::new(refusal))
+        }
     }
 }
 
@@ -39,7 +47,7 @@ pub enum ProofRefusal {
     Header(#[from] BaseHeaderError),
     /// The VNODE proves nothing.
     #[error(
-        "the VNODE gives no proofs, as published ones: expected one of this project, or --verify-base off"
+        "the VNODE cannot prove what it tells, like published ones: use a VNODE of this project, or --verify-base off"
     )]
     NotOffered,
     /// The VNODE has shown a header whose state it does not prove.
@@ -79,12 +87,40 @@ pub enum ProofRefusal {
         /// The proven hash.
         expected: B256,
     },
+    /// The VNODE's newest block is below the checked head.
+    #[error("head of the VNODE: got block {got}, expected block {expected}, which was shown before")]
+    Behind {
+        /// The number of the VNODE's head.
+        got: u64,
+        /// The number of the checked head.
+        expected: u64,
+    },
+    /// The call reads too many contracts.
+    #[error("proof of a call: got the code of {got} contracts, expected at most {most}")]
+    Codes {
+        /// The number of the contracts.
+        got: usize,
+        /// The most that are fetched.
+        most: usize,
+    },
     /// The first header cannot be kept in the data directory.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The check has ended by a panic.
     #[error("the check has ended by a panic")]
     Panic,
+}
+
+impl ProofRefusal {
+    /// Whether the reason is this machine, or a VNODE that is late, and no lie.
+    const fn is_innocent(&self) -> bool {
+        match self {
+            Self::Behind { .. } | Self::Folder(_) | Self::Panic => true,
+            Self::Header(BaseHeaderError::Seal { error, .. }) => matches!(error, SealCheckError::Cache(_)),
+            Self::Proof { error, .. } => matches!(error, WitnessError::Call(_)),
+            _ => false,
+        }
+    }
 }
 
 /// The reason why the base chain cannot be checked.

@@ -193,9 +193,28 @@ impl HeaderTree {
             root = parent.header.clone();
         }
         let hash = root.hash();
-        self.known
-            .retain(|other, known| known.header.number > root.number || *other == hash);
+        let rooted = self.known.get(&hash).map_or(U256::ZERO, |known| known.work);
+        let mut by_number: Vec<_> = std::mem::take(&mut self.known).into_iter().collect();
+        by_number.sort_by_key(|(_, known)| known.header.number);
+        // A branch that left below the root goes as a whole: nothing below is reorganized any more.
+        for (other, mut known) in by_number {
+            if other == hash || self.known.contains_key(&known.header.parent_hash) {
+                known.work = known.work.saturating_sub(rooted);
+                self.known.insert(other, known);
+            }
+        }
         self.root = root;
+    }
+
+    /// Whether the head is this header or has it below.
+    pub(super) fn leads_to_head(&self, header: &Header) -> bool {
+        let mut at = &self.head;
+        while at.number > header.number
+            && let Some(parent) = self.known.get(&at.parent_hash)
+        {
+            at = &parent.header;
+        }
+        at.hash() == header.hash()
     }
 
     /// The gas limit of the head and the hashes of the blocks before it, as the engine wants them.
@@ -280,6 +299,10 @@ pub(super) mod tests {
         assert_eq!((branch.number, branch.hashes.len()), (399, 64));
         assert_eq!(branch.hashes[0], headers[398].hash());
         assert_eq!(branch.hashes[63], headers[335].hash());
+        // Work counts from the oldest one on.
+        let work = tree.known[&tree.head().hash()].work;
+        assert_eq!(work, U256::from(512 * (400 - oldest)));
+        assert!(tree.leads_to_head(&headers[300]) && !tree.leads_to_head(&next(&headers[299], 9)));
         // Nothing below the oldest one is reorganized any more.
         let fork = next(&headers[2], 9);
         assert!(!tree.meets(&fork));
@@ -287,6 +310,20 @@ pub(super) mod tests {
             tree.take(&[fork], None),
             Err(BaseHeaderError::Branch { .. })
         ));
+    }
+
+    #[test]
+    fn a_branch_that_left_below_the_root_is_forgotten() {
+        let mut tree = tree(SealCheck::Off);
+        let (headers, side) = (line(&first(), 1, 400), line(&first(), 2, 330));
+        tree.take(&side, None).expect("they are right");
+        tree.take(&headers, None).expect("they are right");
+        for header in &headers {
+            tree.adopt(header).expect("it has more work");
+        }
+        assert!(tree.root().number < 330);
+        assert!(!tree.meets(&next(&side[329], 2)));
+        assert_eq!(tree.known.len() as u64, 401 - tree.root().number);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use primitives::{Address, B256, Bytes, Header, U256, keccak256};
 use scs_service::WitnessWish;
 use scs_service::client::{ContractSummary, ScsClient, ScsClientError};
 
-use crate::checkpoint::BaseCheckpoint;
+use crate::checkpoint::{BaseCheckpoint, HeaderOrigin};
 use crate::folders::{FolderError, Folders};
 use error::not_offered;
 use headers::{HeaderTree, KEPT};
@@ -44,8 +44,10 @@ const BATCH: u64 = 192;
 const OVERLAP: u64 = 2;
 /// A header may be ahead of the clock by so many seconds, as in a node.
 const AHEAD_SECS: u64 = 15;
-/// The most codes that are kept in memory.
+/// The most codes that are kept in memory, and the most that one call reads.
 const CODES_MAX: usize = 256;
+/// Calls that run again at the same time.
+const REPLAYS_MAX: usize = 2;
 
 /// The settings of the checks.
 #[derive(Clone, Debug)]
@@ -56,6 +58,16 @@ pub struct BaseChecks {
     pub seals: bool,
     /// The block that is believed; without it the first header that the VNODE shows.
     pub checkpoint: Option<BaseCheckpoint>,
+}
+
+impl BaseChecks {
+    const fn origin(&self) -> HeaderOrigin {
+        HeaderOrigin {
+            checkpoint: self.checkpoint,
+            seals: self.seals,
+            network: self.spec.network_id,
+        }
+    }
 }
 
 /// The VNODE's part: headers and proofs, so that it need not be believed.
@@ -106,11 +118,14 @@ struct ProvenBaseState {
     refusals: Arc<BaseRefusals>,
     /// The checked headers; `None` before the first one. Kept locked while seals are checked.
     tree: Mutex<Option<HeaderTree>>,
+    /// The number of the root in the data directory.
+    kept_root: Mutex<Option<u64>>,
     /// The head of the tree and its branch, for readers that must not wait.
     shown: Mutex<Option<(Header, Option<BaseBranch>)>>,
     /// Lets one task at a time ask for headers.
     gate: tokio::sync::Mutex<()>,
     replayer: Replayer,
+    replays: tokio::sync::Semaphore,
     /// Codes by their hashes.
     codes: Mutex<BTreeMap<B256, Bytes>>,
 }
@@ -150,7 +165,8 @@ impl ProvenBaseState {
     ///
     /// # Errors
     /// [`ProofRefusal`] if a header is refused. Too little work is no error unless `is_end`,
-    /// because headers after the batch may have more.
+    /// because headers after the batch may have more; a VNODE whose chain ends on the way to the
+    /// head is only late.
     fn take(&self, batch: &[Header], is_end: bool) -> Result<(), ProofRefusal> {
         let mut tree = self.tree.lock();
         let (Some(tree), Some(last)) = (tree.as_mut(), batch.last()) else {
@@ -159,20 +175,27 @@ impl ProvenBaseState {
         // The clock of a chain for development is set by its developers.
         let latest = (!self.checks.spec.developer).then(|| chain::unix_now().as_secs() + AHEAD_SECS);
         tree.take(batch, latest)?;
-        let before = tree.root().number;
         match tree.adopt(last) {
             Err(BaseHeaderError::Work { .. }) if !is_end => {}
+            Err(BaseHeaderError::Work { .. }) if tree.leads_to_head(last) => {
+                return Err(ProofRefusal::Behind {
+                    got: last.number,
+                    expected: tree.head().number,
+                });
+            }
             adopted => adopted?,
         }
-        if tree.root().number != before {
-            self.keep_root(tree.root())?;
-        }
-        Ok(())
+        Ok(self.keep_root(tree.root())?)
     }
 
+    /// Writes the root into the data directory, unless it is there.
     fn keep_root(&self, root: &Header) -> Result<(), FolderError> {
-        self.folders
-            .keep_base_header(root, self.checks.checkpoint.as_ref())
+        let mut kept = self.kept_root.lock();
+        if *kept != Some(root.number) {
+            self.folders.keep_base_header(root, &self.checks.origin())?;
+            *kept = Some(root.number);
+        }
+        Ok(())
     }
 }
 
@@ -180,7 +203,7 @@ impl<V: ProvingVnode> ProvenBase<V> {
     /// Goes on from the header in the data directory, if there is one.
     ///
     /// # Errors
-    /// [`ProofRefusal`] if that header cannot be read, or memory is short.
+    /// [`BaseCheckError`] if that header cannot be read, or memory is short.
     pub(crate) fn new(
         vnode: V,
         checks: BaseChecks,
@@ -188,15 +211,17 @@ impl<V: ProvingVnode> ProvenBase<V> {
         refusals: Arc<BaseRefusals>,
     ) -> Result<Self, BaseCheckError> {
         let replayer = Replayer::new(checks.spec.clone())?;
-        let kept = folders.base_header(checks.checkpoint.as_ref())?;
+        let kept = folders.base_header(&checks.origin())?;
         let state = ProvenBaseState {
             checks,
             folders,
             refusals,
             tree: Mutex::new(None),
+            kept_root: Mutex::new(kept.as_ref().map(|root| root.number)),
             shown: Mutex::default(),
             gate: tokio::sync::Mutex::new(()),
             replayer,
+            replays: tokio::sync::Semaphore::new(REPLAYS_MAX),
             codes: Mutex::default(),
         };
         if let Some(root) = kept {
@@ -235,7 +260,12 @@ impl<V: ProvingVnode> ProvenBase<V> {
         let called = async {
             let (header, proven) = self.prove(contract, Vec::new(), Some(input.clone())).await?;
             let mut codes = BTreeMap::new();
-            for (address, hash) in proven.codes() {
+            let wanted: Vec<_> = proven.codes().collect();
+            if wanted.len() > CODES_MAX {
+                let (got, most) = (wanted.len(), CODES_MAX);
+                return Err(ProofRefusal::Codes { got, most }.into());
+            }
+            for (address, hash) in wanted {
                 codes.insert(hash, self.code(address, hash).await?);
             }
             let state = Arc::clone(&self.state);
@@ -249,6 +279,8 @@ impl<V: ProvingVnode> ProvenBase<V> {
                         error,
                     })
             };
+            // Strangers' contracts are called, too: they must not take all processors.
+            let _place = self.state.replays.acquire().await;
             let outcome = tokio::task::spawn_blocking(run).await;
             Ok(outcome.map_err(|_| ProofRefusal::Panic)??.into_answer())
         };
@@ -325,14 +357,15 @@ impl<V: ProvingVnode> ProvenBase<V> {
             number: wish.number,
             hash: wish.hash,
         })?;
-        let witness = Witness::decode(&proof).map_err(ProofRefusal::Form)?;
-        let proven = witness
-            .verify(head.state_root)
-            .map_err(|error| ProofRefusal::Proof {
-                number: head.number,
-                error,
-            })?;
-        Ok((head, proven))
+        let (number, state_root) = (head.number, head.state_root);
+        let verify = move || {
+            let witness = Witness::decode(&proof)?;
+            witness
+                .verify(state_root)
+                .map_err(|error| ProofRefusal::Proof { number, error })
+        };
+        let proven = tokio::task::spawn_blocking(verify).await;
+        Ok((head, proven.map_err(|_| ProofRefusal::Panic)??))
     }
 
     /// The code with this hash, from memory or from the VNODE.

@@ -258,7 +258,13 @@ impl Runner {
     fn open(&mut self, letter: Letter) {
         let (chain, read) = match letter {
             Letter::Read(chain, read) => (chain, read),
-            Letter::ReadAgain(chain) => return self.read(chain),
+            Letter::ReadAgain(chain) => {
+                if let Some(followed) = self.followed.get_mut(&chain) {
+                    followed.reads_again = false;
+                    self.read(chain);
+                }
+                return;
+            }
             Letter::Pool(plan, pool) => return self.register(plan, pool),
         };
         let Some(followed) = self.followed.get_mut(&chain) else {
@@ -293,6 +299,9 @@ impl Runner {
         if followed.told.as_ref() != Some(&reason) {
             tracing::warn!(%chain, %reason, "the chain base cannot be read now");
             followed.told = Some(reason);
+        }
+        if std::mem::replace(&mut followed.reads_again, true) {
+            return;
         }
         let inbox = self.inbox.clone();
         tokio::spawn(async move {

@@ -192,6 +192,8 @@ struct Followed {
     terms: Option<(B256, Address, u64)>,
     /// The bond in the pool when the SCS registered last.
     joined_with: Option<U256>,
+    /// Whether a read that failed is to be repeated after a pause.
+    reads_again: bool,
     /// The last failure of a read that was logged.
     told: Option<String>,
     /// The last reason that was logged why this SCS does not join or serve.
