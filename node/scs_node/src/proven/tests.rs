@@ -257,6 +257,37 @@ async fn another_branch_must_be_as_heavy_and_not_too_deep() {
 }
 
 #[tokio::test]
+async fn a_vnode_that_is_late_is_no_liar() {
+    let (_home, vnode, base) = scene(9);
+    base.follow(9).await.expect("its headers are right");
+    let all = vnode.0.lock().headers.clone();
+    vnode.show(all[..=7].to_vec());
+    let error = text(base.follow(7).await);
+    assert_eq!(
+        error,
+        "the base chain cannot be checked now: head of the VNODE: got block 7, expected block 9, which \
+         was shown before"
+    );
+    assert_eq!(base.state.refusals.last(), None);
+    vnode.show(all);
+    assert_eq!(base.follow(9).await.expect("its headers are right"), 9);
+}
+
+#[tokio::test]
+async fn a_header_that_was_kept_without_seals_is_not_believed_with_seals() {
+    let (home, vnode, base) = scene(9);
+    base.follow(9).await.expect("its headers are right");
+    assert!(base_in(&home, &vnode, None).state.head().is_some());
+    let checks = BaseChecks {
+        seals: true,
+        ..base.state.checks.clone()
+    };
+    let folders = Folders::open(home.path()).expect("writable");
+    let sealed = ProvenBase::new(vnode, checks, folders, Arc::default()).expect("it opens");
+    assert_eq!(sealed.state.head(), None);
+}
+
+#[tokio::test]
 async fn a_checkpoint_decides_which_chain_is_followed() {
     let (home, vnode, _) = scene(20);
     let hash = vnode.0.lock().headers[5].hash();
