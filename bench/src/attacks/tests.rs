@@ -3,6 +3,7 @@
 //! Attacks, witnesses and bounds are those of the programs `peers` and `requests`. A bound of time
 //! is larger if the machine is busy with other programs.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,8 +14,10 @@ use super::{Attack, AttackSources};
 
 /// Seconds for which each attack runs, if the variable is set.
 const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
-/// One attack has the machine at a time.
-static TURN: Mutex<()> = Mutex::new(());
+/// Two attacks run at a time: most of them wait more than they compute.
+static TURNS: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+/// The number of the next turn.
+static NEXT_TURN: AtomicUsize = AtomicUsize::new(0);
 
 #[track_caller]
 fn check(attack: Attack) {
@@ -22,7 +25,10 @@ fn check(attack: Attack) {
     let time = seconds.map(|seconds| Duration::from_secs(seconds.parse().expect("a number of seconds")));
     // The binary is built before the test leaves the network of the machine.
     vnode_path();
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = NEXT_TURN.fetch_add(1, Ordering::Relaxed);
+    let turn = TURNS[number % TURNS.len()]
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     // Only this thread and those that it starts leave that network.
     let run = thread::spawn(move || {
         let sources = AttackSources::new();
