@@ -1,4 +1,5 @@
-//! The address that the connections of a client are counted by.
+//! The address that the connections of a client are counted by, and whether an address is that of
+//! this machine.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -35,6 +36,13 @@ impl fmt::Display for ClientAddress {
             IpAddr::V6(network) => write!(f, "{network}/{NETWORK_BITS}"),
         }
     }
+}
+
+/// Whether only this machine reaches `host`: an address, in brackets or not, or a name.
+pub fn is_loopback_host(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_local = |ip: IpAddr| ip.is_loopback();
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_local)
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub mod tls;
 mod token_bucket;
 
 pub use accept::{Listener, accept, all_ended, listen_text, stopped};
-pub use address::ClientAddress;
+pub use address::{ClientAddress, is_loopback_host};
 pub use claim::{Claim, Claimant, StatedClaim};
 pub use client::ClientId;
 pub use client_rates::ClientRates;

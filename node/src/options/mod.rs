@@ -55,12 +55,13 @@ pub use txpool::TxPoolOptions;
 pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, SyncMode, states_of};
 pub(crate) use values::{DevFork, IndexChoice};
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chain::import::limits::{MESS_HEAD_AGE_SECS_MAX, REORG_DEPTH_MAX};
 use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
+use daemon::is_loopback_host;
 use daemon::tls::TlsFiles;
 use engine::DeviceChoice;
 use primitives::{Address, U256, parse_address};
@@ -519,7 +520,7 @@ impl VnodeOptions {
         ];
         let exposed = exposed
             .into_iter()
-            .find(|(is_on, host, _)| *is_on && !is_loopback(host));
+            .find(|(is_on, host, _)| *is_on && !is_loopback_host(host));
         if let Some((.., option)) = exposed
             && !self.unlock.is_empty()
             && !self.allow_insecure_unlock
@@ -626,13 +627,6 @@ impl VnodeOptions {
             (_, None) => engine::DatasetPolicy::Memory,
         }
     }
-}
-
-/// Whether only this machine reaches `host`: an address or a name.
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_local = |ip: IpAddr| ip.is_loopback();
-    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_local)
 }
 
 #[cfg(test)]

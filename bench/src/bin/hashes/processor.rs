@@ -4,7 +4,7 @@
 //! Each instruction set of the processor is measured, and also chfast/ethash if `--chfast` names
 //! its library. They take turns in each round, so that other load on the machine slows all of them.
 //! The shortest time of the rounds is printed, because disturbances only add time. The search is
-//! also compared with an upper bound, the random reads of [`miner::bench`].
+//! also compared with an upper bound, the random reads of [`engine::rates`].
 
 use std::hint::black_box;
 use std::num::NonZero;

@@ -25,10 +25,7 @@ pub(crate) fn trie_proof(
     let key = nibbles(key);
     let mut proof = Vec::new();
     let mut depth = 0;
-    let mut link = match root {
-        EMPTY_ROOT => NodeLink::Empty,
-        root => NodeLink::Stored(root),
-    };
+    let mut link = root_link(root);
     loop {
         let node = match link {
             NodeLink::Empty => return Ok(proof),
@@ -42,20 +39,34 @@ pub(crate) fn trie_proof(
             }
             NodeLink::Loaded(node) => node,
         };
-        link = match node.kind {
-            NodeKind::Extension(extension) if key[depth..].starts_with(&extension.key) => {
-                depth += extension.key.len();
-                extension.child
+        link = link_below(node.kind, &key, &mut depth);
+    }
+}
+
+/// The link to the root of a trie.
+const fn root_link(root: B256) -> NodeLink {
+    match root {
+        EMPTY_ROOT => NodeLink::Empty,
+        root => NodeLink::Stored(root),
+    }
+}
+
+/// The link on the path of `key` below a node, to which `depth` nibbles of it lead. `depth` then
+/// leads to the next node. Empty if the trie has nothing below for the key.
+fn link_below(node: NodeKind, key: &[u8], depth: &mut usize) -> NodeLink {
+    match node {
+        NodeKind::Extension(extension) if key[*depth..].starts_with(&extension.key) => {
+            *depth += extension.key.len();
+            extension.child
+        }
+        NodeKind::Branch(mut branch) => match key.get(*depth) {
+            Some(nibble) => {
+                *depth += 1;
+                std::mem::take(&mut branch.children[usize::from(*nibble)])
             }
-            NodeKind::Branch(mut branch) => match key.get(depth) {
-                Some(nibble) => {
-                    depth += 1;
-                    std::mem::take(&mut branch.children[usize::from(*nibble)])
-                }
-                None => NodeLink::Empty,
-            },
-            NodeKind::Leaf(_) | NodeKind::Extension(_) => NodeLink::Empty,
-        };
+            None => NodeLink::Empty,
+        },
+        NodeKind::Leaf(_) | NodeKind::Extension(_) => NodeLink::Empty,
     }
 }
 
@@ -92,10 +103,7 @@ impl<'a> ProofNodes<'a> {
     pub fn value(&self, root: B256, key: &B256) -> Result<Option<Vec<u8>>, KeyProofError> {
         let key = nibbles(key.as_slice());
         let mut depth = 0;
-        let mut link = match root {
-            EMPTY_ROOT => NodeLink::Empty,
-            root => NodeLink::Stored(root),
-        };
+        let mut link = root_link(root);
         loop {
             let node = match link {
                 NodeLink::Empty => return Ok(None),
@@ -109,21 +117,10 @@ impl<'a> ProofNodes<'a> {
                 }
                 NodeLink::Loaded(node) => node,
             };
-            link = match node.kind {
-                NodeKind::Leaf(leaf) => return Ok((leaf.key[..] == key[depth..]).then_some(leaf.value)),
-                NodeKind::Extension(extension) if key[depth..].starts_with(&extension.key) => {
-                    depth += extension.key.len();
-                    extension.child
-                }
-                NodeKind::Branch(mut branch) => match key.get(depth) {
-                    Some(nibble) => {
-                        depth += 1;
-                        std::mem::take(&mut branch.children[usize::from(*nibble)])
-                    }
-                    None => NodeLink::Empty,
-                },
-                NodeKind::Extension(_) => NodeLink::Empty,
-            };
+            if let NodeKind::Leaf(leaf) = node.kind {
+                return Ok((leaf.key[..] == key[depth..]).then_some(leaf.value));
+            }
+            link = link_below(node.kind, &key, &mut depth);
         }
     }
 }

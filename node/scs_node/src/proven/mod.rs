@@ -423,13 +423,7 @@ impl<V: ProvingVnode> ProvenBase<V> {
                 from = head.number.saturating_sub(back).max(lowest);
                 continue;
             };
-            if first.number != from {
-                return Err(BaseHeaderError::Number {
-                    got: first.number,
-                    expected: from,
-                }
-                .into());
-            }
+            expect_number(first, from)?;
             if last.is_none() && from > lowest && !self.meets(first) {
                 // The VNODE's chain has another block here.
                 back = back.saturating_mul(8);
@@ -485,13 +479,7 @@ impl<V: ProvingVnode> ProvenBase<V> {
         let headers = self.vnode.headers(number, 1).await.map_err(not_offered)?;
         let first = headers.into_iter().next();
         let first = first.ok_or(BaseHeaderError::Missing { number })?;
-        if first.number != number {
-            return Err(BaseHeaderError::Number {
-                got: first.number,
-                expected: number,
-            }
-            .into());
-        }
+        expect_number(&first, number)?;
         let hash = first.hash();
         match checkpoint {
             Some(BaseCheckpoint { hash: expected, .. }) if hash != expected => {
@@ -511,5 +499,15 @@ impl<V: ProvingVnode> ProvenBase<V> {
         self.state.keep_root(&first).map_err(ProofRefusal::from)?;
         self.state.begin(first.clone());
         Ok(first)
+    }
+}
+
+/// Checks that a header is the one that was asked for.
+const fn expect_number(header: &Header, expected: u64) -> Result<(), BaseHeaderError> {
+    let got = header.number;
+    if got == expected {
+        Ok(())
+    } else {
+        Err(BaseHeaderError::Number { got, expected })
     }
 }

@@ -63,10 +63,15 @@ fn root() -> B256 {
 
 /// Block 0, and `count` blocks after it, all with the state of [`view`].
 fn chain_of(mark: u8, count: usize) -> Vec<Header> {
-    let mut headers = vec![Header {
+    let first = Header {
         state_root: root(),
         ..first()
-    }];
+    };
+    grown(vec![first], mark, count)
+}
+
+/// The headers with `count` more, which have the state of the last one.
+fn grown(mut headers: Vec<Header>, mark: u8, count: usize) -> Vec<Header> {
     for _ in 0..count {
         let last = headers.last().expect("block 0");
         let mut next = line(last, mark, 1).remove(0);
@@ -223,16 +228,7 @@ async fn another_branch_must_be_as_heavy_and_not_too_deep() {
     assert_eq!(base.follow(300).await.expect("right"), 400);
     assert_eq!(base.ends().expect("a head").1.number, 144);
     let old = vnode.0.lock().headers.clone();
-    let fork = |at: usize, mark, count| {
-        let mut headers = old[..=at].to_vec();
-        for _ in 0..count {
-            let last = headers.last().expect("block 0");
-            let mut next = line(last, mark, 1).remove(0);
-            next.state_root = last.state_root;
-            headers.push(next);
-        }
-        headers
-    };
+    let fork = |at: usize, mark, count| grown(old[..=at].to_vec(), mark, count);
     vnode.show(fork(350, 2, 40));
     let error = text(base.follow(390).await);
     assert!(

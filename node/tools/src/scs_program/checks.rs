@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use chain::genesis::file::GenesisFileError;
 use chain::spec::ChainSpec;
+use daemon::is_loopback_host;
 use scs_node::BaseChecks;
 
 use super::options::{ScsProgramOptions, VerifyBase};
@@ -109,10 +110,7 @@ fn spec_of_file(path: PathBuf, expected: u64) -> Result<ChainSpec, BaseRulesErro
 
 /// Whether `host:port` is on this machine.
 fn is_loopback(vnode: &str) -> bool {
-    let host = vnode.rsplit_once(':').map_or(vnode, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let is_local = |address: std::net::IpAddr| address.is_loopback();
-    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_local)
+    is_loopback_host(vnode.rsplit_once(':').map_or(vnode, |(host, _)| host))
 }
 
 #[cfg(test)]
