@@ -8,7 +8,7 @@ use e2e::{Vnode, quantity};
 use serde_json::{Value, json};
 
 use crate::application_chains::stage::{
-    OTHER_PROXY, PATIENCE, PROXY, counting, free_port, scs, selector, vnode, wait_for_lines,
+    MAKES_BLOCKS, OTHER_PROXY, PATIENCE, PROXY, counting, free_port, scs, selector, vnode, wait_for_lines,
 };
 
 /// The development account that buys tokens.
@@ -16,7 +16,7 @@ const BUYER: usize = 3;
 /// By how many blocks the other chain is longer when the VNODEs meet.
 const LONGER: u128 = 2;
 
-/// Two VNODEs. While they are peers, the first one mines.
+/// Two VNODEs. While they are peers, the first one makes blocks, one a second.
 struct TwoHalves {
     one: Vnode,
     other: Vnode,
@@ -25,6 +25,12 @@ struct TwoHalves {
 impl TwoHalves {
     fn peers(node: &Vnode) -> u128 {
         quantity(&node.rpc("net_peerCount", json!([])))
+    }
+
+    /// Whether the node makes a block a second from now on. Without a time it makes none.
+    fn make_blocks(node: &Vnode, are_made: bool) {
+        let interval = if are_made { 1000 } else { 0 };
+        node.rpc("evm_setIntervalMining", json!([interval]));
     }
 
     fn enode(&self) -> Value {
@@ -43,22 +49,22 @@ impl TwoHalves {
         self.wait_for_peers(1);
     }
 
-    /// From now on both mine apart.
+    /// From now on both make blocks apart.
     fn part(&self) {
         assert_eq!(self.other.rpc("admin_removePeer", json!([self.enode()])), true);
         self.wait_for_peers(0);
-        self.other.rpc("miner_start", json!([1]));
+        Self::make_blocks(&self.other, true);
     }
 
-    /// The first VNODE stops, the other one gets a longer chain, and they meet. Nobody mines then.
+    /// The first VNODE stops, the other one gets a longer chain, and they meet. Nobody makes blocks then.
     fn meet(&self) {
-        self.one.rpc("miner_stop", json!([]));
+        Self::make_blocks(&self.one, false);
         let lost = self.one.head_block();
         let head = quantity(&lost["number"]);
         wait_within(PATIENCE, "a longer chain", || {
             (self.other.head() >= head + LONGER).then_some(())
         });
-        self.other.rpc("miner_stop", json!([]));
+        Self::make_blocks(&self.other, false);
         self.connect();
         wait_for("one head", || {
             let heads = [&self.one, &self.other].map(|node| node.head_block()["hash"].clone());
@@ -71,9 +77,9 @@ impl TwoHalves {
         );
     }
 
-    /// The first VNODE mines again.
+    /// The first VNODE makes blocks again.
     fn go_on(&self) {
-        self.one.rpc("miner_start", json!([1]));
+        Self::make_blocks(&self.one, true);
     }
 }
 
@@ -87,11 +93,16 @@ fn tokens(server: &Scs, chain: &str, account: &str) -> u128 {
 pub(crate) fn a_microchain_goes_on_after_reorganizations_of_the_base_chain() {
     let folder = tempfile::tempdir().expect("a folder");
     let services = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
-    let idle = ["--minerthreads", "1"];
     let halves = TwoHalves {
-        one: vnode(&folder.path().join("one"), &services[0], PROXY, &["--mine"]),
-        other: vnode(&folder.path().join("other"), &services[1], OTHER_PROXY, &idle),
+        one: vnode(&folder.path().join("one"), &services[0], PROXY, &MAKES_BLOCKS),
+        other: vnode(
+            &folder.path().join("other"),
+            &services[1],
+            OTHER_PROXY,
+            &MAKES_BLOCKS,
+        ),
     };
+    TwoHalves::make_blocks(&halves.other, false);
     halves.connect();
     let servers = ["a", "b", "c"].map(|name| scs(&folder.path().join(name), &services[0]));
     let servers: Vec<_> = servers.iter().collect();

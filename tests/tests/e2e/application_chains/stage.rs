@@ -33,7 +33,7 @@ pub(crate) fn vnode(folder: &Path, service: &str, via: &str, options: &[&str]) -
     std::fs::create_dir_all(folder).expect("a folder");
     let settings = json!({"SCSService": true, "VnodeServiceCfg": service, "VnodeBeneficialAddress": via});
     std::fs::write(folder.join("vnodeconfig.json"), settings.to_string()).expect("a write");
-    let all = ["--rpcapi", "mc,net,chain3,debug,vnode,admin,miner"];
+    let all = ["--rpcapi", "mc,net,chain3,debug,vnode,admin,miner,evm"];
     Launch::dev(all.iter().chain(options).copied())
         .data(&folder.join("data"))
         .directory(folder)

@@ -1,8 +1,5 @@
 //! A contract that looks like a chain base and takes the bonds of those that join.
 
-use std::fs;
-
-use e2e::clients::javascript;
 use e2e::microchain::{Argument, COIN, MicroChainOwner, calldata, encoded};
 use e2e::scs::Scs;
 use e2e::wait::wait_within;
@@ -12,36 +9,10 @@ use serde_json::{Value, json};
 use crate::application_chains::stage::{
     MAKES_BLOCKS, PATIENCE, PROXY, free_port, selector, vnode, wait_for_lines,
 };
-use crate::microchain::folder as contracts;
+use crate::microchain::compiled::compiled;
 
-/// The content of a signature in our pool, and in the published one and our earlier one.
-const FORMS: [&str; 2] = ["(scs, msg.sender, amount, address(this))", "(scs, msg.sender)"];
 /// The bond of each SCS in each pool, in coins.
 const BOND: u128 = 11;
-
-/// Our contracts, the thief, and `PlainPool`, which checks the published signature.
-fn compiled() -> Option<Value> {
-    let clients = javascript()?;
-    let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a write");
-    for entry in fs::read_dir(contracts()).expect("the contracts") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|kind| kind == "sol") {
-            let text = fs::read_to_string(&path).expect("a source");
-            write(&path.file_name().expect("a name").to_string_lossy(), &text);
-            if path.ends_with("ScsPool.sol") {
-                assert!(text.contains(FORMS[0]), "the signature of our pool");
-                let plain = text.replace(FORMS[0], FORMS[1]);
-                write(
-                    "PlainPool.sol",
-                    &plain.replace("contract ScsPool", "contract PlainPool"),
-                );
-            }
-        }
-    }
-    write("Thief.sol", include_str!("thief.sol"));
-    Some(clients.run("contracts-compiled.mjs", &json!({ "folder": folder.path() })))
-}
 
 /// Creation code with arguments.
 fn code(compiled: &Value, name: &str, arguments: &[Argument]) -> String {
@@ -75,7 +46,7 @@ fn a_contract_that_looks_like_a_chain_base_takes_no_bond() {
         Argument::Number(10),
         Argument::Number(0),
     ];
-    let create = |name: &str, arguments: &[Argument]| owner.create_from(&code(&compiled, name, arguments));
+    let create = |name: &str, arguments: &[Argument]| owner.create_from(&code(compiled, name, arguments));
     let pools = ["ScsPool", "PlainPool"].map(|name| create(name, &pool_arguments));
     for pool in &pools {
         for server in [&careful, &careless] {

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::balancer::nodes::{clients_of, connect, id_of, node_id, three};
 
-/// The time of the load before the kill, and after it.
-const LOAD_TIME: Duration = Duration::from_secs(4);
+/// Transactions that are accepted before the kill, and again as many after it.
+const ACCEPTED: usize = 150;
 /// Pause of a client between two requests.
-const REQUEST_PAUSE: Duration = Duration::from_millis(3);
+const REQUEST_PAUSE: Duration = Duration::from_millis(10);
 /// The client that mines.
 const MINER: u8 = 200;
 /// The id of the development network's chain.
@@ -38,6 +38,15 @@ struct Load {
     failed_reads: Mutex<Vec<String>>,
     solutions: AtomicU64,
     refused_solutions: AtomicU64,
+}
+
+impl Load {
+    /// Waits until so many transactions were accepted.
+    fn wait_for_accepted(&self, count: usize) {
+        wait_for("accepted transactions", || {
+            (self.accepted.lock().expect("no panic").len() >= count).then_some(())
+        });
+    }
 }
 
 /// Ends the load, also when the test fails: the clients' threads are waited for.
@@ -202,7 +211,7 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
         new_block(&filter_client, &filter);
         new_block(&lost_client, &lost_filter);
         socket.notification();
-        std::thread::sleep(LOAD_TIME);
+        load.wait_for_accepted(ACCEPTED);
 
         let before = load.solutions.load(Ordering::Relaxed);
         nodes[doomed].take().expect("it runs").end(EndSignal::Kill);
@@ -228,10 +237,10 @@ fn nothing_accepted_is_lost_when_a_node_is_killed() {
         wait_for("the killed node to be out", || {
             (balancer.servers_in("ready") == expected).then_some(())
         });
-        std::thread::sleep(LOAD_TIME);
+        let accepted = load.accepted.lock().expect("no panic").len();
+        load.wait_for_accepted(accepted + ACCEPTED);
         // The miner goes on until the transactions that were accepted so far are mined.
         let sent = load.accepted.lock().expect("no panic").clone();
-        assert!(sent.len() > 200, "only {} transactions were accepted", sent.len());
         for hash in sent {
             for node in nodes.iter().flatten() {
                 assert_eq!(node.receipt(&hash)["status"], "0x1", "{hash}");

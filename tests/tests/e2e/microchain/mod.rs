@@ -1,7 +1,7 @@
 //! The contracts of MicroChains: their compiled form, their selectors, and their life on the base
 //! chain.
 
-mod compiled;
+pub(crate) mod compiled;
 mod life;
 mod selectors;
 
