@@ -117,6 +117,12 @@ pub enum WitnessError {
         /// The account.
         address: Address,
     },
+    /// The call wants the hash of a block that is not known here.
+    #[error("the call reads the hash of block {number}, which is not known here")]
+    Ancestor {
+        /// The number of the block.
+        number: u64,
+    },
     /// The call cannot be run again.
     #[error(transparent)]
     Call(#[from] EvmCallError),
@@ -136,9 +142,14 @@ impl View {
         request: Option<&CallRequest>,
         limit: impl Into<QueryLimit>,
     ) -> Result<Option<Witness>, EvmCallError> {
-        let mut reads = match request {
-            Some(request) => self.call_with_reads(StateAt::Block(number), request, limit)?.1,
-            None => CallReads::new(),
+        let CallReads {
+            accounts: mut reads, ..
+        } = match request {
+            Some(request) => {
+                self.call_with_reads(StateAt::Block(number), request, None, limit)?
+                    .1
+            }
+            None => CallReads::default(),
         };
         reads.entry(account).or_default().extend(slots);
         let mut nodes = BTreeSet::new();
@@ -268,13 +279,15 @@ impl Replayer {
     }
 
     /// Runs a call as in the block with `header`, whose state root has proven `state`. `codes` has
-    /// the code for each hash of [`ProvenState::codes`]. The opcode BLOCKHASH knows no block.
+    /// the code for each hash of [`ProvenState::codes`], `ancestors` the hashes of the blocks that
+    /// are known below the header, for the opcode BLOCKHASH.
     ///
     /// # Errors
     /// [`WitnessError`] if the call needs what is not proven.
     pub fn call(
         &self,
         header: &Header,
+        ancestors: BTreeMap<u64, B256>,
         state: &ProvenState,
         codes: &BTreeMap<B256, Bytes>,
         request: &CallRequest,
@@ -318,8 +331,11 @@ impl Replayer {
             ..request.clone()
         };
         let at = StateAt::Block(self.0.head_number());
-        let (outcome, reads) = self.0.call_with_reads(at, &request, timeout)?;
-        for (address, slots) in reads {
+        let (outcome, reads) = self.0.call_with_reads(at, &request, Some(ancestors), timeout)?;
+        if let Some(number) = reads.missing_ancestor {
+            return Err(WitnessError::Ancestor { number });
+        }
+        for (address, slots) in reads.accounts {
             let unproven = |what| WitnessError::Unproven { what, address };
             let proven = state.account(&address);
             let proven = proven.ok_or_else(|| unproven("the account".to_owned()))?;
@@ -391,7 +407,15 @@ mod tests {
     fn answer(header: &Header, witness: &Witness, slot: u64) -> Result<U256, WitnessError> {
         let state = witness.verify(header.state_root)?;
         let replayer = Replayer::new(ChainSpec::dev()).unwrap();
-        match replayer.call(header, &state, &codes(), &request(slot), TIMEOUT_DEFAULT)? {
+        let ancestors = BTreeMap::new();
+        match replayer.call(
+            header,
+            ancestors,
+            &state,
+            &codes(),
+            &request(slot),
+            TIMEOUT_DEFAULT,
+        )? {
             CallOutcome::Success { output, .. } => Ok(U256::from_be_slice(&output)),
             other => panic!("{other:?}"),
         }
@@ -436,8 +460,57 @@ mod tests {
         assert!(matches!(error, WitnessError::Unproven { .. }), "{error}");
         let (state, none) = (of_three.verify(header.state_root).unwrap(), BTreeMap::new());
         let replayer = Replayer::new(ChainSpec::dev()).unwrap();
-        let error = replayer.call(&header, &state, &none, &request(3), TIMEOUT_DEFAULT);
+        let error = replayer.call(
+            &header,
+            BTreeMap::new(),
+            &state,
+            &none,
+            &request(3),
+            TIMEOUT_DEFAULT,
+        );
         assert!(matches!(error, Err(WitnessError::Code { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn the_hash_of_a_block_is_one_of_the_known_ancestors() {
+        // Answers with the hash of the block that the input names.
+        let code = Bytes::from(hex::decode("6000354060005260206000f3").unwrap());
+        let mut spec = ChainSpec::dev();
+        let contract = GenesisAccount {
+            code: code.clone(),
+            ..Default::default()
+        };
+        spec.genesis.alloc.insert(CONTRACT, contract);
+        let store = Store::in_memory().unwrap();
+        ensure_genesis(&store, &spec).unwrap();
+        let view = View::new(&store, Arc::new(spec)).unwrap();
+        let witness = witness(&view, &[], Some(&request(0)));
+        let header = Header {
+            number: 300,
+            ..header(&view)
+        };
+        let state = witness.verify(header.state_root).unwrap();
+        let codes = [(keccak256(&code), code)].into();
+        let replayer = Replayer::new(ChainSpec::dev()).unwrap();
+        let hash_of = |number: u64| {
+            let ancestors = (100..300).map(|number| (number, B256::from(U256::from(number + 7))));
+            let called = replayer.call(
+                &header,
+                ancestors.collect(),
+                &state,
+                &codes,
+                &request(number),
+                TIMEOUT_DEFAULT,
+            );
+            called.map(|outcome| U256::from_be_slice(&outcome.into_answer()))
+        };
+        for (number, expected) in [(299, 306), (100, 107), (300, 0), (301, 0), (43, 0)] {
+            assert_eq!(hash_of(number).unwrap(), U256::from(expected), "{number}");
+        }
+        for number in [99, 44] {
+            let error = hash_of(number).unwrap_err();
+            assert!(matches!(error, WitnessError::Ancestor { number: got } if got == number));
+        }
     }
 
     proptest! {

@@ -347,7 +347,11 @@ impl<S: BaseSource> BaseReader<S> {
         Ok(info)
     }
 
-    async fn proposal(&self, chain: Address, which: u64) -> Result<Proposal, BaseError> {
+    /// The proposal in progress (1) or the last flush (2), with its uploaded list.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) async fn proposal(&self, chain: Address, which: u64) -> Result<Proposal, BaseError> {
         let arguments = CallData::default().number(U256::from(which));
         self.call(chain, "getProposal(uint256)", arguments, |reader| {
             let mut fields = reader.tail()?;

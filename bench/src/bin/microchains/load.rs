@@ -7,15 +7,22 @@ use std::time::{Duration, Instant};
 
 use bench::{Failure, sender_key};
 use e2e::http::TestHttpClient;
-use e2e::microchain::{Argument, calldata};
+use e2e::microchain::{Argument, COIN, MicroChainOwner, RATE, calldata, works};
+use e2e::wait::wait_within;
 use e2e::{Caller, quantity};
 use primitives::{Address, SecretKey, TxForm, UnsignedTransaction, hex};
 use serde_json::{Value, json};
 
 use crate::stage::{CHAIN_ID, PROXY, Stage};
 
-/// Accounts that send. An SCS keeps 64 transactions of each that has no tokens.
+/// Accounts that send.
 const SENDERS: usize = 256;
+/// The owner's next nonce on the MicroChain when its contracts are there.
+const OWNER_NONCE: u64 = 3;
+/// Coins that are changed into tokens for the accounts.
+const DEPOSIT: u128 = COIN;
+/// Longest wait for the deposit, which some twenty blocks of the base chain must follow.
+const DEPOSIT_WAIT: Duration = Duration::from_secs(240);
 /// The time in which each account sends its first transaction.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(4);
 /// So many a second in that time.
@@ -95,6 +102,25 @@ impl<'a> Load<'a> {
             keys: keys.collect::<Result<_, _>>()?,
             next_nonce: Mutex::new(vec![0; SENDERS]),
         })
+    }
+
+    /// Gives each account a token. Accounts without tokens have half of an SCS's places together,
+    /// which is little more than a full block.
+    pub(crate) fn give_tokens(&self, owner: &MicroChainOwner<'_>) {
+        let (chain, server) = (format!("{:#x}", self.chain), &self.stage.scs[0]);
+        // buyMintToken
+        owner.transact(&chain, "6bbded70", &[], DEPOSIT);
+        wait_within(DEPOSIT_WAIT, "the deposit", || {
+            let balance = server.rpc("scs_getBalance", json!([chain, owner.address()]));
+            (quantity(&balance) >= DEPOSIT * RATE).then_some(())
+        });
+        let sent = self.keys.iter().zip(OWNER_NONCE..).map(|(key, nonce)| {
+            let receiver = format!("{:#x}", key.address());
+            owner.send_to_chain(&chain, nonce, 2, COIN, &receiver)
+        });
+        if let Some(last) = sent.last() {
+            works(server, &chain, &last);
+        }
     }
 
     /// The next transaction of a sender as hexadecimal digits, and its hash.

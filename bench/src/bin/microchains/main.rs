@@ -44,7 +44,7 @@ enum Measured {
         #[arg(long, value_name = "N", default_value_t = 20)]
         slow: u64,
         /// Transactions that are on their way at a time in the second part
-        #[arg(long, value_name = "N", default_value_t = 8000)]
+        #[arg(long, value_name = "N", default_value_t = 2000)]
         in_flight: usize,
     },
     /// Memory, threads and processor time of one SCS with many MicroChains
@@ -120,6 +120,7 @@ fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> R
     let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
     let counter = owner.dapps(&chain, &stage.scs[0]);
     let load = Load::new(stage, &chain, &counter)?;
+    load.give_tokens(&owner);
     let measure = |name: &str, pace: Pace| -> Result<Sample, Failure> {
         let before = stage.usage();
         let started = Instant::now();

@@ -82,7 +82,7 @@ impl SealCheck {
     ///
     /// # Errors
     /// The first error of `consume`.
-    pub(crate) fn check_seals<E>(
+    pub fn check_seals<E>(
         &self,
         spec: &ChainSpec,
         headers: &[&Header],

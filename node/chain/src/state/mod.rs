@@ -33,6 +33,7 @@ use store::{
 use crate::spec::GenesisAccount;
 use crate::trie::{NodeSource, ShareableNodes};
 use account::{CachedAccount, CachedSlot};
+use overrides::GivenAncestors;
 
 /// The reason why the tries are there when a root is computed.
 const TRIE_IS_HERE: &str = "tries are lent only for blocks that end without a root";
@@ -147,6 +148,8 @@ pub struct BlockState<'a, S> {
     reads: SourceReads,
     /// The snapshot that trie nodes are read from, if it is one.
     shared_nodes: Option<&'a Snapshot>,
+    /// Hashes of blocks in place of those of the source.
+    ancestors: Option<GivenAncestors>,
 }
 
 /// A storage whose changes the trie has, but which the block has removed since.
@@ -182,6 +185,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             storage_undos: Vec::new(),
             reads: SourceReads::default(),
             shared_nodes: None,
+            ancestors: None,
         }
     }
 
@@ -510,6 +514,9 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
     }
 
     fn block_hash(&mut self, number: u64) -> Result<B256, StateError> {
+        if let Some(ancestors) = &mut self.ancestors {
+            return Ok(ancestors.hash(number));
+        }
         if number > self.parent {
             return Ok(B256::ZERO);
         }

@@ -3,7 +3,9 @@
 //! A call may be asked on a state that differs from the stored one. This module changes the state
 //! in memory. It knows neither calls nor where the values come from.
 
-use primitives::{Address, Bytes, EMPTY_ROOT, U256, keccak256};
+use std::collections::BTreeMap;
+
+use primitives::{Address, B256, Bytes, EMPTY_ROOT, U256, keccak256};
 use revm::bytecode::Bytecode;
 use revm::state::AccountInfo;
 use store::{BlockReads, StateReads};
@@ -36,7 +38,37 @@ pub enum StorageOverride {
     Replace(Vec<(U256, U256)>),
 }
 
+/// Hashes of blocks by number, in place of those of the stored chain.
+#[derive(Clone, Debug)]
+pub(super) struct GivenAncestors {
+    hashes: BTreeMap<u64, B256>,
+    /// The first block that was asked for and is not there.
+    missing: Option<u64>,
+}
+
+impl GivenAncestors {
+    /// The hash of a block; zero if it is not there, which is noted.
+    pub(super) fn hash(&mut self, number: u64) -> B256 {
+        let hash = self.hashes.get(&number).copied();
+        if hash.is_none() {
+            self.missing.get_or_insert(number);
+        }
+        hash.unwrap_or_default()
+    }
+}
+
 impl<S: StateReads + BlockReads + NodeSource> BlockState<'_, S> {
+    /// Gives code that asks for the hashes of blocks these, and no others.
+    pub(crate) fn override_ancestors(&mut self, hashes: BTreeMap<u64, B256>) {
+        let missing = None;
+        self.ancestors = Some(GivenAncestors { hashes, missing });
+    }
+
+    /// The number of a block whose hash code asked for and [`Self::override_ancestors`] lacks.
+    pub(crate) fn missing_ancestor(&self) -> Option<u64> {
+        self.ancestors.as_ref().and_then(|ancestors| ancestors.missing)
+    }
+
     /// Gives an account new values. An account that does not exist is created.
     ///
     /// # Errors

@@ -117,7 +117,9 @@ impl ProofRefusal {
         match self {
             Self::Behind { .. } | Self::Folder(_) | Self::Panic => true,
             Self::Header(BaseHeaderError::Seal { error, .. }) => matches!(error, SealCheckError::Cache(_)),
-            Self::Proof { error, .. } => matches!(error, WitnessError::Call(_)),
+            Self::Proof { error, .. } => {
+                matches!(error, WitnessError::Call(_) | WitnessError::Ancestor { .. })
+            }
             _ => false,
         }
     }

@@ -16,6 +16,12 @@ use primitives::{B256, Header, U256};
 pub(super) const KEPT: u64 = 256;
 /// The most blocks by which more are kept.
 const KEPT_MORE: u64 = 64;
+/// The most headers that are kept, those of other branches included: the ones below the head, and a
+/// branch that leaves them at the deepest place and is ten times as long. Each takes some 0.7 kB.
+const HEADERS_MAX: usize = 4096;
+/// The last epoch at which the first header may be if no checkpoint names it and seals are checked.
+/// Its light cache has 272 MiB. With a block each ten seconds it ends after 19 years.
+const FIRST_EPOCH_MAX: u32 = 2047;
 /// Hashes of a branch.
 const BRANCH_HASHES: usize = 64;
 
@@ -45,6 +51,30 @@ pub enum BaseHeaderError {
         got: B256,
         /// The hash of the checkpoint.
         expected: B256,
+    },
+    /// The header that would be believed is so high that its seal asks for much memory.
+    #[error(
+        "block {number} as the first one: got epoch {got}, expected at most {most}: name a block that you know with --verify-base.checkpoint"
+    )]
+    Epoch {
+        /// The number.
+        number: u64,
+        /// Its epoch.
+        got: u32,
+        /// The last epoch at which a chain may begin without a checkpoint.
+        most: u32,
+    },
+    /// The branch is long, and has less work than the one that was shown before.
+    #[error(
+        "header {number}: got a branch of {got} headers without more work, expected at most {most} headers"
+    )]
+    Length {
+        /// The number.
+        number: u64,
+        /// The headers that would be kept.
+        got: usize,
+        /// The most that are kept.
+        most: usize,
     },
     /// The header has no parent in the tree.
     #[error("header {number}: got the parent {got}, expected {expected} or one that follows it")]
@@ -137,29 +167,98 @@ impl HeaderTree {
     /// # Errors
     /// [`BaseHeaderError`] for the first wrong one. Those before it stay in the tree.
     pub(super) fn take(&mut self, headers: &[Header], latest: Option<u64>) -> Result<(), BaseHeaderError> {
+        let mut fresh: Vec<(B256, CheckedHeader)> = Vec::with_capacity(headers.len());
+        let mut end = Ok(());
         for header in headers {
-            let (hash, number) = (header.hash(), header.number);
+            let hash = header.hash();
             if self.known.contains_key(&hash) {
                 continue;
             }
-            let parent = self
-                .known
-                .get(&header.parent_hash)
-                .ok_or_else(|| BaseHeaderError::Branch {
-                    number,
-                    got: header.parent_hash,
-                    expected: self.root.hash(),
-                })?;
-            check_header(&self.spec, header, &parent.header, latest)
-                .map_err(|error| BaseHeaderError::Rule { number, error })?;
-            self.seals
-                .check_seal(&self.spec, header)
-                .map_err(|error| BaseHeaderError::Seal { number, error })?;
-            let work = parent.work.saturating_add(header.difficulty);
-            let header = header.clone();
-            self.known.insert(hash, CheckedHeader { header, work });
+            match self.checked(header, fresh.last(), latest) {
+                Ok(checked) => fresh.push((hash, checked)),
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            }
         }
-        Ok(())
+        // Many seals at a time take a fraction of the time of one after the other.
+        let unsealed: Vec<&Header> = fresh.iter().map(|(_, checked)| &checked.header).collect();
+        let mut sealed = 0;
+        let seals = self.seals.check_seals(&self.spec, &unsealed, |_, result| {
+            sealed += usize::from(result.is_ok());
+            result
+        });
+        if let (Err(error), Some((_, first))) = (seals, fresh.get(sealed)) {
+            let number = first.header.number;
+            end = Err(BaseHeaderError::Seal { number, error });
+        }
+        fresh.truncate(sealed);
+        for (hash, checked) in fresh {
+            self.make_room(&checked.header.parent_hash);
+            if self.known.len() >= HEADERS_MAX {
+                return Err(BaseHeaderError::Length {
+                    number: checked.header.number,
+                    got: self.known.len() + 1,
+                    most: HEADERS_MAX,
+                });
+            }
+            self.known.insert(hash, checked);
+        }
+        end
+    }
+
+    /// A header that breaks no rule, after a known one or after `before`. Its seal is not checked.
+    fn checked(
+        &self,
+        header: &Header,
+        before: Option<&(B256, CheckedHeader)>,
+        latest: Option<u64>,
+    ) -> Result<CheckedHeader, BaseHeaderError> {
+        let number = header.number;
+        let parent = match before {
+            Some((hash, before)) if *hash == header.parent_hash => Some(before),
+            _ => self.known.get(&header.parent_hash),
+        };
+        let parent = parent.ok_or_else(|| BaseHeaderError::Branch {
+            number,
+            got: header.parent_hash,
+            expected: self.root.hash(),
+        })?;
+        check_header(&self.spec, header, &parent.header, latest)
+            .map_err(|error| BaseHeaderError::Rule { number, error })?;
+        Ok(CheckedHeader {
+            header: header.clone(),
+            work: parent.work.saturating_add(header.difficulty),
+        })
+    }
+
+    /// If the tree is full, keeps only the headers below the head and below the header `growing`.
+    fn make_room(&mut self, growing: &B256) {
+        if self.known.len() < HEADERS_MAX {
+            return;
+        }
+        let mut rest = std::mem::take(&mut self.known);
+        for end in [self.head.hash(), *growing] {
+            let mut next = end;
+            while let Some(known) = rest.remove(&next) {
+                let hash = std::mem::replace(&mut next, known.header.parent_hash);
+                self.known.insert(hash, known);
+            }
+        }
+    }
+
+    /// The hashes of at most [`KEPT`] blocks below a header of the tree, by number.
+    pub(super) fn ancestors(&self, header: &Header) -> BTreeMap<u64, B256> {
+        let mut ancestors = BTreeMap::new();
+        let mut at = header;
+        while (ancestors.len() as u64) < KEPT
+            && let Some(parent) = self.known.get(&at.parent_hash)
+        {
+            ancestors.insert(parent.header.number, at.parent_hash);
+            at = &parent.header;
+        }
+        ancestors
     }
 
     /// Makes a header of the tree the head, unless the head has more work.
@@ -233,6 +332,19 @@ impl HeaderTree {
             hashes,
         })
     }
+}
+
+/// Checks that the light cache of the first header is no larger than a network has one.
+///
+/// # Errors
+/// [`BaseHeaderError::Epoch`] if it is.
+pub(super) fn check_first_epoch(spec: &ChainSpec, number: u64) -> Result<(), BaseHeaderError> {
+    let got = spec.schedule.epoch(number).index;
+    if got > FIRST_EPOCH_MAX {
+        let most = FIRST_EPOCH_MAX;
+        return Err(BaseHeaderError::Epoch { number, got, most });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -324,6 +436,63 @@ pub(super) mod tests {
         assert!(tree.root().number < 330);
         assert!(!tree.meets(&next(&side[329], 2)));
         assert_eq!(tree.known.len() as u64, 401 - tree.root().number);
+    }
+
+    #[test]
+    fn other_branches_take_no_more_than_their_place() {
+        let mut tree = tree(SealCheck::Off);
+        let headers = line(&first(), 1, 300);
+        tree.take(&headers, None).expect("they are right");
+        tree.adopt(&headers[299]).expect("it has more work");
+        // Each header of the head's branch has many others beside it.
+        for mark in 2..=30 {
+            tree.take(&line(&first(), mark, 200), None)
+                .expect("they are right");
+            assert!(tree.known.len() <= HEADERS_MAX, "{}", tree.known.len());
+        }
+        assert!(tree.leads_to_head(&headers[0]) && tree.leads_to_head(&first()));
+        assert_eq!(tree.ancestors(&headers[299]).len(), 256);
+        // One branch that is too long is refused, and another one still has a place.
+        let long = line(&first(), 31, HEADERS_MAX);
+        let error = tree.take(&long, None).expect_err("too long");
+        assert_eq!(
+            error.to_string(),
+            "header 3796: got a branch of 4097 headers without more work, expected at most 4096 headers"
+        );
+        assert_eq!(tree.known.len(), HEADERS_MAX);
+        let heavier = line(&headers[100], 32, 210);
+        tree.take(&heavier, None).expect("they are right");
+        tree.adopt(&heavier[209]).expect("it has more work");
+        assert!(tree.known.len() < 600, "{}", tree.known.len());
+    }
+
+    #[test]
+    fn ancestors_are_those_of_the_branch() {
+        let mut tree = tree(SealCheck::Off);
+        let headers = line(&first(), 1, 5);
+        let side = line(&headers[1], 2, 2);
+        tree.take(&headers, None).expect("they are right");
+        tree.take(&side, None).expect("they are right");
+        let hash = |header: &Header| (header.number, header.hash());
+        let expected = [&first(), &headers[0], &headers[1], &side[0]].map(hash);
+        assert_eq!(tree.ancestors(&side[1]), expected.into());
+        assert_eq!(tree.ancestors(&first()), BTreeMap::new());
+    }
+
+    #[test]
+    fn the_first_header_has_a_cache_that_a_network_can_have() {
+        let spec = ChainSpec::dev();
+        let last = 2048 * spec.schedule.epoch(0).length() - 1;
+        check_first_epoch(&spec, last).expect("it is as high as a network can be");
+        let error = check_first_epoch(&spec, last + 1)
+            .expect_err("too high")
+            .to_string();
+        assert!(
+            error.contains("got epoch 2048, expected at most 2047")
+                && error.contains("--verify-base.checkpoint"),
+            "{error}"
+        );
+        check_first_epoch(&spec, u64::MAX).expect_err("too high");
     }
 
     #[test]

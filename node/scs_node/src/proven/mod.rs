@@ -31,7 +31,7 @@ use scs_service::client::{ContractSummary, ScsClient, ScsClientError};
 use crate::checkpoint::{BaseCheckpoint, HeaderOrigin};
 use crate::folders::{FolderError, Folders};
 use error::not_offered;
-use headers::{HeaderTree, KEPT};
+use headers::{HeaderTree, KEPT, check_first_epoch};
 
 pub(crate) use error::BaseReadError;
 pub use error::{BaseCheckError, ProofRefusal};
@@ -161,6 +161,14 @@ impl ProvenBaseState {
         self.shown.lock().as_ref().map(|(head, _)| head.clone())
     }
 
+    /// The hashes of the known blocks below a header. Waits while seals are checked.
+    fn ancestors(&self, header: &Header) -> BTreeMap<u64, B256> {
+        let tree = self.tree.lock();
+        tree.as_ref()
+            .map(|tree| tree.ancestors(header))
+            .unwrap_or_default()
+    }
+
     /// Takes a batch of headers. The last one becomes the head if there is no heavier one.
     ///
     /// # Errors
@@ -271,9 +279,10 @@ impl<V: ProvingVnode> ProvenBase<V> {
             let state = Arc::clone(&self.state);
             let run = move || {
                 let request = contract_call(Some(&contract), input);
+                let ancestors = state.ancestors(&header);
                 state
                     .replayer
-                    .call(&header, &proven, &codes, &request, TIMEOUT_DEFAULT)
+                    .call(&header, ancestors, &proven, &codes, &request, TIMEOUT_DEFAULT)
                     .map_err(|error| ProofRefusal::Proof {
                         number: header.number,
                         error,
@@ -476,6 +485,9 @@ impl<V: ProvingVnode> ProvenBase<V> {
     async fn first_header(&self, told: u64) -> Result<Header, BaseReadError> {
         let checkpoint = self.state.checks.checkpoint;
         let number = checkpoint.map_or_else(|| told.saturating_sub(KEPT), |checkpoint| checkpoint.number);
+        if checkpoint.is_none() && self.state.checks.seals {
+            check_first_epoch(&self.state.checks.spec, number)?;
+        }
         let headers = self.vnode.headers(number, 1).await.map_err(not_offered)?;
         let first = headers.into_iter().next();
         let first = first.ok_or(BaseHeaderError::Missing { number })?;

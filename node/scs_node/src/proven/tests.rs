@@ -3,22 +3,28 @@
 use chain::genesis::ensure_genesis;
 use chain::spec::GenesisAccount;
 use chain::view::View;
+use microchain::abi::CallData;
+use microchain::contract::Proposal;
 use primitives::hex;
 use store::Store;
 
 use super::headers::tests::{first, line};
 use super::*;
+use crate::base::BaseReader;
+use crate::source::BaseSource;
 
 const CONTRACT: Address = Address::repeat_byte(0xcc);
 /// Code that answers with the value of slot 1.
 const GETTER: &str = "60015460005260206000f3";
 const VALUE: u64 = 77;
+/// Code that answers with the hash of block 8.
+const HASH_GETTER: &str = "60084060005260206000f3";
 
 /// The faults of a VNODE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
     None,
-    /// Slot 1 has another value.
+    /// The slots have the values that are told.
     Value,
     /// The proof is of another account.
     OtherAccount,
@@ -36,18 +42,26 @@ struct LyingState {
     lie: Lie,
     /// All headers from block 0 on.
     headers: Vec<Header>,
+    /// The contract's code.
+    code: String,
+    /// The values of its slots from slot 0 on.
+    slots: Vec<u64>,
+    /// The same for [`Lie::Value`].
+    told: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct LyingVnode(Arc<Mutex<LyingState>>);
 
-/// A chain whose contract has this value.
-fn view(value: u64) -> View {
+/// A chain whose contract has this code, and these values from slot 0 on.
+fn view(code: &str, slots: &[u64]) -> View {
     let mut spec = ChainSpec::dev();
+    let storage = (0_u64..).zip(slots).filter(|(_, value)| **value > 0);
+    let storage = storage.map(|(slot, value)| (U256::from(slot), U256::from(*value)));
     let contract = GenesisAccount {
-        code: hex::decode(GETTER).expect("hex").into(),
+        code: hex::decode(code).expect("hex").into(),
         balance: U256::from(5),
-        storage: [(U256::from(1), U256::from(value))].into(),
+        storage: storage.collect(),
         ..GenesisAccount::default()
     };
     spec.genesis.alloc.insert(CONTRACT, contract);
@@ -56,15 +70,16 @@ fn view(value: u64) -> View {
     View::new(&store, Arc::new(spec)).expect("a view")
 }
 
-fn root() -> B256 {
-    let block = view(VALUE).header(0).expect("memory").expect("block 0");
-    block.1.header.state_root
+/// Block 0, and `count` blocks after it, all with the state of the usual contract.
+fn chain_of(mark: u8, count: usize) -> Vec<Header> {
+    chain_on(&view(GETTER, &[0, VALUE]), mark, count)
 }
 
-/// Block 0, and `count` blocks after it, all with the state of [`view`].
-fn chain_of(mark: u8, count: usize) -> Vec<Header> {
+/// The same with the state of a view.
+fn chain_on(view: &View, mark: u8, count: usize) -> Vec<Header> {
+    let block = view.header(0).expect("memory").expect("block 0");
     let first = Header {
-        state_root: root(),
+        state_root: block.1.header.state_root,
         ..first()
     };
     grown(vec![first], mark, count)
@@ -83,8 +98,23 @@ fn grown(mut headers: Vec<Header>, mark: u8, count: usize) -> Vec<Header> {
 
 impl LyingVnode {
     fn new(headers: Vec<Header>) -> Self {
-        let lie = Lie::None;
-        Self(Arc::new(Mutex::new(LyingState { lie, headers })))
+        Self(Arc::new(Mutex::new(LyingState {
+            lie: Lie::None,
+            headers,
+            code: GETTER.to_owned(),
+            slots: vec![0, VALUE],
+            told: vec![0, VALUE + 1],
+        })))
+    }
+
+    /// A VNODE whose contract has this code and these slots.
+    fn with_contract(code: &str, slots: &[u64]) -> Self {
+        let vnode = Self::new(chain_on(&view(code, slots), 1, 9));
+        let mut state = vnode.0.lock();
+        state.code = code.to_owned();
+        state.slots = slots.to_vec();
+        drop(state);
+        vnode
     }
 
     fn lie(&self, lie: Lie) {
@@ -118,24 +148,28 @@ impl ProvingVnode for LyingVnode {
         if header.map(Header::hash) != Some(wish.hash) || state.lie == Lie::NoProof {
             return Ok(None);
         }
-        let (value, contract) = match state.lie {
-            Lie::Value => (VALUE + 1, wish.contract),
-            Lie::OtherAccount => (VALUE, Address::ZERO),
+        let (slots, contract) = match state.lie {
+            Lie::Value => (&state.told, wish.contract),
+            Lie::OtherAccount => (&state.slots, Address::ZERO),
             Lie::Bytes => return Ok(Some(vec![1, 2, 3].into())),
-            _ => (VALUE, wish.contract),
+            _ => (&state.slots, wish.contract),
         };
         let request = wish
             .input
             .clone()
             .map(|input| contract_call(Some(&contract), input));
-        let witness = view(value).witness(0, contract, &wish.slots, request.as_ref(), TIMEOUT_DEFAULT);
+        let view = view(&state.code, slots);
+        let witness = view.witness(0, contract, &wish.slots, request.as_ref(), TIMEOUT_DEFAULT);
         let witness = witness.expect("the call runs").expect("the tries of the head");
         Ok(Some(witness.encode().into()))
     }
 
     async fn code(&self, _: Address) -> Result<Bytes, ScsClientError> {
-        let lies = self.0.lock().lie == Lie::Code;
-        let code = if lies { "00" } else { GETTER };
+        let state = self.0.lock();
+        let code = match state.lie {
+            Lie::Code => "00",
+            _ => &state.code,
+        };
         Ok(hex::decode(code).expect("hex").into())
     }
 }
@@ -303,4 +337,163 @@ async fn a_checkpoint_decides_which_chain_is_followed() {
     let number = BaseCheckpoint { number: 50, hash };
     let error = text(base_in(&other, &vnode, Some(number)).follow(20).await);
     assert!(error.contains("header 50: got none"), "{error}");
+}
+
+/// Reads through checks only.
+#[derive(Clone, Debug)]
+struct ProvenSource(ProvenBase<LyingVnode>);
+
+impl BaseSource for ProvenSource {
+    async fn call_contract(&self, contract: Address, input: Bytes) -> Result<Bytes, BaseReadError> {
+        self.0.call(contract, input).await
+    }
+
+    async fn branch(&self) -> Result<Option<BaseBranch>, BaseReadError> {
+        Ok(self.0.branch())
+    }
+
+    async fn contract_info(
+        &self,
+        contract: Address,
+        slots: &[U256],
+    ) -> Result<Option<ContractSummary>, BaseReadError> {
+        self.0.contract(contract, slots.to_vec()).await
+    }
+
+    async fn nonce_with_pool(&self, _: Address) -> Result<u64, BaseReadError> {
+        Ok(0)
+    }
+}
+
+/// Code that answers with its slots from 0 on, so many words.
+fn slots_getter(words: usize) -> String {
+    // A loop: memory[32 i] = slot i.
+    let end = 32 * words;
+    format!("60005b805481602002526001018060{words:02x}1160025761{end:04x}6000f3")
+}
+
+/// The words of `getProposal` for a proposal with one uploaded withdrawal.
+fn proposal_words(of: &Proposal) -> Vec<u64> {
+    let numbers = |list: &[U256]| list.to_vec();
+    let fields = CallData::default().address(of.proposed_by).word(of.last_approved);
+    let fields = fields.word(of.hash).small(of.start).small(of.end);
+    let fields = fields
+        .numbers(numbers(&of.distribution))
+        .small(of.flag)
+        .small(of.starting_block);
+    let fields = fields
+        .numbers(of.voters.iter().map(|voter| U256::from(*voter)))
+        .small(0);
+    let fields = fields
+        .numbers([])
+        .address(of.via)
+        .small(of.redemptions_left)
+        .addresses(of.users.clone())
+        .numbers(numbers(&of.tokens))
+        .addresses(of.members.clone());
+    let fields = fields.small(of.distribute_flag).addresses(of.agree.clone());
+    let words = [CallData::default().small(32).encode(), fields.encode()].concat();
+    let word = |bytes: &[u8]| U256::from_be_slice(bytes).try_into().expect("a small word");
+    words.chunks(32).map(word).collect()
+}
+
+#[tokio::test]
+async fn lies_about_proposals_and_uploaded_lists_are_refused() {
+    let small = |number: u64| U256::from(number);
+    let user = |mark: u64| Address::from_word(B256::from(U256::from(mark)));
+    let truth = Proposal {
+        proposed_by: user(11),
+        hash: B256::from(small(12)),
+        start: 1,
+        end: 9,
+        distribution: vec![small(4), small(5)],
+        flag: 1,
+        starting_block: 40,
+        voters: vec![1],
+        users: vec![user(21)],
+        tokens: vec![small(600)],
+        members: vec![user(11), user(13)],
+        ..Proposal::default()
+    };
+    let words = proposal_words(&truth);
+    let vnode = LyingVnode::with_contract(&slots_getter(words.len()), &words);
+    let home = tempfile::tempdir().expect("a folder");
+    let base = base_in(&home, &vnode, None);
+    base.follow(9).await.expect("its headers are right");
+    let reader = BaseReader::new(ProvenSource(base), user(11));
+    let read = reader.proposal(CONTRACT, 1).await.expect("proven");
+    assert_eq!(read, truth);
+
+    vnode.lie(Lie::Value);
+    let told = |change: fn(&mut Proposal)| {
+        let mut told = truth.clone();
+        change(&mut told);
+        proposal_words(&told)
+    };
+    for lie in [
+        // A member gets all that is paid out.
+        told(|proposal| proposal.users[0] = proposal.members[1]),
+        told(|proposal| proposal.tokens[0] = U256::from(601)),
+        // The list has one withdrawal more.
+        told(|proposal| {
+            proposal.users.push(proposal.members[1]);
+            proposal.tokens.push(U256::from(7));
+        }),
+        // The proposal is approved, has more votes, or another hash or end.
+        told(|proposal| proposal.flag = 3),
+        told(|proposal| proposal.voters.push(0)),
+        told(|proposal| proposal.hash = B256::from(U256::from(99))),
+        told(|proposal| proposal.end = 8),
+        told(|proposal| proposal.distribution[1] = U256::from(500)),
+    ] {
+        assert_ne!(lie, words);
+        vnode.0.lock().told = lie;
+        let error = reader.proposal(CONTRACT, 1).await.expect_err("a lie").to_string();
+        assert!(error.contains("the VNODE is not believed"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_gets_the_hashes_of_checked_blocks_only() {
+    let vnode = LyingVnode::with_contract(HASH_GETTER, &[]);
+    let hashes = vnode.0.lock().headers.clone();
+    let home = tempfile::tempdir().expect("a folder");
+    let base = base_in(&home, &vnode, None);
+    base.follow(9).await.expect("its headers are right");
+    let answer = base.call(CONTRACT, Bytes::new()).await.expect("block 8 is known");
+    assert_eq!(answer[..], hashes[8].hash()[..]);
+    // A tree that begins at block 9 does not know block 8.
+    let checkpoint = BaseCheckpoint {
+        number: 9,
+        hash: hashes[9].hash(),
+    };
+    let home = tempfile::tempdir().expect("a folder");
+    let base = base_in(&home, &vnode, Some(checkpoint));
+    base.follow(9).await.expect("its headers are right");
+    let error = text(base.call(CONTRACT, Bytes::new()).await);
+    assert!(
+        error.contains("the hash of block 8, which is not known"),
+        "{error}"
+    );
+    assert_eq!(base.state.refusals.last(), None, "the VNODE has not lied");
+}
+
+#[tokio::test]
+async fn a_chain_without_a_checkpoint_begins_no_higher_than_a_network_is() {
+    let (home, vnode, base) = scene(9);
+    let checks = BaseChecks {
+        seals: true,
+        ..base.state.checks.clone()
+    };
+    let folders = Folders::open(home.path()).expect("writable");
+    let sealed = ProvenBase::new(vnode, checks, folders, Arc::default()).expect("it opens");
+    for told in [100_000_000, u64::MAX] {
+        let error = text(sealed.follow(told).await);
+        assert!(
+            error.contains("expected at most 2047") && error.contains("--verify-base.checkpoint"),
+            "{error}"
+        );
+    }
+    assert!(sealed.state.refusals.last().is_some());
+    assert_eq!(sealed.state.head(), None);
 }

@@ -37,6 +37,11 @@ impl BaseNumbers {
         gas_limit: 9_000_000,
     };
 
+    /// Base blocks from a flush to the end of the first turn.
+    pub(super) const fn first_turn_end(&self) -> u64 {
+        self.round + 2 * self.expiration
+    }
+
     /// The numbers of the public network, with blocks of this gas limit. A payout is as large as
     /// our contract makes it.
     pub(super) fn public(gas_limit: u64) -> Self {

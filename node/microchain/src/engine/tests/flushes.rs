@@ -186,6 +186,24 @@ fn no_vote_for_what_the_chain_does_not_say() {
 }
 
 #[test]
+fn a_withdrawal_waits_for_the_round_and_one_turn() {
+    for wait in [0, 9] {
+        let mut world = World::with_withdrawals(0);
+        let flushes = world.base.flushes;
+        world.run_until(300, "a flush", |world| world.base.flushes > flushes);
+        world.run_slots(wait);
+        let redeem = call("redeemFromMicroChain()", CallData::default());
+        world.call_dapp_base(&key(0x51), 0, U256::from(3), &redeem);
+        let flushes = world.base.flushes;
+        world.run_until(300, "the payment", |world| !world.base.paid.is_empty());
+        // One flush at most has blocks from before the withdrawal only. No turn is missed.
+        assert!(world.base.flushes <= flushes + 1, "{wait}");
+        let took = world.base.block - world.base.last_flush;
+        assert!(took <= world.base.numbers.first_turn_end(), "{wait}: {took}");
+    }
+}
+
+#[test]
 fn as_many_withdrawals_are_paid_as_the_money_allows() {
     let mut world = World::with_withdrawals(3);
     // Gas costs 10^9 sha here: the calls of a flush, and the upload and the payout of two.
