@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use network::testing::{
-    Entropy, HandshakeForm, HeadersRequest, HeadersStart, PeerConnection, PeerMessage, PeerStatus,
-    RlpxSettings, WireProtocol,
+    Entropy, HandshakeForm, HeadersRequest, HeadersStart, OfferedCapability, PeerConnection, PeerMessage,
+    PeerStatus, RlpxSettings, SNAP, SNAP_OFFER, SnapMessage, WireProtocol,
 };
 use network::{NodeContact, WireFamily};
 use primitives::{Header, U256};
@@ -16,6 +16,8 @@ use crate::Failure;
 
 /// More than a node takes, as much as a frame takes: a played peer may send too much.
 const MESSAGE_BYTES_MAX: usize = 13 << 20;
+/// The place of `snap` among the shared capabilities, which are sorted: `eth` is the other.
+const SNAP_INDEX: usize = 1;
 /// Longest time for a connection and its handshake.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Asks for block 0.
@@ -44,10 +46,20 @@ impl PlayedNode {
         source: IpAddr,
         entropy: &mut Entropy,
     ) -> Result<Self, Failure> {
+        Self::dial_with(contact, family, source, entropy, family.offers()).await
+    }
+
+    async fn dial_with(
+        contact: &NodeContact,
+        family: WireFamily,
+        source: IpAddr,
+        entropy: &mut Entropy,
+        capabilities: Vec<OfferedCapability>,
+    ) -> Result<Self, Failure> {
         let settings = RlpxSettings {
             version: 5,
             client: "bench".to_owned(),
-            capabilities: family.offers(),
+            capabilities,
             port: 0,
             message_bytes_max: MESSAGE_BYTES_MAX,
         };
@@ -82,6 +94,46 @@ impl PlayedNode {
         Ok(peer)
     }
 
+    /// A peer of a node of Ethereum's family with `snap/1`, which the node has accepted.
+    ///
+    /// # Errors
+    /// If the node does not accept it, or has no `snap/1`.
+    pub async fn join_with_snap(
+        contact: &NodeContact,
+        source: IpAddr,
+        entropy: &mut Entropy,
+    ) -> Result<Self, Failure> {
+        let family = WireFamily::Eth;
+        let mut capabilities = family.offers();
+        capabilities.push(SNAP_OFFER);
+        let mut peer = Self::dial_with(contact, family, source, entropy, capabilities).await?;
+        if peer.connection.peer().shared.len() <= SNAP_INDEX {
+            return Err("the node does not offer snap/1".into());
+        }
+        peer.greet(|_| {}).await?;
+        Ok(peer)
+    }
+
+    /// Asks for a part of a state. Returns the answer.
+    ///
+    /// # Errors
+    /// If the connection ends, or the answer cannot be read.
+    pub async fn ask_snap(&mut self, request: SnapMessage) -> Result<SnapMessage, Failure> {
+        let (code, rlp) = PeerMessage::Snap(request).encode(self.protocol);
+        self.connection.send(SNAP_INDEX, code - SNAP, &rlp)?;
+        loop {
+            let message = self.connection.next().await?;
+            if message.capability != SNAP_INDEX {
+                continue;
+            }
+            let answer = PeerMessage::decode(self.protocol, SNAP + message.code, &message.payload)
+                .map_err(|error| error.to_string())?;
+            if let PeerMessage::Snap(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// Queues a message. [`Self::next`] and [`Self::flush`] write it.
     ///
     /// # Errors
@@ -111,7 +163,7 @@ impl PlayedNode {
     /// # Errors
     /// If the connection ends.
     pub async fn flush(&mut self) -> Result<(), Failure> {
-        while self.connection.next_or_written(true).await?.is_some() {}
+        while self.connection.next_or_written(Some(0)).await?.is_some() {}
         Ok(())
     }
 

@@ -316,16 +316,16 @@ impl ContractView for ContractAtHead {
         value.map_err(failed)
     }
 
-    fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
+    fn visit_slots(&self, visit: &mut dyn FnMut(Option<U256>, U256) -> bool) -> Result<(), HostError> {
         let owner = AccountKey::of(&self.address).storage(self.incarnation);
         let head = self.view.head_number();
         let walked = self
             .view
             .snapshot()
             .walk_slots(&owner, &B256::ZERO, head, |found| {
-                // A slot whose number is not known cannot be named.
-                let goes_on = found.slot.is_none_or(|slot| visit(slot, found.value));
-                goes_on.then_some(()).ok_or(WalkEnd::Stopped)
+                visit(found.slot, found.value)
+                    .then_some(())
+                    .ok_or(WalkEnd::Stopped)
             });
         match walked {
             Ok(()) | Err(WalkEnd::Stopped) => Ok(()),

@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
             timer: timer.as_mut(),
             is_paused: false,
         };
-        parts.next_or_written(false).await?;
+        parts.next_or_written(None).await?;
         // The other side waits for the Hello, even if the caller does nothing for a while.
         parts.flush().await?;
         let peer = session
@@ -169,23 +169,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
     /// was told why.
     pub async fn next(&mut self) -> Result<InboundMessage, ConnectionError> {
         loop {
-            if let Some(message) = self.next_or_written(false).await? {
+            if let Some(message) = self.next_or_written(None).await? {
                 return Ok(message);
             }
         }
     }
 
-    /// As [`Self::next`]. If `until_written` is set, it also returns when nothing waits to be sent,
-    /// with `None`.
+    /// As [`Self::next`]. It also returns, with `None`, when at most `left` bytes wait to be sent.
     ///
     /// # Errors
     /// As for [`Self::next`].
     pub async fn next_or_written(
         &mut self,
-        until_written: bool,
+        left: Option<usize>,
     ) -> Result<Option<InboundMessage>, ConnectionError> {
         loop {
-            match self.parts().next_or_written(until_written).await? {
+            match self.parts().next_or_written(left).await? {
                 Some(RlpxEvent::Message {
                     capability,
                     code,
@@ -242,10 +241,12 @@ struct SessionParts<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> SessionParts<'_, S> {
-    /// The next event; with `until_written` also `None` when nothing waits to be sent.
-    async fn next_or_written(&mut self, until_written: bool) -> Result<Option<RlpxEvent>, ConnectionError> {
+    /// The next event, or `None` when at most `left` bytes wait to be sent.
+    async fn next_or_written(&mut self, left: Option<usize>) -> Result<Option<RlpxEvent>, ConnectionError> {
         let result = poll_fn(|context| match self.poll_next(context) {
-            Poll::Pending if until_written && self.session.output().is_empty() => Poll::Ready(Ok(None)),
+            Poll::Pending if left.is_some_and(|left| self.session.output().len() <= left) => {
+                Poll::Ready(Ok(None))
+            }
             Poll::Pending => Poll::Pending,
             Poll::Ready(event) => Poll::Ready(event.map(Some)),
         })

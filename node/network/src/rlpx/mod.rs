@@ -16,7 +16,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use capability::OfferedCapability;
+pub use capability::OfferedCapability;
 pub use connection::{ConnectionError, InboundMessage, PeerConnection};
 pub use error::{RlpxError, SendError};
 pub use handshake::HandshakeForm;

@@ -202,8 +202,13 @@ impl PeerTask {
             {
                 self.core.told.reached(position);
             }
-            let is_marked = self.mark.is_some();
             let has_room = self.connection.backlog() < BACKLOG_MAX;
+            // The peer may wait for the answers to all that it has asked, and say nothing.
+            let awaited = match (has_room, &self.mark) {
+                (false, _) => Some(BACKLOG_MAX - 1),
+                (true, Some(_)) => Some(0),
+                (true, None) => None,
+            };
             let is_paused = !self.offers.has_room();
             self.connection.pause_reading(is_paused);
             let event = tokio::select! {
@@ -213,7 +218,7 @@ impl PeerTask {
                 answer = finished(&mut self.serving) => TaskEvent::Served(answer),
                 () = self.offers.taken() => TaskEvent::OfferTaken,
                 () = sleep_until(self.next_look), if is_paused => TaskEvent::Look,
-                message = self.connection.next_or_written(is_marked) => match message {
+                message = self.connection.next_or_written(awaited) => match message {
                     Ok(Some(message)) => TaskEvent::Message(message),
                     Ok(None) => TaskEvent::Written,
                     Err(error) => TaskEvent::Closed(error.to_string()),

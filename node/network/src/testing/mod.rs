@@ -17,6 +17,7 @@ pub use crate::dns::{
 pub use crate::enr::{NodeClaims, NodeRecord, NodeRecordError};
 pub use crate::entropy::{Entropy, EntropyError};
 pub use crate::fork_id::fork_filter;
+pub use crate::messages::snap::{AccountRangeRequest, SNAP_OFFER, SnapMessage};
 pub use crate::messages::{
     ANNOUNCED_TRANSACTIONS_MAX, AnnouncedBlock, AnnouncedTransaction, ETH_VERSIONS, ETH_VERSIONS_OFFERED,
     HeadersRequest, HeadersStart, MC_VERSIONS, MESSAGE_TRANSACTIONS_MAX, PackedBlock, PeerBody, PeerMessage,
@@ -29,8 +30,8 @@ pub use crate::peers::{
 };
 pub use crate::requests::{REQUEST_TIMEOUT_MAX, REQUEST_TIMEOUT_MIN};
 pub use crate::rlpx::{
-    Capability, ConnectionError, HandshakeForm, Hello, InboundMessage, PeerConnection, RlpxError, RlpxEvent,
-    RlpxSession, RlpxSettings, SendError,
+    Capability, ConnectionError, HandshakeForm, Hello, InboundMessage, OfferedCapability, PeerConnection,
+    RlpxError, RlpxEvent, RlpxSession, RlpxSettings, SendError,
 };
 pub use crate::sockets::{InboundPeer, PeerListener, dial};
 pub use crate::sync::{

@@ -1,14 +1,21 @@
 //! Two connections of ours over loopback TCP: both forms of the handshake, with compression and
 //! without, both families.
 
+use std::sync::Arc;
+
+use chain::ChainSpec;
+use chain::spec::DEV_ACCOUNTS;
 use network::testing::{
-    ConnectionError, Entropy, HandshakeForm, HeadersRequest, HeadersStart, PeerConnection, PeerMessage,
-    RlpxError, dial,
+    ConnectionError, Entropy, HandshakeForm, HeadersRequest, HeadersStart, LoopbackNode, PeerConnection,
+    PeerMessage, RlpxError, chain_config, contact_of, dial,
 };
 use network::{RlpxDisconnect, WireFamily};
-use primitives::Header;
+use primitives::{Address, Header, SecretKey, TxForm, U256, UnsignedTransaction, keccak256};
+use store::Store;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
+use crate::service_node::PATIENCE;
 use crate::support::{entropy, exchange, key, listen, protocol, settings, status};
 
 /// Answers a request for headers with `count` headers.
@@ -160,4 +167,52 @@ async fn both_sides_send_much_at_once() {
             }
         }
     }
+}
+
+/// Each answer is so long that no other request is answered before it is written. The peer says
+/// nothing meanwhile.
+#[tokio::test]
+async fn all_questions_that_came_at_once_are_answered() {
+    const QUESTIONS: u64 = 3;
+    let config = chain_config(Arc::new(ChainSpec::dev()));
+    let store = Store::in_memory().expect("memory");
+    let node = LoopbackNode::start(key(2), store, config, |_| ()).await;
+    // Bytes that do not get shorter on the wire.
+    let input: Vec<u8> = (0_u16..1000)
+        .flat_map(|number| keccak256(number.to_be_bytes()).0)
+        .collect();
+    let unsigned = UnsignedTransaction {
+        gas_price: U256::from(20_000_000_000_u64),
+        gas: 3_000_000,
+        to: Some(Address::repeat_byte(7)),
+        input: input.into(),
+        ..Default::default()
+    };
+    let sender = SecretKey::from_hex(DEV_ACCOUNTS[0].1).expect("a key");
+    let signed = unsigned.sign(&sender, 100, TxForm::Native);
+    node.chain.submit_transaction(signed).expect("a good transaction");
+    let hash = node.mine().hash();
+
+    let family = WireFamily::Mc;
+    let contact = contact_of(node.network());
+    let dialled = dial(&contact, key(1), settings(family, 5), entropy(1)).await;
+    let mut peer = dialled.expect("a good handshake");
+    let protocol = protocol(&peer, family);
+    let theirs = peer.next().await.expect("a Status");
+    peer.send(0, theirs.code, &theirs.payload).expect("there is room");
+    for id in 0..QUESTIONS {
+        let (code, rlp) = PeerMessage::GetBlockBodies(id, vec![hash; 17]).encode(protocol);
+        peer.send(0, code, &rlp).expect("there is room");
+    }
+    let answer = PeerMessage::BlockBodies(0, Vec::new()).encode(protocol).0;
+    let mut answers = 0;
+    while answers < QUESTIONS {
+        let message = timeout(PATIENCE, peer.next()).await.expect("an answer");
+        let message = message.expect("a connection");
+        if message.code == answer {
+            assert!(message.payload.len() > 512 << 10, "{}", message.payload.len());
+            answers += 1;
+        }
+    }
+    node.stop().await;
 }

@@ -46,6 +46,14 @@ struct ChainInfo {
     code_hash: String,
     code: String,
     storage: StorageAnswer,
+    /// Says that not everything that was asked for is in `storage`, see
+    /// [`StorageParts`](super::storage::StorageParts).
+    #[serde(skip_serializing_if = "is_zero")]
+    unknown_slots: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl ServiceState {
@@ -94,7 +102,8 @@ impl ServiceState {
                 root: hex::encode(contract.storage_root),
                 code_hash: STANDARD.encode(contract.code_hash),
                 code: STANDARD.encode(&contract.code),
-                storage,
+                storage: storage.slots,
+                unknown_slots: storage.unknown,
             };
             let json = serde_json::to_vec(&info).map_err(failed)?;
             check_len(json.len(), len_max)?;

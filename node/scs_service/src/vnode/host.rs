@@ -91,10 +91,12 @@ pub trait ContractView {
     fn slot(&self, slot: &U256) -> Result<U256, HostError>;
 
     /// Calls `visit` with the slots that are not zero and their values, until it returns `false`.
+    /// Of some slots only the hash may be known after a state was fetched: they come without a
+    /// number.
     ///
     /// # Errors
     /// [`HostError`] if the node fails.
-    fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError>;
+    fn visit_slots(&self, visit: &mut dyn FnMut(Option<U256>, U256) -> bool) -> Result<(), HostError>;
 }
 
 /// A signed transaction for a MicroChain, whose signature was checked.

@@ -78,8 +78,8 @@ impl ContractView for TestContract {
         Ok(self.1.get(slot).copied().unwrap_or_default())
     }
 
-    fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
-        let _ = self.1.iter().all(|(slot, value)| visit(*slot, *value));
+    fn visit_slots(&self, visit: &mut dyn FnMut(Option<U256>, U256) -> bool) -> Result<(), HostError> {
+        let _ = self.1.iter().all(|(slot, value)| visit(Some(*slot), *value));
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use super::types::RequestId;
 use crate::rlpx::OfferedCapability;
 
 /// The capability as it is offered in a Hello.
-pub(crate) const SNAP_OFFER: OfferedCapability = OfferedCapability {
+pub const SNAP_OFFER: OfferedCapability = OfferedCapability {
     name: "snap",
     version: 1,
     length: 8,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use chain::chain::AHEAD_SECS_MAX;
 use chain::genesis::ensure_genesis;
-use chain::import::{BlockId, FilledBlock, ImportError, Imported, Importer, PreparedBlock};
+use chain::import::{BlockId, FilledBlock, ForkLimits, ImportError, Imported, Importer, PreparedBlock};
 use chain::mining::build::{BuildSettings, build};
 use chain::pool::{NextBlock, PoolConfig, SenderState, TxPool};
 use chain::rules::seal::SealCheck;
@@ -76,6 +76,19 @@ impl SimChain {
             skew: AtomicI64::new(0),
             side_blocks: Mutex::default(),
             store,
+        }
+    }
+
+    /// The same chain, with MESS for late branches.
+    pub(crate) fn with_mess(self) -> Self {
+        let limits = ForkLimits {
+            // The blocks have the time of the simulation, which is long ago.
+            mess_head_age_secs_max: Some(u64::MAX),
+            ..ForkLimits::default()
+        };
+        Self {
+            importer: self.importer.with_limits(limits),
+            ..self
         }
     }
 

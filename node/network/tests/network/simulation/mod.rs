@@ -5,6 +5,7 @@
 
 mod chain;
 mod floods;
+mod late_branch;
 mod liar;
 mod masters;
 mod world;

@@ -15,6 +15,16 @@ use crate::proto::StorageRequest;
 /// and is zero has an empty text.
 pub(super) type StorageAnswer = BTreeMap<String, String>;
 
+/// The parts of a storage that were read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StorageParts {
+    /// The slots.
+    pub(super) slots: StorageAnswer,
+    /// Slots with a value that are missing in `slots`, because only the hash of their number is
+    /// known.
+    pub(super) unknown: usize,
+}
+
 /// Longest string whose bytes are in the slot of the variable.
 const SHORT_STRING_LEN_MAX: u64 = 31;
 
@@ -25,7 +35,7 @@ const SHORT_STRING_LEN_MAX: u64 = 31;
 pub(super) fn read_storage(
     view: &dyn ContractView,
     requests: &[StorageRequest],
-) -> Result<StorageAnswer, HostError> {
+) -> Result<StorageParts, HostError> {
     let count = requests.len();
     if count > STORAGE_REQUESTS_MAX {
         return Err(HostError::Refused(format!(
@@ -35,16 +45,21 @@ pub(super) fn read_storage(
     let mut reader = StorageReader {
         view,
         answer: StorageAnswer::new(),
+        unknown: 0,
     };
     for request in requests {
         reader.read(request)?;
     }
-    Ok(reader.answer)
+    Ok(StorageParts {
+        slots: reader.answer,
+        unknown: reader.unknown,
+    })
 }
 
 struct StorageReader<'a> {
     view: &'a dyn ContractView,
     answer: StorageAnswer,
+    unknown: usize,
 }
 
 /// A member of a struct.
@@ -83,14 +98,18 @@ impl StorageReader<'_> {
 
     fn all(&mut self) -> Result<(), HostError> {
         let answer = &mut self.answer;
-        let mut whole = true;
+        let (mut whole, mut unknown) = (true, 0);
         self.view.visit_slots(&mut |slot, value| {
-            whole = answer.len() < STORAGE_SLOTS_MAX;
-            if whole {
-                answer.insert(slot_text(slot), value_text(value));
+            whole = answer.len() + unknown < STORAGE_SLOTS_MAX;
+            match slot {
+                Some(slot) if whole => drop(answer.insert(slot_text(slot), value_text(value))),
+                Some(_) => {}
+                None => unknown += 1,
             }
             whole
         })?;
+        // Each request for everything finds the same slots.
+        self.unknown = unknown;
         if whole { Ok(()) } else { Err(too_many()) }
     }
 

@@ -8,6 +8,8 @@ use super::*;
 struct Slots {
     contract: HostContract,
     values: BTreeMap<U256, U256>,
+    /// Slots of which only the hash of the number is known.
+    unknown: usize,
 }
 
 impl Slots {
@@ -25,12 +27,10 @@ impl ContractView for Slots {
         Ok(self.values.get(slot).copied().unwrap_or_default())
     }
 
-    fn visit_slots(&self, visit: &mut dyn FnMut(U256, U256) -> bool) -> Result<(), HostError> {
-        for (slot, value) in &self.values {
-            if !visit(*slot, *value) {
-                break;
-            }
-        }
+    fn visit_slots(&self, visit: &mut dyn FnMut(Option<U256>, U256) -> bool) -> Result<(), HostError> {
+        let known = self.values.iter().map(|(slot, value)| (Some(*slot), *value));
+        let unknown = std::iter::repeat_n((None, U256::ONE), self.unknown);
+        let _ = known.chain(unknown).all(|(slot, value)| visit(slot, value));
         Ok(())
     }
 }
@@ -53,7 +53,7 @@ fn request(reqtype: u32, key: u64, position: &'static [u8], format: &'static str
 }
 
 fn read(view: &Slots, request: StorageRequest) -> StorageAnswer {
-    read_storage(view, &[request]).expect("an answer")
+    read_storage(view, &[request]).expect("an answer").slots
 }
 
 #[track_caller]
@@ -80,8 +80,26 @@ fn values_are_rlp_in_hex() {
         &[(slot(1), "7f"), (slot(2), "8180"), (slot(3), "821234")],
     );
     let two = [request(4, 1, b"", ""), request(4, 3, b"", "")];
-    assert_eq!(read_storage(&view, &two).expect("an answer").len(), 2);
-    assert_eq!(read_storage(&view, &[]), Ok(StorageAnswer::new()));
+    assert_eq!(read_storage(&view, &two).expect("an answer").slots.len(), 2);
+    assert_eq!(read_storage(&view, &[]), Ok(StorageParts::default()));
+}
+
+#[test]
+fn slots_whose_number_is_not_known_are_counted() {
+    let mut view = Slots::default();
+    view.set(slot(1), 0x7f);
+    view.unknown = 2;
+    let all = || request(0, 0, b"", "");
+    let parts = read_storage(&view, &[all(), all()]).expect("an answer");
+    assert_eq!((parts.slots.len(), parts.unknown), (1, 2));
+    // Single slots are found by the hash of their number.
+    let single = read_storage(&view, &[request(4, 1, b"", "")]).expect("an answer");
+    assert_eq!((single.slots.len(), single.unknown), (1, 0));
+    view.unknown = STORAGE_SLOTS_MAX;
+    assert!(matches!(
+        read_storage(&view, &[all()]),
+        Err(HostError::TooMuch(_))
+    ));
 }
 
 #[test]

@@ -200,6 +200,12 @@ impl World {
         self.run_until(Duration::from_secs(head - START_SECS + 1));
     }
 
+    /// Gives a node without blocks an empty chain with MESS.
+    pub(crate) fn use_mess(&mut self, index: usize) {
+        let chain = SimChain::new(&self.spec, &self.clock).with_mess();
+        self.nodes[index].role = self.honest(Arc::new(chain));
+    }
+
     /// The chain of a node, for other worlds.
     pub(crate) fn shared_chain(&self, index: usize) -> Arc<SimChain> {
         match &self.nodes[index].role {
