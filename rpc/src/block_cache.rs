@@ -14,7 +14,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Receipt, Transaction, U256};
 
-use crate::error::{RpcResult, failure};
+use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
 
@@ -196,12 +196,12 @@ impl BlockCache {
     }
 
     /// The fees of the block `hash`, from the cache or from `read`.
-    pub(crate) fn fees(
+    pub(crate) fn fees<E: From<RpcError>>(
         &self,
         chain: &Chain,
         hash: &B256,
-        read: impl FnOnce() -> RpcResult<BlockFees>,
-    ) -> RpcResult<Arc<BlockFees>> {
+        read: impl FnOnce() -> Result<BlockFees, E>,
+    ) -> Result<Arc<BlockFees>, E> {
         if let Some(cached) = self.fees.get(hash) {
             return Ok(cached);
         }

@@ -34,6 +34,7 @@ mod indexed;
 mod json;
 pub mod limits;
 pub mod logs_filter;
+mod long_calls;
 pub mod memory;
 mod message;
 mod meters;

@@ -27,6 +27,7 @@ use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
 use crate::health::{Health, Healthy};
 use crate::limits::{FEE_MAX_DEFAULT, LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+use crate::long_calls::LongCalls;
 use crate::modules::NameStyle;
 use crate::types::BlockRef;
 use crate::wrong_passwords::WrongPasswords;
@@ -171,6 +172,8 @@ pub struct Node {
     pub(crate) feeds: Arc<Feeds>,
     /// The blocks and receipts that were used recently.
     pub(crate) blocks: Arc<BlockCache>,
+    /// The calls that are not tried on the thread of a connection.
+    pub(crate) long_calls: LongCalls,
     /// The suggested gas price, with the hash of the head block that it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// This lock is held from the choice of a nonce until its transaction is in the pool, so that
@@ -239,6 +242,7 @@ impl Node {
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
             blocks,
+            long_calls: LongCalls::default(),
             gas_price: Mutex::default(),
             sending: Mutex::default(),
             address_index: None,

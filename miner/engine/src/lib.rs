@@ -12,6 +12,7 @@
 //! | current job, nonces, check of solutions | `search` |
 //! | search on the CPU | `cpu` |
 //! | search on graphics adapters | [`gpu`] |
+//! | seals of many headers on a graphics adapter | [`SealCard`] |
 //! | full dataset in memory and on disk, light caches | [`dataset`] |
 //! | hash rates, counts, states | [`EngineStatus`], `telemetry` |
 //! | answers to solutions | [`ClientStats`] |
@@ -19,7 +20,7 @@
 //! | a report of all of them, and the page that shows it | [`monitor`], [`dashboard`] |
 //!
 //! `error` and `threads` are below all of them; the engine is above `cpu`, `gpu`, `dataset` and
-//! `search`.
+//! `search`. `seals` needs `gpu` only.
 
 mod client_stats;
 mod cpu;
@@ -30,6 +31,7 @@ mod error;
 pub mod gpu;
 pub mod monitor;
 pub mod rates;
+mod seals;
 mod search;
 pub mod sensors;
 mod telemetry;
@@ -45,6 +47,7 @@ pub use engine::{
 };
 pub use error::MinerError;
 pub use gpu::KernelPolicy;
+pub use seals::{SealCard, SealCounts, SealDevice, SealDeviceParseError};
 pub use search::{FoundSolution, Intensity, IntensityError, NonceSpace, SearchTask};
 pub use telemetry::{
     DatasetProgress, DeviceState, DeviceStatus, EngineStatus, ProgressReporter, RestCause, SelfCheckCounts,

@@ -13,7 +13,7 @@
 //! | caches shared by many threads | [`LightCaches`] |
 //! | hash of a nonce | [`hashimoto`], [`hash_full`], [`LightCache::hash`] |
 //! | search over a full dataset | [`FullDataset::search`] |
-//! | seal check | [`verify_seal`] |
+//! | seal check, also of many seals, on a device | [`verify_seal`], [`verify_seals`], [`MixDevice`] |
 //! | Keccak-256 of many inputs, of one long input | [`keccak256_many`], [`keccak256_long`] |
 //!
 //! Words are little-endian 32-bit numbers. An *item* is 128 bytes of the dataset, a *row* is 64
@@ -64,7 +64,8 @@ pub use keccak_long::keccak256_long;
 pub use keccak_many::keccak256_many;
 pub use light_cache::{CacheError, LIGHT_IN_FLIGHT, LightCache};
 pub use seal::{
-    GotExpected, Seal, SealError, boundary, final_hash, meets_boundary, verify_seal, verify_seals,
+    GotExpected, MixDevice, Seal, SealError, boundary, final_hash, meets_boundary, verify_seal, verify_seals,
+    verify_seals_on,
 };
 pub use search::{SEARCH_GROUP, SEARCH_IN_FLIGHT};
 pub use simd::{InstructionSet, InstructionSetError};

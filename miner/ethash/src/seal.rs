@@ -6,6 +6,9 @@
 //! boundary is valid.
 
 use core::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::hashimoto::{PowHash, final_hash_bytes, seed512};
 use crate::keccak::lanes;
@@ -117,23 +120,108 @@ pub struct Seal {
 /// Up to [`LIGHT_IN_FLIGHT`](crate::LIGHT_IN_FLIGHT) seals are checked at the same time, so that
 /// the reads of many of them are under way: a single check waits for one read after the other.
 pub fn verify_seals(cache: &LightCache, seals: &[Seal]) -> Vec<Result<(), SealError>> {
-    let mut results = vec![Ok(()); seals.len()];
-    let (mut open, mut seeds) = (Vec::with_capacity(seals.len()), Vec::with_capacity(seals.len()));
-    for (index, (seal, result)) in seals.iter().zip(&mut results).enumerate() {
-        match seal.seed_below_boundary() {
-            Ok(seed) => {
-                open.push(index);
-                seeds.push(seed);
-            }
-            Err(error) => *result = Err(error),
+    let open = OpenSeals::of(seals);
+    let mixes = mixes_of(cache, &open.seeds);
+    open.compare(&mixes)
+}
+
+/// A device that computes the mix hashes of many seeds of one epoch, such as a graphics card.
+///
+/// The device is not told the claimed mix hashes. So a faulty device can refuse a right seal, but
+/// a wrong seal that it accepts would be a mix hash of 256 bits that it has guessed.
+pub trait MixDevice: fmt::Debug + Send + Sync {
+    /// The mix hashes of `seeds`, in the same order. `cache` is the light cache of their epoch;
+    /// `left` is the number of blocks from the first of them to the end of the epoch, from which
+    /// the device decides whether a dataset is worth it.
+    ///
+    /// `None` if the processor must compute them: the device is not ready, too few are left, or it
+    /// has failed.
+    fn mix_hashes(&self, cache: &Arc<LightCache>, left: u64, seeds: &[[u64; 8]]) -> Option<Vec<B256>>;
+
+    /// Tells that the processor has checked `count` seals of such a call in `time`.
+    fn processor_took(&self, count: usize, time: Duration);
+
+    /// Tells that a mix hash of the device differs from the processor's. The device gives no more.
+    fn distrust(&self, mix_hash: GotExpected<B256>);
+}
+
+/// Checks seals of one epoch as [`verify_seals`] does, with the mix hashes of a device.
+///
+/// Of what the device says, the processor checks a sample: each refused seal and a random one of
+/// those accepted. `None` if the device gives no mix hashes, or a wrong one.
+pub fn verify_seals_on(
+    device: &dyn MixDevice,
+    cache: &Arc<LightCache>,
+    left: u64,
+    seals: &[Seal],
+) -> Option<Vec<Result<(), SealError>>> {
+    let open = OpenSeals::of(seals);
+    let mixes = device.mix_hashes(cache, left, &open.seeds)?;
+    let claimed = open.places.iter().map(|place| seals[*place].mix_hash);
+    let (accepted, mut sample): (Vec<_>, Vec<_>) = claimed
+        .enumerate()
+        .map(|(number, claimed)| (number, mixes.get(number) == Some(&claimed)))
+        .partition(|(_, is_right)| *is_right);
+    if !accepted.is_empty() {
+        let random = RandomState::new().build_hasher().finish() as usize;
+        sample.push(accepted[random % accepted.len()]);
+    }
+    let seeds: Vec<_> = sample.iter().map(|(number, _)| open.seeds[*number]).collect();
+    for ((number, _), expected) in sample.iter().zip(mixes_of(cache, &seeds)) {
+        let got = mixes.get(*number).copied().unwrap_or_default();
+        if got != expected {
+            device.distrust(GotExpected { got, expected });
+            return None;
         }
     }
+    Some(open.compare(&mixes))
+}
+
+/// The mix hashes of seeds, from the light cache.
+fn mixes_of(cache: &LightCache, seeds: &[[u64; 8]]) -> Vec<B256> {
     let mut hashes = vec![PowHash::ZERO; seeds.len()];
-    cache.hash_seeds(&seeds, &mut hashes);
-    for (index, hash) in open.into_iter().zip(hashes) {
-        results[index] = seals[index].compare_mix(&hash.mix_hash);
+    cache.hash_seeds(seeds, &mut hashes);
+    hashes.into_iter().map(|hash| hash.mix_hash).collect()
+}
+
+/// Seals after the first step of their check. Those that passed it are open.
+struct OpenSeals<'a> {
+    seals: &'a [Seal],
+    results: Vec<Result<(), SealError>>,
+    /// The places of the open ones.
+    places: Vec<usize>,
+    /// The seeds of the open ones.
+    seeds: Vec<[u64; 8]>,
+}
+
+impl<'a> OpenSeals<'a> {
+    fn of(seals: &'a [Seal]) -> Self {
+        let mut results = vec![Ok(()); seals.len()];
+        let (mut places, mut seeds) = (Vec::with_capacity(seals.len()), Vec::with_capacity(seals.len()));
+        for (place, (seal, result)) in seals.iter().zip(&mut results).enumerate() {
+            match seal.seed_below_boundary() {
+                Ok(seed) => {
+                    places.push(place);
+                    seeds.push(seed);
+                }
+                Err(error) => *result = Err(error),
+            }
+        }
+        Self {
+            seals,
+            results,
+            places,
+            seeds,
+        }
     }
-    results
+
+    /// Compares the mix hashes of the open seals with the claimed ones.
+    fn compare(mut self, mixes: &[B256]) -> Vec<Result<(), SealError>> {
+        for (place, mix_hash) in self.places.into_iter().zip(mixes) {
+            self.results[place] = self.seals[place].compare_mix(mix_hash);
+        }
+        self.results
+    }
 }
 
 impl Seal {
@@ -177,6 +265,71 @@ mod tests {
         check(U256::from(131_072), U256::ONE << 239);
         check((U256::ONE << 255) + U256::ONE, U256::ONE);
         check(U256::MAX, U256::ONE);
+    }
+
+    /// A device that computes with a light cache and tells what it was told.
+    #[derive(Debug, Default)]
+    struct TestDevice {
+        /// The answer whose first byte is changed.
+        wrong: Option<usize>,
+        /// The number of answers that are left out.
+        missing: usize,
+        distrusted: parking_lot::Mutex<Option<GotExpected<B256>>>,
+    }
+
+    impl MixDevice for TestDevice {
+        fn mix_hashes(&self, cache: &Arc<LightCache>, left: u64, seeds: &[[u64; 8]]) -> Option<Vec<B256>> {
+            let mut mixes = (left > 0).then(|| mixes_of(cache, seeds))?;
+            if let Some(wrong) = self.wrong {
+                mixes[wrong].0[0] ^= 1;
+            }
+            mixes.truncate(seeds.len() - self.missing);
+            Some(mixes)
+        }
+
+        fn processor_took(&self, _: usize, _: Duration) {}
+
+        fn distrust(&self, mix_hash: GotExpected<B256>) {
+            *self.distrusted.lock() = Some(mix_hash);
+        }
+    }
+
+    #[test]
+    fn a_device_gives_the_results_of_the_processor_or_none() {
+        let cache = LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset");
+        let cache = Arc::new(cache);
+        let mut seals: Vec<_> = (0..20)
+            .map(|nonce| Seal {
+                header_hash: B256::repeat_byte(7),
+                pow_nonce: nonce,
+                mix_hash: cache.hash(&B256::repeat_byte(7), nonce).mix_hash,
+                boundary: B256::repeat_byte(0xff),
+            })
+            .collect();
+        seals[3].boundary = B256::ZERO;
+        seals[8].mix_hash.0[31] ^= 1;
+        let expected = verify_seals(&cache, &seals);
+        let check = |device: &TestDevice, left| verify_seals_on(device, &cache, left, &seals);
+        let right = TestDevice::default();
+        assert_eq!(check(&right, 1), Some(expected));
+        assert_eq!(check(&right, 0), None, "it is not ready");
+        assert_eq!(*right.distrusted.lock(), None);
+        // A wrong answer makes a right seal a refused one, and each refused one is in the sample.
+        for device in [
+            TestDevice {
+                wrong: Some(5),
+                ..TestDevice::default()
+            },
+            TestDevice {
+                missing: 1,
+                ..TestDevice::default()
+            },
+        ] {
+            assert_eq!(check(&device, 1), None, "{device:?}");
+            let told = device.distrusted.lock().expect("the difference is told");
+            assert_ne!(told.got, told.expected);
+        }
+        assert_eq!(verify_seals_on(&right, &cache, 1, &[]), Some(Vec::new()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::console::NodeCallError;
 use crate::data_directory::DataDirectoryError;
 use crate::logging::LogStartError;
 use crate::options::OptionsError;
+use crate::seals::SealDeviceError;
 
 /// An error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum CommandError {
     /// The data directory cannot be used.
     #[error("{0}")]
     Directory(#[from] DataDirectoryError),
+    /// The card for seals cannot be used.
+    #[error(transparent)]
+    Seals(#[from] SealDeviceError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

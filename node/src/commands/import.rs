@@ -9,7 +9,6 @@ use chain::block_files::{BlockFiles, ReadFiles};
 use chain::era1::{Era1Index, era1_files};
 use chain::import::Importer;
 use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_blocks};
-use chain::rules::seal::SealCheck;
 use chain::stream::BlockStreamError;
 use ethash::LightCaches;
 use store::{BlockReads, Store, StoreError};
@@ -22,17 +21,31 @@ use crate::progress::{CommandProgress, ProgressUnits};
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
 use crate::output::print_line;
+use crate::seals::SealChecker;
 
 /// Imports the blocks of files and folders that are not stored yet.
 /// `batch` is the memory for the blocks that share a commit, in MiB.
 pub(super) fn run(options: &VnodeOptions, paths: &[PathBuf], batch: usize) -> Result<(), CommandError> {
+    let seals = SealChecker::new(options, LightCaches::new())?;
+    let imported = import_with(options, paths, batch, &seals);
+    // A driver whose threads still work when the program ends may crash.
+    seals.close();
+    imported
+}
+
+/// As [`run`], with this check of seals.
+fn import_with(
+    options: &VnodeOptions,
+    paths: &[PathBuf],
+    batch: usize,
+    seals: &SealChecker,
+) -> Result<(), CommandError> {
     let mut inputs = Inputs::default();
     paths.iter().try_for_each(|path| inputs.add(path))?;
     let directory = DataDirectory::open(options, OpenPurpose::Run)?;
     inputs.skip_stored(&directory.store)?;
     let stop = stop_flag()?;
-    let seals = SealCheck::Ethash(LightCaches::new());
-    let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals)
+    let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals.check())
         .with_limits(options.fork_limits())
         .keeping(options.state.unwrap_or_default())
         .with_batch_bytes(batch.saturating_mul(1 << 20));
@@ -186,7 +199,139 @@ fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use chain::chain::BlockOrder;
+    use chain::rules::seal::SealCheck;
+    use chain::{Chain, ChainConfig, ChainSpec};
+    use clap::Parser;
+    use engine::SealCounts;
+    use ethash::{B256, Epoch};
+    use primitives::Block;
+
     use super::*;
+
+    /// Blocks of the test chain, fewer than a chunk of an import has.
+    const BLOCKS: u64 = 16;
+
+    fn small_caches() -> LightCaches {
+        LightCaches::with_sizes(1024, 32_768)
+    }
+
+    fn options(arguments: &[&str]) -> VnodeOptions {
+        VnodeOptions::parse_from(["vnode", "--dev", "--verbosity", "0"].iter().chain(arguments))
+    }
+
+    /// Blocks of the development network from block 1 on, with seals of a small dataset.
+    fn sealed_blocks() -> Vec<Block> {
+        let config = ChainConfig {
+            spec: Arc::new(ChainSpec::dev()),
+            seals: SealCheck::Ethash(small_caches()),
+            forks: Default::default(),
+            pool: Default::default(),
+            beneficiary: Default::default(),
+            extra_data: Default::default(),
+            states: Default::default(),
+        };
+        let chain = Chain::open(Store::in_memory().expect("a store"), config).expect("a chain");
+        let first = chain.view().expect("a view").head().header.timestamp + 10;
+        let blocks = (0..BLOCKS).map(|number| {
+            let order = BlockOrder {
+                timestamp: Some(first + 10 * number),
+                ..Default::default()
+            };
+            let made = chain.make_block(order).expect("a block");
+            let stored = chain.view().expect("a view").block(made.number);
+            Block {
+                header: stored
+                    .expect("the store works")
+                    .expect("it is stored")
+                    .record
+                    .header,
+                transactions: Vec::new(),
+                uncles: Vec::new(),
+            }
+        });
+        let blocks = blocks.collect();
+        chain.stop();
+        blocks
+    }
+
+    /// Imports blocks into a new folder, as the command does.
+    fn import(seals: &SealChecker, blocks: &[Block], home: &Path) -> Result<(), String> {
+        let _ = std::fs::remove_dir_all(home);
+        std::fs::create_dir(home).expect("a folder");
+        let file = home.join("blocks.rlp");
+        let bytes: Vec<u8> = blocks.iter().flat_map(Block::encode).collect();
+        std::fs::write(&file, bytes).expect("written");
+        let options = options(&["--datadir", home.to_str().expect("text")]);
+        import_with(&options, &[file], 64, seals).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_import_has_its_seals_checked_by_a_card() {
+        if engine::gpu::list_adapters().is_empty() {
+            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "there is no adapter");
+            eprintln!("skipped: no graphics adapter");
+            return;
+        }
+        let options = options(&["--verify.device", "gpu:0"]);
+        let seals = SealChecker::new(&options, small_caches()).expect("the first adapter");
+        let SealCheck::OnDevice(caches, device) = seals.check() else {
+            panic!("a card was asked for");
+        };
+        // The import is so short that it would end before the dataset is there.
+        let cache = caches.get(Epoch::ethash(0)).expect("a small cache");
+        let start = Instant::now();
+        while device.mix_hashes(&cache, 30_000, &[[7; 8]; 8]).is_none() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{device:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let home = tempfile::tempdir().expect("a folder");
+        let home = home.path().join("d");
+        let blocks = sealed_blocks();
+        let before = seals.counts().by_card;
+        assert_eq!(import(&seals, &blocks, &home), Ok(()));
+        let expected = SealCounts {
+            by_card: before + BLOCKS,
+            ..SealCounts::default()
+        };
+        assert_eq!(seals.counts(), expected);
+
+        // A wrong mix hash whose final hash meets the boundary, and one whose final hash does not.
+        let boundary = ethash::boundary(&blocks[9].header.difficulty);
+        let header_hash = blocks[9].header.header_hash();
+        let nonce = blocks[9].header.pow_nonce;
+        let mix = (0u64..).map(|number| B256::left_padding_from(&number.to_be_bytes()));
+        let mixes = mix.map(|mix| (ethash::final_hash(&header_hash, nonce, &mix) <= boundary, mix));
+        let found = |below| {
+            mixes
+                .clone()
+                .find(|(is_below, _)| *is_below == below)
+                .map(|(_, mix)| mix)
+        };
+        for (mix, reason) in [
+            (found(true), "mix hash: got"),
+            (found(false), "above the boundary"),
+        ] {
+            let mut wrong = blocks.clone();
+            wrong[9].header.mix_hash = mix.expect("there is one");
+            let error = import(&seals, &wrong, &home).expect_err("a wrong seal");
+            let hash = wrong[9].hash().to_string();
+            assert!(
+                error.contains("block 10") && error.contains(&hash) && error.contains(reason),
+                "{error}"
+            );
+        }
+        // A closed card leaves all to the processor.
+        seals.close();
+        let before = seals.counts().by_card;
+        assert_eq!(import(&seals, &blocks, &home), Ok(()));
+        let after = seals.counts();
+        assert_eq!((after.by_card, after.failures), (before, 0));
+        assert!(after.by_processor >= BLOCKS, "{after:?}");
+    }
 
     #[test]
     fn an_unreadable_head_does_not_hide_why_the_import_ended() {

@@ -63,7 +63,7 @@ use chain::import::{ForkLimits, StateRetention};
 use clap::Parser;
 use daemon::is_loopback_host;
 use daemon::tls::TlsFiles;
-use engine::DeviceChoice;
+use engine::{DeviceChoice, SealDevice};
 use primitives::{Address, U256, parse_address};
 use rpc::Modules;
 use rpc::server::{Cors, Hosts};
@@ -157,6 +157,11 @@ pub struct VnodeOptions {
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
 
+    /// Device that checks the seals of headers that come in bulk, when a node catches up or imports
+    /// files: auto, cpu or gpu:N. auto uses a hardware card once some thousand headers have come,
+    /// unless the node mines; a card that fails leaves the seals to the processor
+    #[arg(long = "verify.device", value_name = "DEVICE", global = true, default_value_t = SealDevice::Auto)]
+    pub verify_device: SealDevice,
     /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
     /// branch that leaves the chain further below is refused
     #[arg(long, value_name = "BLOCKS", global = true, default_value_t = REORG_DEPTH_MAX)]

@@ -37,6 +37,8 @@ fn documented_options_are_accepted() {
         "--log.json",
         "--miner.device",
         "gpu:1",
+        "--verify.device",
+        "gpu:0",
         "--ethash.dagdir",
         "e",
     ])
@@ -98,6 +100,7 @@ fn invalid_options_are_refused() {
         &["--rpcapi", "mc,wrong"],
         &["--verbosity", "6"],
         &["--miner.device", "tpu"],
+        &["--verify.device", "gpu:0,1"],
         &["--minerthreads", "-1"],
         &["--moacbase", "0x12"],
         &["--unlock", "0x12"],

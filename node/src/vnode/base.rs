@@ -17,6 +17,7 @@ use super::error::StartError;
 use crate::accounts;
 use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::{DevSeal, IndexChoice, Network, OptionsError, VnodeOptions};
+use crate::seals::SealChecker;
 
 /// The base of a node.
 pub(super) struct NodeBase {
@@ -25,7 +26,7 @@ pub(super) struct NodeBase {
     pub(super) options: VnodeOptions,
     pub(super) directory: PathBuf,
     pub(super) spec: Arc<ChainSpec>,
-    pub(super) caches: LightCaches,
+    pub(super) seals: SealChecker,
     pub(super) accounts: AccountManager,
     /// The address that receives the rewards of mined blocks.
     pub(super) beneficiary: Option<Address>,
@@ -55,10 +56,10 @@ impl BuiltIndex {
 impl NodeBase {
     /// Opens all of it. The light cache takes longest, so it starts first.
     pub(super) fn open(options: VnodeOptions) -> Result<Self, StartError> {
-        let caches = LightCaches::new();
+        let seals = SealChecker::new(&options, LightCaches::new())?;
         if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash {
             // Here its epoch is known before the directory is open.
-            caches.prepare(ChainSpec::dev().schedule.epoch(0));
+            seals.caches.prepare(ChainSpec::dev().schedule.epoch(0));
         }
         let DataDirectory {
             path: directory,
@@ -77,15 +78,7 @@ impl NodeBase {
         }
         let accounts = open_accounts(&options, &directory)?;
         let beneficiary = beneficiary(&options, &accounts, &spec)?;
-        let chain = open_chain(
-            &options,
-            &spec,
-            &caches,
-            store,
-            &directory,
-            &accounts,
-            beneficiary,
-        )?;
+        let chain = open_chain(&options, &spec, &seals, store, &directory, &accounts, beneficiary)?;
         let index = match options.index {
             Some(IndexChoice::Address) => Some(BuiltIndex::start(&chain, &directory)?),
             None => None,
@@ -94,7 +87,7 @@ impl NodeBase {
             options,
             directory,
             spec,
-            caches,
+            seals,
             accounts,
             beneficiary,
             chain,
@@ -149,7 +142,7 @@ fn beneficiary(
 fn open_chain(
     options: &VnodeOptions,
     spec: &Arc<ChainSpec>,
-    caches: &LightCaches,
+    seals: &SealChecker,
     store: Store,
     directory: &Path,
     accounts: &AccountManager,
@@ -160,7 +153,7 @@ fn open_chain(
         ChainConfig {
             spec: spec.clone(),
             seals: match options.dev_seal {
-                DevSeal::Ethash => SealCheck::Ethash(caches.clone()),
+                DevSeal::Ethash => seals.check(),
                 DevSeal::Instant => SealCheck::Off,
             },
             forks: options.fork_limits(),
@@ -174,7 +167,7 @@ fn open_chain(
     )?;
     let next = chain.view()?.head_number() + 1;
     if options.dev_seal == DevSeal::Ethash {
-        caches.prepare(spec.schedule.epoch(next));
+        seals.caches.prepare(spec.schedule.epoch(next));
     }
     chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);
     Ok(chain)

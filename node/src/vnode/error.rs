@@ -19,6 +19,7 @@ use crate::nodekey::NodeKeyError;
 use crate::options::OptionsError;
 use crate::peers::NetworkError;
 use crate::scs::ScsStartError;
+use crate::seals::SealDeviceError;
 use crate::servers::ServersError;
 
 /// The error of what runs beside a node.
@@ -45,6 +46,9 @@ pub enum StartError {
     /// Accounts cannot be read or unlocked.
     #[error("{0}")]
     Accounts(#[from] AccountsError),
+    /// The card for seals cannot be used.
+    #[error(transparent)]
+    Seals(#[from] SealDeviceError),
     /// The chain cannot be opened.
     #[error(transparent)]
     Chain(#[from] ChainOpenError),

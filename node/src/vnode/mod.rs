@@ -148,7 +148,7 @@ async fn serve(
     // Files that cannot be used end the start before anything else is done.
     let guards = NodeGuards::load(&options)?;
     let base = NodeBase::open(options)?;
-    let miner = LocalMiner::new(&base.options, &base.caches, &base.chain);
+    let miner = LocalMiner::new(&base.options, &base.seals.caches, &base.chain);
     let mining = if base.options.mine {
         base.chain.work().set_mining(true);
         miner.start(None)?
@@ -164,7 +164,7 @@ async fn serve(
         &base.options,
         &rpc,
         listeners,
-        &base.caches,
+        &base.seals.caches,
         &base.directory,
         guards.stratum,
     )
@@ -231,6 +231,7 @@ impl ServedNode {
             options,
             directory,
             chain,
+            seals,
             ..
         } = &self.base;
         if let Some((address, recorded)) = options.metrics.zip(recorded) {
@@ -238,6 +239,7 @@ impl ServedNode {
                 chain_collector(chain.clone(), directory.clone()),
                 mining_collector(self.miner.clone(), chain.clone()),
                 peer_collector(self.around.network.handle().clone()),
+                seals.collector(),
                 process_collector(),
             ];
             let hosts = options.rpcvhosts.clone();
@@ -347,7 +349,12 @@ impl ServedNode {
     /// Stops all parts in parallel.
     async fn stop(self) {
         drop((self.metrics, self.dashboard));
-        let (miner, chain, index) = (self.miner, self.base.chain, self.base.index);
+        let (miner, seals) = (self.miner, self.base.seals);
+        let (chain, index) = (self.base.chain, self.base.index);
+        let stop_cards = move || {
+            seals.close();
+            miner.stop();
+        };
         let stop_chain = move || {
             drop(index.map(|built| built.builder));
             chain.stop();
@@ -358,7 +365,7 @@ impl ServedNode {
             }
         };
         tokio::join!(
-            stop_both(move || miner.stop(), stop_chain),
+            stop_both(stop_cards, stop_chain),
             self.servers.stop(),
             stop_scs,
             self.around.network.stop(),

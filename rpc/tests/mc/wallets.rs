@@ -22,6 +22,9 @@ fn fees_of_blocks() {
     }
     let block = net.mine();
     let history = net.ok("eth_feeHistory", json!(["0x2", "latest", [0, 50, 100]]));
+    // From here on the fees are in memory, and the answer comes from the thread of the connection.
+    let again = net.ok("eth_feeHistory", json!(["0x2", "latest", [0, 50, 100]]));
+    assert_eq!(again, history);
     let ratio = block.header.gas_used as f64 / block.header.gas_limit as f64;
     let expected = json!({
         "oldestBlock": "0x1",

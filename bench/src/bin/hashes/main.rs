@@ -1,18 +1,20 @@
 //! Compares implementations of Ethash on the processor, and kernels on a graphics adapter.
 //!
-//! `cargo run --release -p bench --bin hashes` measures the processor, and
-//! `cargo run --release -p bench --bin hashes -- card --kernel shuffle:128` one kernel on one
-//! adapter. The measurements are those of [`miner::bench`], as in `miner bench`.
+//! `cargo run --release -p bench --bin hashes` measures the processor, the same with
+//! `-- card --kernel shuffle:128` one kernel on one adapter, and with `-- seals` checks of seals on
+//! both. The measurements but those of seals are those of [`miner::bench`], as in `miner bench`.
 
 mod card;
 mod chfast;
 mod processor;
+mod seals;
 mod table;
 
 use clap::{Parser, Subcommand};
 
 use card::CardArgs;
 use processor::ProcessorArgs;
+use seals::SealArgs;
 
 #[derive(Parser)]
 #[command(about = "Measures Ethash on the processor", long_about = None)]
@@ -28,6 +30,8 @@ struct Args {
 enum Command {
     /// Measures one kernel on one graphics adapter.
     Card(CardArgs),
+    /// Measures checks of seals on the processor and on one graphics adapter.
+    Seals(SealArgs),
 }
 
 fn main() {
@@ -35,6 +39,7 @@ fn main() {
     let measured = match &args.command {
         None => processor::run(&args.processor),
         Some(Command::Card(card)) => card::run(card),
+        Some(Command::Seals(args)) => seals::run(args),
     };
     if let Err(error) = measured {
         eprintln!("hashes: {error}");

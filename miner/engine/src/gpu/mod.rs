@@ -18,6 +18,7 @@
 //! | such a table on the device | `pages` |
 //! | text of the kernels | `shaders` |
 //! | compiled kernels | `pipeline` |
+//! | mix hashes of given seeds, for checks of seals | `seeds` |
 //! | size of a dispatch | `dispatch_size` |
 //! | dataset of this epoch and of the next one | `dataset` |
 //! | searcher of an engine: work in, solutions out | `worker` |
@@ -45,6 +46,7 @@ mod params;
 mod pci_cards;
 mod pipeline;
 mod searcher;
+mod seeds;
 mod shaders;
 mod tuning;
 pub(crate) mod worker;

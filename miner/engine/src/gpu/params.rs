@@ -78,6 +78,15 @@ pub(crate) struct GenerateParams {
 }
 const _: () = assert!(size_of::<GenerateParams>() == 16);
 
+/// Seeds of one dispatch (`SeedParams` in `shaders/mix_seeds.wgsl`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(crate) struct SeedParams {
+    pub(crate) count: u32,
+    pub(crate) unused: [u32; 3],
+}
+const _: () = assert!(size_of::<SeedParams>() == 16);
+
 /// Random reads of one dispatch (`ReadParams` in `shaders/random_reads.wgsl`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

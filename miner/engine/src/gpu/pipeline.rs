@@ -77,7 +77,7 @@ impl KernelPipeline {
             // - A row number is a remainder modulo the number of rows. So its page and its place
             //   within the page exist (see `PageLayout`).
             // - An output index is below the length of the buffer, which the kernel looks up, or
-            //   below a count that the host derives from that length.
+            //   below a count that the host derives from that length (see `SeedBuffers::run`).
             // - An index into workgroup memory is within the eight invocations of a group, and a
             //   workgroup consists of whole groups (see `check_workgroup`).
             // - All divisors are sizes of an epoch, which are not 0.

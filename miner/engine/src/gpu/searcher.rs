@@ -394,6 +394,17 @@ impl GpuSearcher {
         check::hashes(&self.gpu, loaded, sample)
     }
 
+    /// Returns the mix hashes of `seeds`, in the same order, as
+    /// [`LightCache::hash`](ethash::LightCache::hash) computes them. Each is Keccak-512 of a header
+    /// hash and a nonce ([`ethash::seed512`]).
+    ///
+    /// # Errors
+    /// If there is no dataset, and errors of the device.
+    pub fn mix_hashes(&mut self, seeds: &[[u64; 8]]) -> Result<Vec<B256>, GpuError> {
+        let loaded = self.loaded.as_mut().ok_or(GpuError::NoDataset)?;
+        loaded.mix_hashes(&self.gpu, &self.options, seeds)
+    }
+
     /// Copies dataset items to the host, as the 32 words of each.
     ///
     /// # Errors

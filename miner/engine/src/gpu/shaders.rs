@@ -19,6 +19,8 @@ const GENERATE_SHUFFLE: &str = include_str!("../../../../shaders/generate_shuffl
 const GENERATE_SLICED: &str = include_str!("../../../../shaders/generate_sliced.wgsl");
 const SEARCH: &str = include_str!("../../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../../shaders/search_lane.wgsl");
+const MIX_LANE: &str = include_str!("../../../../shaders/mix_lane.wgsl");
+const MIX_SEEDS: &str = include_str!("../../../../shaders/mix_seeds.wgsl");
 const SEARCH_COOPERATIVE: &str = include_str!("../../../../shaders/search_cooperative.wgsl");
 const MIX_TWO: &str = include_str!("../../../../shaders/mix_two.wgsl");
 const MIX_FOUR: &str = include_str!("../../../../shaders/mix_four.wgsl");
@@ -32,6 +34,8 @@ const RANDOM_READS: &str = include_str!("../../../../shaders/random_reads.wgsl")
 
 /// Entry point of [`copy_module`].
 pub(crate) const COPY_ENTRY: &str = "copy_page";
+/// Entry point of [`mix_seeds_module`].
+pub(crate) const MIX_SEEDS_ENTRY: &str = "mix_seeds";
 /// Entry point of [`random_reads_module`].
 pub(crate) const RANDOM_READS_ENTRY: &str = "random_reads";
 /// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or
@@ -95,18 +99,25 @@ pub(crate) fn dataset_module(cache_pages: u32, form: GenerationForm) -> String {
 pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
     let dataset = PagedTable::new("dataset", dataset_pages, ITEM_BYTES);
     let read_function = match form {
-        KernelForm::Lane => item_struct(dataset.parts) + &dataset.row_function("dataset_item", "Item"),
+        KernelForm::Lane => dataset.item_function(),
         _ => dataset.part_function("dataset_part"),
     };
     let cooperative = |exchange, mix, entry| vec![exchange, EXCHANGE_FOUR, SEARCH_COOPERATIVE, mix, entry];
     let files = match form {
-        KernelForm::Lane => vec![SEARCH_LANE],
+        KernelForm::Lane => vec![MIX_LANE, SEARCH_LANE],
         KernelForm::Shuffle2 => cooperative(EXCHANGE_SUBGROUP, MIX_TWO, SEARCH_SHUFFLE),
         KernelForm::Shuffle => cooperative(EXCHANGE_SUBGROUP, MIX_FOUR, SEARCH_SHUFFLE),
         KernelForm::Group => cooperative(EXCHANGE_WORKGROUP, MIX_FOUR, SEARCH_GROUP),
     };
     let pages = dataset.declarations() + &read_function;
     [&constants(), KECCAK, FNV, &pages, SEARCH, &files.join("\n")].join("\n")
+}
+
+/// Returns the module that computes the mix hashes of seeds. The dataset has `dataset_pages` pages.
+pub(crate) fn mix_seeds_module(dataset_pages: u32) -> String {
+    let dataset = PagedTable::new("dataset", dataset_pages, ITEM_BYTES);
+    let pages = dataset.declarations() + &dataset.item_function();
+    [&constants(), KECCAK, FNV, &pages, MIX_LANE, MIX_SEEDS].join("\n")
 }
 
 /// Returns the module that reads random rows of `row_bytes` bytes from a table of `table_pages`
@@ -160,6 +171,7 @@ pub fn search_fingerprint() -> String {
         KECCAK,
         FNV,
         SEARCH,
+        MIX_LANE,
         SEARCH_LANE,
         SEARCH_COOPERATIVE,
         MIX_TWO,
@@ -246,6 +258,14 @@ impl PagedTable {
         })
     }
 
+    /// Declares the structure of a whole item, and the function `dataset_item` that reads one.
+    fn item_function(&self) -> String {
+        let fields: String = (0..self.parts)
+            .map(|part| format!("    p{part}: vec4<u32>,\n"))
+            .collect();
+        format!("struct Item {{\n{fields}}}\n") + &self.row_function("dataset_item", "Item")
+    }
+
     /// Declares a function that reads one part of a row.
     fn part_function(&self, function: &str) -> String {
         let name = self.name;
@@ -278,14 +298,6 @@ impl PagedTable {
     }
 }
 
-/// Declares the structure of a whole dataset item.
-fn item_struct(parts: u32) -> String {
-    let fields: String = (0..parts)
-        .map(|part| format!("    p{part}: vec4<u32>,\n"))
-        .collect();
-    format!("struct Item {{\n{fields}}}\n")
-}
-
 #[cfg(test)]
 mod tests {
     use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -309,6 +321,7 @@ mod tests {
     fn every_module_is_valid_for_any_page_count() {
         for pages in [1, 3, 16] {
             check(&copy_module(), COPY_ENTRY, Capabilities::empty());
+            check(&mix_seeds_module(pages), MIX_SEEDS_ENTRY, Capabilities::empty());
             for form in [
                 GenerationForm::Lane,
                 GenerationForm::Shuffle,

@@ -153,7 +153,7 @@ fn encoded(change: &DeveloperChange) -> Result<Bytes, MakeBlockError> {
 /// Searches for the seal of a block in this thread. The difficulty of the development network is so
 /// low that this takes a fraction of a second.
 fn seal(seals: &SealCheck, spec: &ChainSpec, block: &mut Block) -> Result<(), SealCheckError> {
-    let SealCheck::Ethash(caches) = seals else {
+    let Some(caches) = seals.light_caches() else {
         return Ok(());
     };
     let header = &mut block.header;

@@ -2,7 +2,10 @@
 //!
 //! This module knows headers and epochs. The check itself is in [`ethash::verify_seal`].
 
-use ethash::{CacheError, LIGHT_IN_FLIGHT, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, Seal, SealError};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ethash::{CacheError, LIGHT_IN_FLIGHT, LightCaches, MixDevice, NEXT_EPOCH_LEAD_BLOCKS, Seal, SealError};
 use primitives::{B256, Header};
 
 use crate::parallel::{for_each_in_order, processors};
@@ -13,6 +16,9 @@ use crate::spec::ChainSpec;
 pub enum SealCheck {
     /// By Ethash, with these light caches.
     Ethash(LightCaches),
+    /// As [`SealCheck::Ethash`], but many headers that come together are checked on this device, as
+    /// far as it takes them. The processor checks the others, single headers, and samples.
+    OnDevice(LightCaches, Arc<dyn MixDevice>),
     /// Not at all. This is for test vectors whose blocks have no seals.
     Off,
     /// By this function. This is for simulations, which need seals that cost nothing and can still
@@ -40,10 +46,18 @@ pub enum SealCheckError {
 }
 
 impl SealCheck {
+    /// The light caches, if seals are checked by Ethash.
+    pub(crate) const fn light_caches(&self) -> Option<&LightCaches> {
+        match self {
+            Self::Ethash(caches) | Self::OnDevice(caches, _) => Some(caches),
+            Self::Off | Self::Given(_) => None,
+        }
+    }
+
     /// Starts to build the next epoch's light cache in the background, if block `number` is near
     /// the end of its epoch.
     pub(crate) fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
-        let Self::Ethash(caches) = self else { return };
+        let Some(caches) = self.light_caches() else { return };
         let soon = spec.schedule.epoch(number.saturating_add(NEXT_EPOCH_LEAD_BLOCKS));
         if soon != spec.schedule.epoch(number) {
             caches.prepare(soon);
@@ -56,7 +70,7 @@ impl SealCheck {
     /// [`SealCheckError`] when the seal is wrong or cannot be checked.
     pub fn check_seal(&self, spec: &ChainSpec, header: &Header) -> Result<(), SealCheckError> {
         let caches = match self {
-            Self::Ethash(caches) => caches,
+            Self::Ethash(caches) | Self::OnDevice(caches, _) => caches,
             Self::Off => return Ok(()),
             Self::Given(is_right) if is_right(header) => return Ok(()),
             Self::Given(_) => {
@@ -88,35 +102,65 @@ impl SealCheck {
         headers: &[&Header],
         mut consume: impl FnMut(usize, Result<(), SealCheckError>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Each processor gets a part, also of few headers.
-        let part = headers.len().div_ceil(processors()).clamp(1, LIGHT_IN_FLIGHT);
+        let epoch = |header: &Header| spec.schedule.epoch(header.number);
         let mut index = 0;
-        for_each_in_order(
-            headers.chunks(part),
-            |part| {
-                if let Some(header) = part.last() {
-                    self.prepare_ahead(spec, header.number);
-                }
-                let same_epoch = |one: &&Header, other: &&Header| {
-                    spec.schedule.epoch(one.number) == spec.schedule.epoch(other.number)
-                };
-                let epochs = part.chunk_by(same_epoch);
-                epochs
-                    .flat_map(|headers| self.check_epoch(spec, headers))
-                    .collect()
-            },
-            |results: Vec<_>| {
-                results.into_iter().try_for_each(|result| {
-                    index += 1;
-                    consume(index - 1, result)
-                })
-            },
+        let mut consume_all = |results: Vec<_>| {
+            results.into_iter().try_for_each(|result| {
+                index += 1;
+                consume(index - 1, result)
+            })
+        };
+        for headers in headers.chunk_by(|one, other| epoch(one) == epoch(other)) {
+            if let Some(results) = self.check_on_device(spec, headers) {
+                consume_all(results)?;
+                continue;
+            }
+            let start = Instant::now();
+            // Each processor gets a part, also of few headers.
+            let part = headers.len().div_ceil(processors()).clamp(1, LIGHT_IN_FLIGHT);
+            for_each_in_order(
+                headers.chunks(part),
+                |part| {
+                    if let Some(header) = part.last() {
+                        self.prepare_ahead(spec, header.number);
+                    }
+                    self.check_epoch(spec, part)
+                },
+                &mut consume_all,
+            )?;
+            if let Self::OnDevice(_, device) = self {
+                device.processor_took(headers.len(), start.elapsed());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the seals of headers of one epoch on the device, if there is one and it takes them.
+    fn check_on_device(
+        &self,
+        spec: &ChainSpec,
+        headers: &[&Header],
+    ) -> Option<Vec<Result<(), SealCheckError>>> {
+        let (Self::OnDevice(caches, device), [first, .., last]) = (self, headers) else {
+            return None;
+        };
+        self.prepare_ahead(spec, last.number);
+        let epoch = spec.schedule.epoch(first.number);
+        let left = (epoch.first_block() + epoch.length()).saturating_sub(first.number);
+        let cache = caches.get(epoch).ok()?;
+        let seals: Vec<_> = headers.iter().map(|header| seal_of(header)).collect();
+        let results = ethash::verify_seals_on(&**device, &cache, left, &seals)?;
+        Some(
+            results
+                .into_iter()
+                .map(|result| result.map_err(Into::into))
+                .collect(),
         )
     }
 
     /// Checks the seals of headers of one epoch.
     fn check_epoch(&self, spec: &ChainSpec, headers: &[&Header]) -> Vec<Result<(), SealCheckError>> {
-        let (Self::Ethash(caches), [first, ..]) = (self, headers) else {
+        let (Some(caches), [first, ..]) = (self.light_caches(), headers) else {
             return headers
                 .iter()
                 .map(|header| self.check_seal(spec, header))

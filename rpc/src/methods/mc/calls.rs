@@ -54,7 +54,14 @@ fn call(
     let view = node.view()?;
     let outcome = match (scope, at) {
         (ReadScope::Memory, BlockRef::Pending) => None,
-        (ReadScope::Memory, at) => at_state(node, &view, at, |place| view.quick_call(place, &request))?,
+        (ReadScope::Memory, _) if node.long_calls.skips(&request) => None,
+        (ReadScope::Memory, at) => {
+            let quick = at_state(node, &view, at, |place| view.quick_call(place, &request))?;
+            if quick.is_none() {
+                node.long_calls.note(&request);
+            }
+            quick
+        }
         (ReadScope::Store, at) => Some(at_state(node, &view, at, |place| {
             view.call(place, &request, work_limit(node.settings.call_timeout))
         })?),

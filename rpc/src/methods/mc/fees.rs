@@ -16,12 +16,15 @@ use crate::block_cache::{BlockFees, CachedBlock};
 use crate::budget::{reserve_values, work_limit};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::node::Node;
-use crate::table::Method;
+use crate::table::{InlineError, Method, ReadScope};
 use crate::types::{BlockRef, Count, Fraction, Percentile, Quantity};
 use crate::wire_type::{Described, WireType};
 
 /// The most blocks of one answer.
 const BLOCKS_MAX: u64 = 1024;
+/// The most blocks of an answer on the thread of a connection. One row of the store is read for
+/// each.
+const MEMORY_BLOCKS_MAX: u64 = 32;
 /// The most percentiles of one question.
 const PERCENTILES_MAX: usize = 100;
 
@@ -31,7 +34,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::inline("mc_maxPriorityFeePerGas", [], priority_fee).summary(
             "Returns a suggested fee above the base fee: 0, because no block of this chain has a base fee.",
         ),
-        Method::heavy(
+        Method::brief(
             "mc_feeHistory",
             ["blockCount", "newestBlock", "rewardPercentiles"],
             fee_history,
@@ -63,11 +66,13 @@ impl Described for FeeHistory {
     const TYPE: WireType = WireType::Named("FeeHistory");
 }
 
-/// `mc_feeHistory`: the blocks up to the newest one, at most [`BLOCKS_MAX`] of them.
+/// `mc_feeHistory`: the blocks up to the newest one, at most [`BLOCKS_MAX`] of them. Few blocks
+/// whose fees were asked for before are answered on the thread of the connection.
 fn fee_history(
     node: &Node,
     (Count(count), newest, percentiles): (Count, BlockRef, Option<Vec<Percentile>>),
-) -> RpcResult<FeeHistory> {
+    scope: ReadScope,
+) -> Result<FeeHistory, InlineError> {
     let percentiles = percentiles.map(check_percentiles).transpose()?;
     let view = node.view()?;
     let head = view.head_number();
@@ -77,11 +82,12 @@ fn fee_history(
         at => stored_number(&view, at, "fees")?,
     };
     if newest > head {
-        return Err(RpcError::refused(format!(
-            "block {newest} is above the head block {head}"
-        )));
+        return Err(RpcError::refused(format!("block {newest} is above the head block {head}")).into());
     }
     let count = count.min(BLOCKS_MAX).min(newest + 1);
+    if scope == ReadScope::Memory && count > MEMORY_BLOCKS_MAX {
+        return Err(InlineError::Deferred);
+    }
     let oldest = newest + 1 - count;
     let limit = work_limit(TIMEOUT_DEFAULT);
     let wanted = percentiles.as_ref().map_or(0, Vec::len);
@@ -105,11 +111,14 @@ fn fee_history(
             .map_err(failure)?
             .ok_or_else(missing)?;
         let fees = node.blocks.fees(&node.chain, &hash, || {
+            if scope == ReadScope::Memory {
+                return Err(InlineError::Deferred);
+            }
             let block = node
                 .blocks
                 .by_hash(&node.chain, &view, &hash)?
                 .ok_or_else(missing)?;
-            fees_of(node, &view, &block)
+            Ok(fees_of(node, &view, &block)?)
         })?;
         history.gas_used_ratio.push(Fraction(fees.used_ratio));
         if let Some(reward) = &mut history.reward {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ethash::{ITEM_BYTES, ITEM_WORDS, LightCache};
+use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache};
 
 use crate::gpu::batch::{BatchBuffers, GpuHit, GpuWork};
 use crate::gpu::device::GpuDevice;
@@ -10,6 +10,7 @@ use crate::gpu::error::GpuError;
 use crate::gpu::options::GpuOptions;
 use crate::gpu::pages::PagedBuffer;
 use crate::gpu::pipeline::{KernelPipeline, KernelSource};
+use crate::gpu::seeds::SeedKernel;
 use crate::gpu::shaders::{search_entry, search_module};
 
 /// Everything on the device that belongs to one epoch.
@@ -19,6 +20,8 @@ pub(crate) struct LoadedEpoch {
     kernel: KernelPipeline,
     /// The buffers of batches that are not in flight.
     free: Vec<BatchBuffers>,
+    /// The kernel that computes mix hashes of given seeds, once it was needed.
+    seeds: Option<SeedKernel>,
 }
 
 impl LoadedEpoch {
@@ -36,6 +39,7 @@ impl LoadedEpoch {
             cache: Arc::clone(cache),
             dataset,
             kernel,
+            seeds: None,
         })
     }
 
@@ -88,6 +92,20 @@ impl LoadedEpoch {
         let batch = buffers.launch(gpu, &self.kernel, work, work.start_nonce, count)?;
         let (results, _) = batch.finish(gpu)?;
         Ok(results.hits)
+    }
+
+    /// Returns the mix hashes of `seeds`, in the same order.
+    pub(crate) fn mix_hashes(
+        &mut self,
+        gpu: &GpuDevice,
+        options: &GpuOptions,
+        seeds: &[[u64; 8]],
+    ) -> Result<Vec<B256>, GpuError> {
+        let kernel = match &mut self.seeds {
+            Some(kernel) => kernel,
+            none => none.insert(SeedKernel::new(gpu, options, &self.dataset)?),
+        };
+        kernel.mix_hashes(gpu, seeds)
     }
 
     /// Copies dataset items to the host, as the 32 words of each.
