@@ -52,7 +52,7 @@ struct ChainInfo {
     unknown_slots: usize,
 }
 
-fn is_zero(count: &usize) -> bool {
+const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
