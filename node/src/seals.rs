@@ -102,9 +102,10 @@ mod tests {
             let checker = SealChecker::new(&options(arguments), LightCaches::new());
             checker.expect("nothing is opened").card.is_some()
         };
-        assert!(device(&[]), "it is looked for when many headers come");
-        assert!(!device(&["--mine"]));
-        assert!(!device(&["--verify.device", "cpu"]));
+        assert!(!device(&[]));
+        let auto = ["--verify.device", "auto"];
+        assert!(device(&auto), "it is looked for when many headers come");
+        assert!(!device(&[auto[0], auto[1], "--mine"]));
         let refused = SealChecker::new(&options(&["--verify.device", "gpu:99"]), LightCaches::new());
         let error = refused.expect_err("nobody has a hundred").to_string();
         assert!(

@@ -2,7 +2,7 @@
 //! next ones begin at once where they end.
 //!
 //! A call is known by its contract and by the first four bytes of its input, which name the
-//! function. Every [`SKIPS`] calls one is tried on the connection's thread again: its input or the
+//! function. After [`SKIPS`] calls one is tried on the connection's thread again: its input or the
 //! contract's state may have changed. The places are few and fixed; a later call takes the place of
 //! an earlier one. Where a call runs changes no answer.
 

@@ -159,8 +159,8 @@ pub struct VnodeOptions {
 
     /// Device that checks the seals of headers that come in bulk, when a node catches up or imports
     /// files: auto, cpu or gpu:N. auto uses a hardware card once some thousand headers have come,
-    /// unless the node mines; a card that fails leaves the seals to the processor
-    #[arg(long = "verify.device", value_name = "DEVICE", global = true, default_value_t = SealDevice::Auto)]
+    /// unless there is --mine; a card that fails leaves the seals to the processor
+    #[arg(long = "verify.device", value_name = "DEVICE", global = true, default_value_t = SealDevice::Cpu)]
     pub verify_device: SealDevice,
     /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
     /// branch that leaves the chain further below is refused

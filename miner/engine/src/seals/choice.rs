@@ -7,9 +7,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SealDevice {
     /// The first hardware graphics card, once many headers have come; otherwise the processor.
-    #[default]
     Auto,
     /// The processor.
+    #[default]
     Cpu,
     /// The adapter with this number, a software adapter, too. `miner devices` lists the numbers.
     Gpu(usize),

@@ -16,6 +16,7 @@ mod tests;
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -176,20 +177,27 @@ impl MixDevice for SealCard {
         let mut card = self.shared.card.try_lock()?;
         match &mut *card {
             CardState::GivenUp => return None,
-            CardState::Open(searcher) if holds(searcher, cache) => match searcher.mix_hashes(seeds) {
-                Ok(mixes) => {
-                    self.shared.plan.lock().record_use();
-                    self.shared
-                        .by_card
-                        .fetch_add(seeds.len() as u64, Ordering::Relaxed);
-                    return Some(mixes);
+            CardState::Open(searcher) if holds(searcher, cache) => {
+                match guarded(|| searcher.mix_hashes(seeds)) {
+                    Ok(Ok(mixes)) => {
+                        self.shared.plan.lock().record_use();
+                        self.shared
+                            .by_card
+                            .fetch_add(seeds.len() as u64, Ordering::Relaxed);
+                        return Some(mixes);
+                    }
+                    Ok(Err(error)) => {
+                        drop(card);
+                        self.shared.give_up(&error);
+                        return None;
+                    }
+                    Err(panic) => {
+                        drop(card);
+                        self.shared.give_up(&panic);
+                        return None;
+                    }
                 }
-                Err(error) => {
-                    drop(card);
-                    self.shared.give_up(&error);
-                    return None;
-                }
-            },
+            }
             CardState::Closed | CardState::Open(_) => {}
         }
         drop(card);
@@ -231,7 +239,11 @@ impl SharedCard {
     fn run(&self, requests: &Receiver<Arc<LightCache>>) {
         loop {
             match requests.recv_timeout(self.idle_max) {
-                Ok(cache) => self.load(&cache),
+                Ok(cache) => {
+                    if let Err(panic) = guarded(|| self.load(&cache)) {
+                        self.give_up(&panic);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => self.free_if_idle(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -315,6 +327,16 @@ impl SharedCard {
             tracing::warn!(%reason, "the graphics card checks no more seals: the processor checks all");
         }
     }
+}
+
+/// A panic of the driver or of wgpu.
+#[derive(Debug, thiserror::Error)]
+#[error("its driver panicked")]
+struct DriverPanic;
+
+/// Runs what a driver may end with a panic.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, DriverPanic> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| DriverPanic)
 }
 
 /// Whether the dataset on the card is that of `cache`.

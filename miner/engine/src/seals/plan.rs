@@ -3,7 +3,7 @@
 //! Counts seals and times only. A card needs the time `load` for a dataset and almost none for
 //! seals; meanwhile the processor goes on at `rate` seals a second. So it checks `rate * load`
 //! seals of the epoch until the card is ready. If that is more than half of those that are left,
-//! the dataset is not made. Example: a card that needs 0.5 s and a processor that checks 3,000
+//! the dataset is not made. A block that nobody has made yet is left, too. Example: a card that needs 0.5 s and a processor that checks 3,000
 //! seals a second do not make it for less than 3,000 blocks of an epoch of 30,000.
 
 use std::time::{Duration, Instant};
@@ -11,15 +11,22 @@ use std::time::{Duration, Instant};
 /// The fewest blocks that must be left of an epoch, whatever was measured. The light cache and the
 /// kernels cost something, too.
 const LEFT_MIN: u64 = 1024;
-/// With an automatic choice, the processor checks this many seals before a card is looked for. A
+/// With an automatic choice, the processor checks this many seals in a row before a card is looked for. A
 /// node that is a few hours behind its network loads no driver for them.
 pub(super) const SEALS_BEFORE_AUTO: u64 = 4096;
+
+/// After so long without seals in bulk they are counted anew: the node had caught up.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// The figures that were measured so far.
 #[derive(Debug)]
 pub(super) struct SealPlan {
     /// Seals in bulk that the processor has checked.
     by_processor: u64,
+    /// Those of them without a long pause, up to now.
+    in_a_row: u64,
+    /// The time of the last of them.
+    last_seals: Instant,
     /// The number of them before the first dataset.
     first_after: u64,
     /// Seals a second of the processor.
@@ -36,6 +43,8 @@ impl SealPlan {
     pub(super) fn new(first_after: u64) -> Self {
         Self {
             by_processor: 0,
+            in_a_row: 0,
+            last_seals: Instant::now(),
             first_after,
             rate: None,
             load: None,
@@ -45,7 +54,7 @@ impl SealPlan {
 
     /// Whether a dataset is worth it for an epoch of which `left` blocks are left.
     pub(super) fn is_worth(&self, left: u64) -> bool {
-        if self.by_processor < self.first_after || left < LEFT_MIN {
+        if self.in_a_row < self.first_after || left < LEFT_MIN {
             return false;
         }
         let (Some(rate), Some(load)) = (self.rate, self.load) else {
@@ -57,6 +66,11 @@ impl SealPlan {
 
     /// Records that the processor has checked `count` seals in `time`.
     pub(super) fn record_processor(&mut self, count: u64, time: Duration) {
+        if self.last_seals.elapsed() > PAUSE {
+            self.in_a_row = 0;
+        }
+        self.last_seals = Instant::now();
+        self.in_a_row += count;
         self.by_processor += count;
         let measured = count as f64 / time.as_secs_f64().max(1e-6);
         // The mean of the old and the new rate, because other work may have disturbed this one.

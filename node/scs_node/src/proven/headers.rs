@@ -217,13 +217,13 @@ impl HeaderTree {
     ) -> Result<CheckedHeader, BaseHeaderError> {
         let number = header.number;
         let parent = match before {
-            Some((hash, before)) if *hash == header.parent_hash => Some(before),
-            _ => self.known.get(&header.parent_hash),
+            Some((hash, before)) => (*hash == header.parent_hash).then_some(before),
+            None => self.known.get(&header.parent_hash),
         };
         let parent = parent.ok_or_else(|| BaseHeaderError::Branch {
             number,
             got: header.parent_hash,
-            expected: self.root.hash(),
+            expected: before.map_or_else(|| self.root.hash(), |(hash, _)| *hash),
         })?;
         check_header(&self.spec, header, &parent.header, latest)
             .map_err(|error| BaseHeaderError::Rule { number, error })?;

@@ -276,10 +276,13 @@ impl<V: ProvingVnode> ProvenBase<V> {
             for (address, hash) in wanted {
                 codes.insert(hash, self.code(address, hash).await?);
             }
+            // Waits while seals are checked, so it takes no place of those that run calls.
+            let (state, head) = (Arc::clone(&self.state), header.clone());
+            let ancestors = tokio::task::spawn_blocking(move || state.ancestors(&head)).await;
+            let ancestors = ancestors.map_err(|_| ProofRefusal::Panic)?;
             let state = Arc::clone(&self.state);
             let run = move || {
                 let request = contract_call(Some(&contract), input);
-                let ancestors = state.ancestors(&header);
                 state
                     .replayer
                     .call(&header, ancestors, &proven, &codes, &request, TIMEOUT_DEFAULT)
@@ -418,7 +421,8 @@ impl<V: ProvingVnode> ProvenBase<V> {
         let mut from = head.number.saturating_sub(back).max(lowest);
         let mut last = None;
         loop {
-            let batch = self.vnode.headers(from, BATCH).await.map_err(not_offered)?;
+            let mut batch = self.vnode.headers(from, BATCH).await.map_err(not_offered)?;
+            batch.truncate(BATCH as usize);
             let Some(first) = batch.first() else {
                 if last.is_some() || from > head.number {
                     self.take(last.into_iter().collect(), true).await?;

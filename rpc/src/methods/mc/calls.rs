@@ -57,7 +57,7 @@ fn call(
         (ReadScope::Memory, _) if node.long_calls.skips(&request) => None,
         (ReadScope::Memory, at) => {
             let quick = at_state(node, &view, at, |place| view.quick_call(place, &request))?;
-            if quick.is_none() {
+            if quick.is_none() && request.overrides == CallOverrides::default() {
                 node.long_calls.note(&request);
             }
             quick

@@ -22,9 +22,11 @@ use crate::wire_type::{Described, WireType};
 
 /// The most blocks of one answer.
 const BLOCKS_MAX: u64 = 1024;
-/// The most blocks of an answer on the thread of a connection. One row of the store is read for
-/// each.
+/// The most blocks of an answer on the thread of a connection, if their fees are in memory. One row
+/// of the store is read for each.
 const MEMORY_BLOCKS_MAX: u64 = 32;
+/// The same without percentiles: two rows are read for each.
+const HEADER_BLOCKS_MAX: u64 = 4;
 /// The most percentiles of one question.
 const PERCENTILES_MAX: usize = 100;
 
@@ -85,7 +87,12 @@ fn fee_history(
         return Err(RpcError::refused(format!("block {newest} is above the head block {head}")).into());
     }
     let count = count.min(BLOCKS_MAX).min(newest + 1);
-    if scope == ReadScope::Memory && count > MEMORY_BLOCKS_MAX {
+    let most = if percentiles.is_some() {
+        MEMORY_BLOCKS_MAX
+    } else {
+        HEADER_BLOCKS_MAX
+    };
+    if scope == ReadScope::Memory && count > most {
         return Err(InlineError::Deferred);
     }
     let oldest = newest + 1 - count;
