@@ -152,7 +152,7 @@ const REFUSED_MAX: usize = 8;
 ///
 /// Of what the device says, the processor checks a sample: each refused seal and a random one of
 /// those accepted. `None` if the device gives no mix hashes, or a wrong one, or refuses more than
-/// [`REFUSED_MAX`].
+/// eight of the seals.
 pub fn verify_seals_on(
     device: &dyn MixDevice,
     cache: &Arc<LightCache>,

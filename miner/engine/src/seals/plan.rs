@@ -3,16 +3,17 @@
 //! Counts seals and times only. A card needs the time `load` for a dataset and almost none for
 //! seals; meanwhile the processor goes on at `rate` seals a second. So it checks `rate * load`
 //! seals of the epoch until the card is ready. If that is more than half of those that are left,
-//! the dataset is not made. A block that nobody has made yet is left, too. Example: a card that needs 0.5 s and a processor that checks 3,000
-//! seals a second do not make it for less than 3,000 blocks of an epoch of 30,000.
+//! the dataset is not made. A block that nobody has made yet is left, too. Example: a card that
+//! needs 0.5 s and a processor that checks 3,000 seals a second do not make it for less than 3,000
+//! blocks of an epoch of 30,000.
 
 use std::time::{Duration, Instant};
 
 /// The fewest blocks that must be left of an epoch, whatever was measured. The light cache and the
 /// kernels cost something, too.
 const LEFT_MIN: u64 = 1024;
-/// With an automatic choice, the processor checks this many seals in a row before a card is looked for. A
-/// node that is a few hours behind its network loads no driver for them.
+/// With an automatic choice, the processor checks this many seals in a row before a card is looked
+/// for. A node that is a few hours behind its network loads no driver for them.
 pub(super) const SEALS_BEFORE_AUTO: u64 = 4096;
 
 /// After so long without seals in bulk they are counted anew: the node had caught up.
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct SealPlan {
     /// Seals in bulk that the processor has checked.
     by_processor: u64,
-    /// Those of them without a long pause, up to now.
+    /// The seals of these since the last long pause.
     in_a_row: u64,
     /// The time of the last of them.
     last_seals: Instant,

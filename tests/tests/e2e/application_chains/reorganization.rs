@@ -56,7 +56,8 @@ impl TwoHalves {
         Self::make_blocks(&self.other, true);
     }
 
-    /// The first VNODE stops, the other one gets a longer chain, and they meet. Nobody makes blocks then.
+    /// The first VNODE stops, the other one gets a longer chain, and they meet. Nobody makes blocks
+    /// then.
     fn meet(&self) {
         Self::make_blocks(&self.one, false);
         let lost = self.one.head_block();

@@ -52,7 +52,7 @@ fn filters_that_nobody_polls_deny_nobody_else() {
 
     let started = Instant::now();
     let mut http = TestHttpClient::new(node.addresses()[0]);
-    // The text is made once: on a busy machine the first filters would be idle before the last come.
+    // The text is made once: on a busy machine the first filters would be idle before the last.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "mc_newFilter", "params": large}).to_string();
     let taken = (0..LARGE_MAX).take_while(|_| {
         let answer = http.post(&call).expect("an answer").body;
