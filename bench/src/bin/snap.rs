@@ -50,11 +50,11 @@ struct Options {
     #[arg(long, default_value_t = 50)]
     transfers: u64,
     /// Peers that ask.
-    #[arg(long, default_value_t = 8)]
-    askers: usize,
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
+    askers: u8,
     /// Sections of each kind.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
     /// Folder for the database [default: the folder for temporary files]
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -84,15 +84,16 @@ fn main() -> Result<(), Failure> {
     let contact = contact_of(service.handle());
     let asks = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicU64::new(0));
-    // The askers need processors, too, but not those of the node: their runtime is another one.
+    // The askers take time of the same processors, on a thread of their own.
     let askers = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
     for index in 0..options.askers {
         let (chain, asks, served) = (chain.clone(), asks.clone(), served.clone());
+        let first = (usize::from(index) * 256 / usize::from(options.askers)) as u8;
         askers.spawn(async move {
-            if let Err(error) = ask(&contact, index, &chain, &asks, &served).await {
+            if let Err(error) = ask(&contact, (index, first), &chain, &asks, &served).await {
                 eprintln!("asker {index}: {error}");
             }
         });
@@ -203,20 +204,21 @@ fn import(chain: &Chain, mut blocks: Vec<Block>) -> Result<(), Failure> {
     })
 }
 
-/// Asks for all accounts of the head's state, again and again.
+/// Asks for all accounts of the head's state, again and again. The asker has a number, and begins
+/// at hashes with the byte `first`.
 async fn ask(
     contact: &NodeContact,
-    index: usize,
+    (index, first): (u8, u8),
     chain: &Chain,
     asks: &AtomicBool,
     served: &AtomicU64,
 ) -> Result<(), Failure> {
     let mut entropy = Entropy::from_system()?;
     // Each has an address of its own.
-    let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + index as u8));
+    let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + index));
     let mut peer = PlayedNode::join_with_snap(contact, source, &mut entropy).await?;
     let mut origin = B256::with_last_byte(1);
-    origin.0[0] = (index * 256 / 8) as u8;
+    origin.0[0] = first;
     loop {
         if !asks.load(Ordering::Acquire) {
             tokio::time::sleep(PAUSE).await;

@@ -337,6 +337,20 @@ mod tests {
             assert_ne!(told.got, told.expected);
         }
         assert_eq!(verify_seals_on(&right, &cache, 1, &[]), Some(Vec::new()));
+        // Of many wrong seals the device is believed no result, and is not blamed.
+        let open = [0, 1, 2, 4, 5, 6, 7];
+        for place in open {
+            seals[place].mix_hash.0[31] ^= 1;
+        }
+        let check = |seals: &[Seal]| verify_seals_on(&right, &cache, 1, seals);
+        assert_eq!(
+            check(&seals),
+            Some(verify_seals(&cache, &seals)),
+            "{REFUSED_MAX} wrong"
+        );
+        seals[9].mix_hash.0[31] ^= 1;
+        assert_eq!(check(&seals), None);
+        assert_eq!(*right.distrusted.lock(), None);
     }
 
     #[test]

@@ -24,11 +24,11 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct SealPlan {
     /// Seals in bulk that the processor has checked.
     by_processor: u64,
-    /// The seals of these since the last long pause.
+    /// The same since the last long pause.
     in_a_row: u64,
-    /// The time of the last of them.
+    /// The time of the last seals that the processor has checked.
     last_seals: Instant,
-    /// The number of them before the first dataset.
+    /// The fewest seals in a row before a dataset is made.
     first_after: u64,
     /// Seals a second of the processor.
     rate: Option<f64>,
@@ -130,5 +130,11 @@ mod tests {
         plan.record_processor(1, Duration::ZERO);
         assert!(plan.is_worth(30_000));
         assert_eq!(plan.by_processor(), SEALS_BEFORE_AUTO);
+        // After a long pause the node is at the head, and they are counted anew.
+        let earlier = plan.last_seals.checked_sub(PAUSE * 2);
+        plan.last_seals = earlier.expect("the clock began before that");
+        plan.record_processor(8, Duration::from_millis(3));
+        assert!(!plan.is_worth(30_000));
+        assert_eq!(plan.by_processor(), SEALS_BEFORE_AUTO + 8);
     }
 }

@@ -48,6 +48,14 @@ fn ask_until(
     }
 }
 
+/// A small epoch with right seals, once the card has its dataset.
+fn loaded(card: &SealCard) -> (Arc<LightCache>, Vec<Seal>) {
+    let cache = small_cache(256 * 128);
+    let seals = right_seals(&cache, 64);
+    ask_until(card, &cache, &seals, |results| results.is_some());
+    (cache, seals)
+}
+
 #[test]
 fn a_card_gives_the_results_of_the_processor() {
     // Several pages, of which the last one is short.
@@ -93,9 +101,7 @@ fn faulty_memory_is_found_and_refuses_no_right_seal() {
     let Some(card) = card(GpuOptions::default(), IDLE_MAX) else {
         return;
     };
-    let cache = small_cache(256 * 128);
-    let seals = right_seals(&cache, 64);
-    ask_until(&card, &cache, &seals, |results| results.is_some());
+    let (cache, seals) = loaded(&card);
     if let CardState::Open(searcher) = &*card.shared.card.lock() {
         (0..256).for_each(|item| searcher.flip_bit(item, 5, 7));
     }
@@ -115,9 +121,7 @@ fn a_lost_card_is_given_up() {
     let Some(card) = card(GpuOptions::default(), IDLE_MAX) else {
         return;
     };
-    let cache = small_cache(256 * 128);
-    let seals = right_seals(&cache, 64);
-    ask_until(&card, &cache, &seals, |results| results.is_some());
+    let (cache, seals) = loaded(&card);
     if let CardState::Open(searcher) = &*card.shared.card.lock() {
         searcher.destroy_device();
     }
@@ -149,10 +153,8 @@ fn an_idle_card_gives_its_memory_back_and_is_opened_again() {
     let Some(card) = card(GpuOptions::default(), Duration::from_millis(1)) else {
         return;
     };
-    let cache = small_cache(256 * 128);
-    let seals = right_seals(&cache, 64);
     for _ in 0..2 {
-        ask_until(&card, &cache, &seals, |results| results.is_some());
+        loaded(&card);
         let start = Instant::now();
         while matches!(*card.shared.card.lock(), CardState::Open(_)) {
             assert!(start.elapsed() < Duration::from_secs(60), "{card:?}");
