@@ -467,6 +467,26 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn headers_of_a_batch_follow_each_other() {
+        let mut tree = tree(SealCheck::Off);
+        let headers = line(&first(), 1, 3);
+        let side = next(&first(), 2);
+        let mut batch = headers.clone();
+        batch.push(side.clone());
+        let expected = BaseHeaderError::Branch {
+            number: 1,
+            got: first().hash(),
+            expected: headers[2].hash(),
+        };
+        let error = tree.take(&batch, None).expect_err("two branches");
+        assert_eq!(error.to_string(), expected.to_string());
+        // The headers before it stay. It may come alone.
+        assert_eq!(tree.known.len(), 4);
+        tree.take(&[side], None).expect("it is right");
+        assert_eq!(tree.known.len(), 5);
+    }
+
+    #[test]
     fn ancestors_are_those_of_the_branch() {
         let mut tree = tree(SealCheck::Off);
         let headers = line(&first(), 1, 5);
