@@ -486,13 +486,19 @@ pub fn wait_for_agreement(servers: &[&Scs], chain: &str) {
     });
 }
 
+/// Waits for the receipt of a transaction of a MicroChain. The transaction may have failed.
+#[track_caller]
+pub fn receipt_of(server: &Scs, chain: &str, hash: &str) -> Value {
+    wait_within(BLOCKS_PATIENCE, "a receipt on the MicroChain", || {
+        let receipt = server.rpc("scs_getReceiptByHash", json!([chain, hash]));
+        (!receipt.is_null()).then_some(receipt)
+    })
+}
+
 /// Waits for the receipt of a transaction of a MicroChain, which must not have failed.
 #[track_caller]
 pub fn works(server: &Scs, chain: &str, hash: &str) -> Value {
-    let receipt = wait_within(BLOCKS_PATIENCE, "a receipt on the MicroChain", || {
-        let receipt = server.rpc("scs_getReceiptByHash", json!([chain, hash]));
-        (!receipt.is_null()).then_some(receipt)
-    });
+    let receipt = receipt_of(server, chain, hash);
     assert_eq!(receipt["failed"], false, "{receipt}");
     receipt
 }

@@ -181,10 +181,10 @@ impl<S: BaseSource> BaseReader<S> {
         let branch = self.source.branch().await?;
         let ([first_place, last_flush, registration], contract) = self.slots(chain).await?;
         let small = |number: U256| u64::try_from(number).unwrap_or(u64::MAX);
-        let last_flush = (last_flush != U256::MAX).then(|| small(last_flush));
+        let last_flush = (last_flush != U256::MAX).then_some(last_flush);
         let turns = turns(
             last_flush,
-            small(numbers[1]),
+            numbers[1],
             info.proposal_expiration,
             small(first_place),
             count as u64,
@@ -207,7 +207,8 @@ impl<S: BaseSource> BaseReader<S> {
             joining: info.joining,
             ready,
             registration: small(registration),
-            last_flush,
+            // `close()` on a base chain that is younger than a round goes back below zero.
+            last_flush: last_flush.map(|block| u64::try_from(block).unwrap_or(0)),
             releasing: small(numbers[4]),
             rewards: Rewards {
                 block: info.rewards[0],
@@ -510,19 +511,22 @@ pub(crate) const fn awaits_action(proposal: &Proposal) -> bool {
 }
 
 /// The first base block of the turn of each place (docs/microchain-contracts.md, 4.3).
-fn turns(last_flush: Option<u64>, round: u64, expiration: u64, first: u64, count: u64) -> Vec<u64> {
+fn turns(last_flush: Option<U256>, round: U256, expiration: u64, first: u64, count: u64) -> Vec<u64> {
     let Some(last_flush) = last_flush else {
         return Vec::new();
     };
-    let begin = last_flush.saturating_add(round);
+    // As the contract computes it, also for a first place that no longer exists, and for a last
+    // flush that `close()` has set below zero.
+    let begin = last_flush.wrapping_add(round);
+    let turn_blocks = U256::from(expiration).wrapping_mul(U256::from(2));
     let turn = |place: u64| {
-        // As the contract computes it, for a first place that no longer exists, too.
         let before = if place >= first {
             place - first
         } else {
             (place + count).saturating_sub(first)
         };
-        begin.saturating_add(before.saturating_mul(expiration.saturating_mul(2)))
+        let turn = begin.wrapping_add(U256::from(before).wrapping_mul(turn_blocks));
+        u64::try_from(turn).unwrap_or(u64::MAX)
     };
     (0..count).map(turn).collect()
 }
@@ -548,11 +552,18 @@ mod tests {
 
     #[test]
     fn turns_follow_each_other_from_the_first_place_on() {
-        assert_eq!(turns(Some(100), 40, 24, 0, 3), [140, 188, 236]);
-        assert_eq!(turns(Some(100), 40, 24, 2, 3), [188, 236, 140]);
-        assert!(turns(None, 40, 24, 0, 3).is_empty());
+        let number = U256::from::<u64>;
+        let after = |last, first| turns(Some(last), number(40), 24, first, 3);
+        assert_eq!(after(number(100), 0), [140, 188, 236]);
+        assert_eq!(after(number(100), 2), [188, 236, 140]);
+        assert!(turns(None, number(40), 24, 0, 3).is_empty());
+        // `close()` in block 35 makes the first turn begin there.
+        assert_eq!(after(number(35).wrapping_sub(number(40)), 0), [35, 83, 131]);
         // Nothing overflows, whatever the contract says.
-        assert_eq!(turns(Some(u64::MAX), 1, u64::MAX, 9, 2), [u64::MAX, u64::MAX]);
+        assert_eq!(
+            turns(Some(U256::MAX >> 1), U256::MAX >> 1, u64::MAX, 9, 2),
+            [u64::MAX; 2]
+        );
     }
 
     #[test]

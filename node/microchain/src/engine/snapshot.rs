@@ -194,7 +194,7 @@ impl MemberEngine {
         // A flush that the base chain takes back would leave this SCS without a way on.
         let is_deep = contract
             .last_flush
-            .is_some_and(|at| contract.base_block >= at + self.confirmations);
+            .is_some_and(|at| contract.base_block >= at.saturating_add(self.confirmations));
         if !self.awaits_snapshot()? || self.now_ms < self.snapshot.due_ms {
             return Ok(());
         }
