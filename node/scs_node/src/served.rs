@@ -103,6 +103,8 @@ struct ContractFacts {
     gas: GasFacts,
     /// The base block of the last flush.
     last_flush: Option<u64>,
+    /// The last block of the MicroChain that is flushed.
+    flushed: u64,
     /// The members that have voted for the proposal in progress.
     votes: u64,
     /// The coins of the contract that pay rewards and gas.
@@ -196,7 +198,8 @@ impl ServedChains {
             };
             let state = &reading.state;
             let mut facts = served.contract.write();
-            if facts.last_flush.is_some() && state.last_flush > facts.last_flush {
+            // The block of the last flush moves with `addFund`, `reset` and `close`, too.
+            if facts.info.is_some() && state.approved.end > facts.flushed {
                 metrics::counter!("scs_flushes_total").increment(1);
             }
             *facts = ContractFacts {
@@ -208,6 +211,7 @@ impl ServedChains {
                     payout_max: state.payout_max,
                 },
                 last_flush: state.last_flush,
+                flushed: state.approved.end,
                 votes: state.current.voters.len() as u64,
                 operation: state.total_operation,
             };

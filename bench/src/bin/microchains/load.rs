@@ -33,7 +33,7 @@ pub(crate) const CALL_GAS: u64 = 14_051;
 /// Selector of `total()`.
 const TOTAL: &str = "0x2ddbd13a";
 /// Transactions in a request.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 /// Pause between two looks at the chain.
 const LOOK: Duration = Duration::from_millis(10);
 /// Pause of a sender that may not send more.
@@ -123,21 +123,12 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The next transaction of a sender as hexadecimal digits, and its hash.
-    fn sign(&self, sender: usize) -> Result<(String, String), Failure> {
+    /// The next transaction of a sender.
+    fn sign(&self, sender: usize) -> Result<SignedCall, Failure> {
         let mut nonces = self.next_nonce.lock().map_err(|error| error.to_string())?;
-        let unsigned = UnsignedTransaction {
-            tx_nonce: nonces[sender],
-            to: Some(self.chain),
-            input: self.input.clone().into(),
-            sharding_flag: 1,
-            via: Some(PROXY.parse()?),
-            ..UnsignedTransaction::default()
-        };
+        let signed = sign_call(&self.keys[sender], self.chain, nonces[sender], &self.input);
         nonces[sender] += 1;
-        let signed = unsigned.sign(&self.keys[sender], CHAIN_ID, TxForm::Native);
-        let hash = format!("{:#x}", signed.hash());
-        Ok((format!("0x{}", hex::encode(signed.encode_raw())), hash))
+        signed
     }
 
     /// Sends for `time`.
@@ -249,9 +240,32 @@ impl<'a> Load<'a> {
     }
 }
 
+/// A signed transaction as hexadecimal digits, and its hash.
+pub(crate) type SignedCall = (String, String);
+
+/// A call of a Dapp: `input` begins with its address.
+pub(crate) fn sign_call(
+    key: &SecretKey,
+    chain: Address,
+    tx_nonce: u64,
+    input: &[u8],
+) -> Result<SignedCall, Failure> {
+    let unsigned = UnsignedTransaction {
+        tx_nonce,
+        to: Some(chain),
+        input: input.to_vec().into(),
+        sharding_flag: 1,
+        via: Some(PROXY.parse()?),
+        ..UnsignedTransaction::default()
+    };
+    let signed = unsigned.sign(key, CHAIN_ID, TxForm::Native);
+    let hash = format!("{:#x}", signed.hash());
+    Ok((format!("0x{}", hex::encode(signed.encode_raw())), hash))
+}
+
 /// Sends transactions in one request. Returns how many were refused.
-fn post(http: &mut TestHttpClient, batch: &[(String, String)]) -> Result<usize, Failure> {
-    let call = |(id, (raw, _)): (usize, &(String, String))| json!({"jsonrpc": "2.0", "id": id, "method": "mc_sendRawTransaction", "params": [raw]});
+pub(crate) fn post(http: &mut TestHttpClient, batch: &[SignedCall]) -> Result<usize, Failure> {
+    let call = |(id, (raw, _)): (usize, &SignedCall)| json!({"jsonrpc": "2.0", "id": id, "method": "mc_sendRawTransaction", "params": [raw]});
     let calls: Vec<_> = batch.iter().enumerate().map(call).collect();
     let answer = http.post(&Value::Array(calls).to_string())?;
     let answers: Vec<Value> = serde_json::from_str(&answer.body)?;

@@ -2,9 +2,11 @@
 //! contracts that are made by transactions.
 //!
 //! `rate` sends calls of a Dapp to a MicroChain of several SCSs: first few of them, for the time
-//! from sending to receipt, then as many as it takes. `chains` puts more and more MicroChains on
+//! from sending to receipt, then as many as it takes. `flood` sends few of them while others fill
+//! the pool with calls that burn whole blocks. `chains` puts more and more MicroChains on
 //! one SCS. `bench/README.md` explains the figures.
 
+mod flood;
 mod load;
 mod stage;
 
@@ -16,6 +18,7 @@ use clap::{Parser, Subcommand};
 use e2e::microchain::MicroChainOwner;
 use e2e::process::ProcessUsage;
 
+use flood::Flood;
 use load::{Load, Pace, Sample};
 use stage::Stage;
 
@@ -47,6 +50,27 @@ enum Measured {
         #[arg(long, value_name = "N", default_value_t = 2000)]
         in_flight: usize,
     },
+    /// The time from sending to receipt while accounts that own nothing send calls that burn blocks
+    Flood {
+        /// Number of SCSs
+        #[arg(long, value_name = "N", default_value_t = 3)]
+        members: usize,
+        /// Seconds between two blocks
+        #[arg(long, value_name = "S", default_value_t = 1)]
+        period: u64,
+        /// Duration of each part, in seconds
+        #[arg(long, value_name = "S", default_value_t = 60)]
+        seconds: u64,
+        /// Honest transactions a second
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        slow: u64,
+        /// Accounts that own nothing
+        #[arg(long, value_name = "N", default_value_t = 16)]
+        attackers: u64,
+        /// Calls of each of them
+        #[arg(long, value_name = "N", default_value_t = 512)]
+        calls: u64,
+    },
     /// Memory, threads and processor time of one SCS with many MicroChains
     Chains {
         /// Numbers of MicroChains, rising
@@ -72,6 +96,19 @@ fn main() -> Result<(), Failure> {
         } => {
             let stage = Stage::start(members, period, 1)?;
             measure_rate(&stage, Duration::from_secs(seconds), slow, in_flight)
+        }
+        Measured::Flood {
+            members,
+            period,
+            seconds,
+            slow,
+            attackers,
+            calls,
+        } => {
+            let stage = Stage::start(members, period, 1)?;
+            let scene = Scene::make(&stage)?;
+            let flood = Flood::sign(&stage, &scene.chain, attackers, calls)?;
+            measure_flood(&scene, &flood, Duration::from_secs(seconds), slow)
         }
         Measured::Chains {
             counts,
@@ -114,28 +151,58 @@ fn print_sample(name: &str, sample: &Sample, note: &str) {
     println!("  {note}");
 }
 
-fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> Result<(), Failure> {
-    let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
-    let pools = owner.pools(&stage.service, &stage.servers(), 1);
-    let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
-    let counter = owner.dapps(&chain, &stage.scs[0]);
-    let load = Load::new(stage, &chain, &counter)?;
-    load.give_tokens(&owner);
-    let measure = |name: &str, pace: Pace| -> Result<Sample, Failure> {
-        let before = stage.usage();
+/// A MicroChain with a Dapp, and accounts that call it.
+struct Scene<'a> {
+    stage: &'a Stage,
+    chain: String,
+    load: Load<'a>,
+}
+
+impl<'a> Scene<'a> {
+    fn make(stage: &'a Stage) -> Result<Self, Failure> {
+        let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
+        let pools = owner.pools(&stage.service, &stage.servers(), 1);
+        let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
+        let counter = owner.dapps(&chain, &stage.scs[0]);
+        let load = Load::new(stage, &chain, &counter)?;
+        load.give_tokens(&owner);
+        // The first call of an account costs more than the others.
+        load.run(load::WARM_UP, load::WARM_UP_PACE)?;
+        Ok(Self { stage, chain, load })
+    }
+
+    fn measure(&self, name: &str, time: Duration, pace: Pace) -> Result<Sample, Failure> {
+        let before = self.stage.usage();
         let started = Instant::now();
-        let sample = load.run(time, pace)?;
-        let note = used(stage, &before, started.elapsed());
+        let sample = self.load.run(time, pace)?;
+        let note = used(self.stage, &before, started.elapsed());
         print_sample(name, &sample, &note);
         println!(
             "  {} refused, {} not in a block in time",
             sample.refused, sample.missing
         );
         Ok(sample)
-    };
-    // The first call of an account costs more than the others.
-    load.run(load::WARM_UP, load::WARM_UP_PACE)?;
-    measure("few", Pace::Rate(slow))?;
+    }
+}
+
+fn measure_flood(scene: &Scene<'_>, flood: &Flood<'_>, time: Duration, slow: u64) -> Result<(), Failure> {
+    scene.measure("alone", time, Pace::Rate(slow))?;
+    let before = flood.in_blocks()?;
+    let taken = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| flood.send().map_err(|error| error.to_string()));
+        scene.measure("under the flood", time, Pace::Rate(slow))?;
+        Ok::<_, Failure>(sender.join().map_err(|_| "the sender of the flood failed")??)
+    })?;
+    println!(
+        "the node took {taken} calls of the flood; {} were in blocks at the end",
+        flood.in_blocks()? - before
+    );
+    Ok(())
+}
+
+fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> Result<(), Failure> {
+    let scene = Scene::make(stage)?;
+    scene.measure("few", time, Pace::Rate(slow))?;
     // A block takes another transaction while it has used at most `BLOCK_GAS_FILL`.
     let per_block = (BLOCK_GAS_FILL / load::CALL_GAS) as usize + 1;
     println!(
@@ -144,7 +211,7 @@ fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> R
         per_block as f64 / stage.period as f64
     );
     let pace = Pace::AsMany { in_flight, per_block };
-    let sample = measure("as many as possible", pace)?;
+    let sample = scene.measure("as many as possible", time, pace)?;
     if sample.per_block > per_block as f64 {
         return Err(format!(
             "transactions in a block: got {:.0}, expected at most {per_block}",

@@ -44,13 +44,18 @@ fn storages_of(
 
 /// Plain accounts that count 49 bytes each.
 fn plain_chain() -> MemoryChain {
+    chain_with_balances(12)
+}
+
+/// Plain accounts with balances of so many bytes. Each account counts 37 bytes more.
+fn chain_with_balances(len: usize) -> MemoryChain {
     let mut state = MemoryState::default();
     for number in 0_u64..300 {
         let record = AccountRecord {
-            balance: U256::from(1) << (12 * 8 - 1),
+            balance: U256::from(1) << (len * 8 - 1),
             ..AccountRecord::default()
         };
-        assert_eq!(account_bytes(&record), 32 + 17);
+        assert_eq!(account_bytes(&record), 32 + 5 + len);
         state.put_account(keccak256(number.to_be_bytes()), record);
     }
     MemoryChain::of(state)
@@ -91,6 +96,22 @@ fn an_answer_ends_with_the_entry_that_exceeds_the_bytes() {
         let more = verify_range(root, B256::ZERO, &keys, &values, &range.proof).expect("proven");
         assert_eq!(more, expected < 300);
     }
+}
+
+/// The figures of geth's `devp2p rlpx snap-test`. Its accounts count 53 bytes each, and in an older
+/// state 52.
+#[test]
+fn answers_have_as_many_accounts_as_those_of_geth() {
+    let count = |balance, bytes| {
+        let chain = chain_with_balances(balance);
+        let range = accounts_of(&chain, chain.head_root(), B256::ZERO, ALL, bytes);
+        range.accounts.len()
+    };
+    assert_eq!(
+        [4000, 3000, 2000, 1, 0].map(|bytes| count(16, bytes)),
+        [76, 57, 38, 1, 1]
+    );
+    assert_eq!(count(15, 4000), 77);
 }
 
 #[test]
