@@ -356,6 +356,12 @@ impl SnapClient {
         let Some(walk) = &mut self.walk else {
             return Ok(Verdict::Good(0));
         };
+        if rlps.len() > nodes.len() {
+            let (got, most) = (rlps.len(), nodes.len());
+            walk.put_back(nodes);
+            let lie = format!("got {got} trie nodes, expected at most {most}");
+            return Ok(Verdict::Lie(lie));
+        }
         if rlps.iter().all(|rlp| rlp.is_empty()) {
             walk.put_back(nodes);
             return Ok(Verdict::Stateless);

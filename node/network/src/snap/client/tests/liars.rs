@@ -10,7 +10,7 @@ use crate::peers::PeerId;
 /// A way to lie. Returns whether the answer could be changed in that way.
 type Lie = fn(&SnapMessage, &mut SnapMessage) -> bool;
 
-const ACCOUNT_LIES: [(&str, Lie); 10] = [
+const ACCOUNT_LIES: [(&str, Lie); 11] = [
     ("value", |_, answer| {
         with_accounts(answer, 1, |range| range.accounts[0].1.balance += U256::from(1))
     }),
@@ -40,6 +40,11 @@ const ACCOUNT_LIES: [(&str, Lie); 10] = [
             let _ = range.proof.pop();
         })
     }),
+    ("no root", |_, answer| {
+        with_accounts(answer, 1, |range| {
+            let _ = range.proof.remove(0);
+        })
+    }),
     ("extra node", |_, answer| {
         with_accounts(answer, 1, |range| {
             range.proof.push(Bytes::from_static(&[0xc2, 0x20, 1]))
@@ -53,7 +58,7 @@ const ACCOUNT_LIES: [(&str, Lie); 10] = [
     }),
 ];
 
-const OTHER_LIES: [(&str, Lie); 8] = [
+const OTHER_LIES: [(&str, Lie); 10] = [
     ("slot value", |_, answer| {
         with_slots(answer, |slots| slots[0].1 += U256::from(1))
     }),
@@ -86,6 +91,20 @@ const OTHER_LIES: [(&str, Lie); 8] = [
     ("another code", |_, answer| match answer {
         SnapMessage::ByteCodes(_, codes) if !codes.is_empty() => {
             codes[0] = Bytes::from_static(&[0xfe]);
+            true
+        }
+        _ => false,
+    }),
+    ("more codes than asked for", |_, answer| match answer {
+        SnapMessage::ByteCodes(_, codes) => {
+            codes.extend(vec![Bytes::new(); 2000]);
+            true
+        }
+        _ => false,
+    }),
+    ("more nodes than asked for", |_, answer| match answer {
+        SnapMessage::TrieNodes(_, nodes) => {
+            nodes.extend(vec![Bytes::new(); 2000]);
             true
         }
         _ => false,
@@ -132,7 +151,7 @@ fn with_slots(answer: &mut SnapMessage, lie: fn(&mut Vec<(primitives::B256, U256
 
 fn check(name: &str, lie: Lie) {
     let mut world = SnapWorld::new(3, &[Manner::Honest, Manner::Liar(lie), Manner::Honest]);
-    if name != "another node" {
+    if !matches!(name, "another node" | "more nodes than asked for") {
         // Nodes are asked for only after the pivot has moved.
         world.block_interval = u64::MAX;
     }
