@@ -7,15 +7,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use chain::ChainSpec;
-use chain::chain::BlockOrder;
+use chain::chain::{BlockOrder, ChainConfig};
 use chain::check::{CheckEvent, check_store};
+use chain::import::StateRetention;
 use chain::spec::DEV_ACCOUNTS;
+use chain::trace::{TraceRequest, Tracer};
 use crossbeam_channel::Receiver;
 use primitives::{B512, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use store::{AccountKey, StateReads, Store};
 
 use super::*;
 use crate::messages::WireFamily;
+use crate::messages::snap::AccountRangeRequest;
 use crate::peers::serve::{ServeLimits, answer};
 use crate::peers::snap_memory::{MemoryChain, MemoryState};
 use crate::peers::{ChainAccess, PeerFacts, PeerRequest, snap_serve};
@@ -36,9 +39,14 @@ impl Source {
     fn new() -> Self {
         let spec = Arc::new(ChainSpec::dev());
         let store = Store::in_memory().expect("memory");
+        Self::on(Chain::open(store, chain_config(spec)).expect("a chain"), 0)
+    }
+
+    /// Goes on with a chain that has so many transactions.
+    fn on(chain: Chain, nonce: u64) -> Self {
         Self {
-            chain: Chain::open(store, chain_config(spec)).expect("a chain"),
-            nonce: 0,
+            chain,
+            nonce,
             states: HashMap::new(),
         }
     }
@@ -138,8 +146,15 @@ struct Fetching {
 
 impl Fetching {
     fn new(source: Source, store: Store) -> Self {
-        let spec = source.chain.spec().clone();
-        let target = Chain::open(store.clone(), chain_config(spec)).expect("a chain");
+        Self::keeping(source, store, StateRetention::Archive)
+    }
+
+    fn keeping(source: Source, store: Store, states: StateRetention) -> Self {
+        let config = ChainConfig {
+            states,
+            ..chain_config(source.chain.spec().clone())
+        };
+        let target = Chain::open(store.clone(), config).expect("a chain");
         let genesis = target.view().expect("memory").canonical_hash(0).expect("memory");
         let (sender, outcomes) = unbounded();
         let sync = ChainSync::start(target.clone(), genesis.expect("block 0"), move |outcome| {
@@ -300,6 +315,68 @@ fn a_state_is_fetched_and_blocks_are_executed_from_there_on() {
         view.receipts(&block.id()).expect("memory").expect("here").len()
     };
     assert_eq!(receipts(&fetching.target), receipts(&fetching.source.chain));
+}
+
+/// The blocks after the fetched ones are made by the chain that has fetched them, and by the one
+/// that has executed all. Both must be the same in all that can be asked.
+#[test]
+fn a_chain_with_a_fetched_state_makes_blocks_serves_it_and_removes_old_ones() {
+    let mut source = Source::new();
+    (0..150).for_each(|_| source.make());
+    let store = Store::in_memory().expect("memory");
+    let mut fetching = Fetching::keeping(source, store, StateRetention::Recent { blocks: 100 });
+    fetching.join();
+    fetching.run(0, Fetching::has_caught_up);
+    let Fetching {
+        mut source, target, ..
+    } = fetching;
+    let oldest = || target.view().expect("memory").oldest_state();
+    let pivot = oldest();
+    // The state is served at once, from the store.
+    let request = SnapMessage::GetAccountRange(
+        7,
+        AccountRangeRequest {
+            root: target.view().expect("memory").head().header.state_root,
+            origin: B256::ZERO,
+            limit: B256::repeat_byte(0xff),
+            bytes: 100_000,
+        },
+    );
+    let served = |chain: &Chain| snap_serve::answer(chain, &request, &|| true).expect("memory");
+    assert!(
+        matches!(served(&target), Some(SnapMessage::AccountRange(7, range)) if range.accounts.len() > 300)
+    );
+    assert_eq!(served(&target), served(&source.chain));
+
+    let mut grown = Source::on(target.clone(), source.nonce);
+    for _ in 0..120 {
+        source.make();
+        grown.make();
+    }
+    assert_eq!(grown.claim(), source.claim());
+    assert!(oldest() > pivot, "older states are removed: {}", oldest());
+    let asked = |chain: &Chain| {
+        let view = chain.view().expect("memory");
+        let head = view.block(view.head_number()).expect("memory").expect("the head");
+        let tracer = Tracer::Prestate { changes: false };
+        let request = TraceRequest::new(tracer, Duration::from_secs(600));
+        let traces = view
+            .trace_block(&head, &request)
+            .expect("the parent's state is here");
+        let account = DEV_ACCOUNTS[0].0;
+        let proof = view
+            .proof(view.head_number() - 100, &account, &[])
+            .expect("memory");
+        (traces, proof.expect("one of the last 128 blocks"))
+    };
+    assert_eq!(asked(&target), asked(&source.chain));
+
+    // Another one fetches the state from this chain.
+    let mut third = Fetching::new(grown, Store::in_memory().expect("memory"));
+    third.join();
+    third.run(0, Fetching::has_caught_up);
+    assert!(third.target.view().expect("memory").oldest_state() > pivot);
+    assert_eq!(third.faults(), Vec::<String>::new());
 }
 
 #[test]
