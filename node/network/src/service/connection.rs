@@ -19,17 +19,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::core::{Core, PeerJob, PeerReport};
 use super::offers::PeerOffers;
 use super::outbox::{Outbox, OutboxMessage, OutboxReader};
+use super::state_threads;
 use super::threads::start_task;
 use super::traffic::{TrafficCells, TrafficCounters};
 use crate::address::canonical_socket;
 use crate::contact::NodeContact;
-use crate::messages::snap::{SNAP_OFFER, SnapMessage};
+use crate::messages::snap::SNAP_OFFER;
 use crate::messages::{PeerMessage, WireFamily, WireProtocol, codes};
 use crate::peers::serve::{self, ServeLimits};
-use crate::peers::snap_serve;
-use crate::peers::{
-    ChainAccess, ChainAccessError, FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId, ShareHolder,
-};
+use crate::peers::{FAULT_BAN, LOOK_COST, NewPeer, PeerFault, PeerFigures, PeerId, ShareHolder};
 use crate::rlpx::{InboundMessage, PeerConnection, RlpxDisconnect};
 
 /// Requests of one peer that wait. More end the connection.
@@ -39,8 +37,6 @@ pub(crate) const PEER_JOBS_MAX: usize = 64;
 const BACKLOG_MAX: usize = 512 << 10;
 /// The interval at which a connection that is not read is tested for its end.
 const END_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Trie nodes are looked up for a request for so long.
-const SNAP_ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// Takes a connection after its handshake. It ends at once if there is no place for it.
 /// `dialled` is where this node has dialled; `None` if the other side has.
@@ -381,16 +377,22 @@ impl PeerTask {
         let Some(request) = self.requests.pop_front() else {
             return;
         };
+        let request = match request {
+            PeerMessage::Snap(request) => {
+                let states = self.core.states.clone();
+                let answer = async move { state_threads::answer(&states, request).await };
+                self.serving = Some(tokio::spawn(answer));
+                return;
+            }
+            request => request,
+        };
         let (chain, limits) = (Arc::clone(&self.core.chain), self.limits);
         let answers = Arc::clone(&self.core.bounds.answers);
         self.serving = Some(tokio::spawn(async move {
             // The semaphore is never closed.
             let thread = answers.acquire_owned().await.ok()?;
             let answered = tokio::task::spawn_blocking(move || {
-                let answered = match &request {
-                    PeerMessage::Snap(request) => answer_snap(&*chain, request),
-                    request => serve::answer(&*chain, limits, request),
-                };
+                let answered = serve::answer(&*chain, limits, &request);
                 drop(thread);
                 answered.unwrap_or_else(|error| {
                     tracing::warn!(%error, "a request of a peer is not answered");
@@ -401,19 +403,6 @@ impl PeerTask {
             answered.await.ok().flatten()
         }));
     }
-}
-
-/// Answers a request for a part of a state. `None` if this node gives none.
-fn answer_snap(
-    chain: &dyn ChainAccess,
-    request: &SnapMessage,
-) -> Result<Option<PeerMessage>, ChainAccessError> {
-    let Some(source) = chain.snap() else {
-        return Ok(None);
-    };
-    let end = Instant::now() + SNAP_ANSWER_TIME;
-    let answer = snap_serve::answer(&*source, request, &|| Instant::now() < end)?;
-    Ok(answer.map(PeerMessage::Snap))
 }
 
 /// Waits for the running job. For ever, if none is running.

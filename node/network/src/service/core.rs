@@ -20,6 +20,7 @@ use super::bounds::SharedBounds;
 use super::offers::Offered;
 use super::outbox::{EncodedMessage, Outbox, Put};
 use super::records::NodeRecords;
+use super::state_threads::{self, StateRequest};
 use super::syncing::SyncInbox;
 use super::told::ToldTransactions;
 use super::traffic::{TrafficCells, TrafficCounters};
@@ -144,6 +145,8 @@ pub(super) struct Core {
     /// have one.
     pub(super) checks: Sender<ChainJob>,
     pub(super) imports: Sender<ChainJob>,
+    /// Requests for parts of a state.
+    pub(super) states: Sender<StateRequest>,
     /// The hub's deadline may be sooner.
     pub(super) timer: Notify,
     /// There may be somebody to dial.
@@ -174,6 +177,7 @@ pub(super) struct Core {
 pub(super) struct CoreInboxes {
     pub(super) checks: Receiver<ChainJob>,
     pub(super) imports: Receiver<ChainJob>,
+    pub(super) states: Receiver<StateRequest>,
     pub(super) agreed: mpsc::Receiver<(B512, SocketAddr)>,
 }
 
@@ -194,6 +198,7 @@ impl Core {
     pub(super) fn new(parts: CoreParts) -> (Arc<Self>, CoreInboxes) {
         let (checks, checks_inbox) = bounded(CHECKS_MAX);
         let (imports, imports_inbox) = bounded(BLOCKS_WAITING_MAX);
+        let (states, states_inbox) = state_threads::queue();
         let (agreed, agreed_inbox) = mpsc::channel(AGREED_MAX);
         let core = Self {
             state: Mutex::new(CoreState {
@@ -209,6 +214,7 @@ impl Core {
             clock: SystemClock::start(),
             checks,
             imports,
+            states,
             timer: Notify::new(),
             dial: Notify::new(),
             application_chains: parts.application_chains,
@@ -227,6 +233,7 @@ impl Core {
         let inboxes = CoreInboxes {
             checks: checks_inbox,
             imports: imports_inbox,
+            states: states_inbox,
             agreed: agreed_inbox,
         };
         (Arc::new(core), inboxes)

@@ -14,6 +14,7 @@ mod handle;
 mod offers;
 mod outbox;
 mod records;
+mod state_threads;
 mod subnets;
 mod syncing;
 mod tasks;
@@ -198,8 +199,10 @@ impl NetworkService {
         let CoreInboxes {
             checks,
             imports,
+            states,
             agreed,
         } = inboxes;
+        state_threads::start(&core, &states).map_err(NetworkStartError::Thread)?;
         let checks = iter::repeat_n(("peer-checks", checks), CHECKS_MAX);
         for (name, jobs) in checks.chain([("peer-imports", imports)]) {
             let core = Arc::downgrade(&core);
