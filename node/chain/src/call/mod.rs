@@ -25,9 +25,9 @@ use store::{Snapshot, StateReads, StoreError};
 
 use self::opcodes::{INVALID_OPCODE, invalid_opcode_text};
 use crate::evm::deadline::Deadline;
-use crate::evm::handler::{EvmOutcome, inspect};
+use crate::evm::handler::{EvmOutcome, inspect, transact_within};
 use crate::evm::quick_call::QuickCallGuard;
-use crate::evm::{EvmContext, access_list, block_env, chain_evm, intrinsic_gas};
+use crate::evm::{ChainEvm, EvmContext, access_list, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::UnsealedBlock;
 use crate::pool::SenderState;
 use crate::query_limit::{QueryLimit, QueryStop};
@@ -264,15 +264,16 @@ impl View {
         at: StateAt<'_>,
         request: &CallRequest,
     ) -> Result<Option<CallOutcome>, EvmCallError> {
-        let (header, state) = self.open_call(at, request)?;
+        let (header, mut state) = self.open_call(at, request)?;
         let gas = request.gas_of_call();
         let mut guard = QuickCallGuard::default();
-        let outcome = self.run_with_inspector(&header, state, request, gas, &mut guard);
+        let outcome = self.run_call(&header, &mut state, request, gas, &mut guard);
         if guard.limit_reached() {
             return Ok(None);
         }
         // A whole call knows which opcode it was.
-        Ok(Some(outcome?).filter(|outcome| !outcome.is_invalid_opcode()))
+        let outcome = outcome_of(outcome?.result);
+        Ok(Some(outcome).filter(|outcome| !outcome.is_invalid_opcode()))
     }
 
     /// Finds a gas limit with which a call succeeds, within `limit`. The result is what the call
@@ -394,14 +395,13 @@ impl View {
     fn run(
         &self,
         header: &Header,
-        state: BlockState<'_, Snapshot>,
+        mut state: BlockState<'_, Snapshot>,
         request: &CallRequest,
         gas: u64,
         deadline: &mut Deadline,
     ) -> Result<CallOutcome, EvmCallError> {
-        let outcome = self.run_with_inspector(header, state, request, gas, &mut *deadline)?;
-        // If the call was stopped, its outcome is meaningless.
-        deadline.check()?;
+        let EvmOutcome { result, .. } = self.run_call_within(header, &mut state, request, gas, deadline)?;
+        let outcome = outcome_of(result);
         if outcome.is_invalid_opcode() {
             // The outermost call ends with its last instruction.
             let rules = self.spec().rules_at(header.number);
@@ -411,20 +411,25 @@ impl View {
         Ok(outcome)
     }
 
-    /// Runs a call with an inspector. Its changes and notices are dropped.
-    fn run_with_inspector<'v, I>(
+    /// Runs a call within a limit, and commits nothing.
+    fn run_call_within(
         &self,
         header: &Header,
-        mut state: BlockState<'v, Snapshot>,
+        state: &mut BlockState<'_, Snapshot>,
         request: &CallRequest,
         gas: u64,
-        inspector: I,
-    ) -> Result<CallOutcome, EvmCallError>
-    where
-        I: for<'s> Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
-    {
-        let EvmOutcome { result, .. } = self.run_call(header, &mut state, request, gas, inspector)?;
-        Ok(outcome_of(result))
+        deadline: &mut Deadline,
+    ) -> Result<EvmOutcome, EvmCallError> {
+        let outcome = self.run_call_by(header, state, request, gas, |mut evm, transaction| {
+            transact_within(&mut evm, self.spec(), transaction, deadline)
+        });
+        // If the call was stopped, its outcome is meaningless.
+        if let Some(stop) = deadline.stopped() {
+            return Err(stop.into());
+        }
+        let outcome = outcome?;
+        deadline.check()?;
+        Ok(outcome)
     }
 
     /// Runs a call with an inspector, and commits nothing.
@@ -439,6 +444,23 @@ impl View {
     where
         I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
     {
+        self.run_call_by(header, state, request, gas, |evm, transaction| {
+            inspect(&mut evm.with_inspector(inspector), self.spec(), transaction)
+        })
+    }
+
+    /// Makes the EVM and the transaction of a call, and lets `run` run them.
+    fn run_call_by<'s, 'v>(
+        &self,
+        header: &Header,
+        state: &'s mut BlockState<'v, Snapshot>,
+        request: &CallRequest,
+        gas: u64,
+        run: impl FnOnce(
+            ChainEvm<&'s mut BlockState<'v, Snapshot>>,
+            TxEnv,
+        ) -> Result<EvmOutcome, EVMError<StateError>>,
+    ) -> Result<EvmOutcome, EvmCallError> {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
         let gas_price = u128::try_from(request.gas_price).map_err(|_| {
@@ -463,8 +485,7 @@ impl View {
             cfg.disable_nonce_check = true;
             cfg.disable_eip3607 = true;
             cfg.tx_chain_id_check = false;
-        })
-        .with_inspector(inspector);
+        });
         evm.ctx.chain.create2.refuses_large_memory = true;
         let listed = request.access_list_at(self.spec().rules_at(header.number));
         let tx_type = if listed.is_empty() {
@@ -485,7 +506,7 @@ impl View {
             chain_id: Some(chain_id),
             ..Default::default()
         };
-        inspect(&mut evm, self.spec(), transaction).map_err(|error| match error {
+        run(evm, transaction).map_err(|error| match error {
             EVMError::Database(error) => error.into(),
             EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
                 initial_gas,

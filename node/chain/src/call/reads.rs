@@ -40,8 +40,7 @@ impl View {
         let mut deadline = Deadline::new(limit.into());
         let gas = request.gas_of_call();
         let EvmOutcome { result, changes, .. } =
-            self.run_call(&header, &mut state, request, gas, &mut deadline)?;
-        deadline.check()?;
+            self.run_call_within(&header, &mut state, request, gas, &mut deadline)?;
         let accounts = changes
             .into_iter()
             .map(|(address, account)| (address, account.storage.into_keys().collect()));

@@ -24,6 +24,7 @@ use revm::primitives::constants::CALL_STACK_LIMIT;
 use revm::primitives::{Address, B256, Bytes, TxKind, U256};
 use revm::state::EvmState;
 
+use crate::evm::deadline::Deadline;
 use crate::evm::precompiles::{
     DelegatedTransfer, EmittedNotice, is_listed, list_query, take_notices, withdraw,
 };
@@ -52,7 +53,22 @@ pub(crate) fn transact<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpr
     transaction: TxEnv,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec, false).run(evm);
+    let result = ChainHandler::new(spec, Watch::Nothing).run(evm);
+    take_outcome(evm, result)
+}
+
+/// As [`transact`], until `deadline` stops it. This is nearly as fast as without a deadline.
+///
+/// # Errors
+/// As [`transact`]. If [`Deadline::stopped`] has a reason, the error only says that.
+pub(crate) fn transact_within<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
+    spec: &ChainSpec,
+    transaction: TxEnv,
+    deadline: &mut Deadline,
+) -> Result<EvmOutcome, EVMError<StateError>> {
+    evm.ctx.tx = transaction;
+    let result = ChainHandler::new(spec, Watch::Deadline(deadline)).run(evm);
     take_outcome(evm, result)
 }
 
@@ -67,7 +83,7 @@ pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpre
     transaction: TxEnv,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec, true).run(evm);
+    let result = ChainHandler::new(spec, Watch::Inspector).run(evm);
     take_outcome(evm, result)
 }
 
@@ -83,7 +99,9 @@ pub(crate) fn system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInte
     data: Bytes,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
-    let result = without_metering(evm, |evm| ChainHandler::new(spec, false).run_system_call(evm));
+    let result = without_metering(evm, |evm| {
+        ChainHandler::new(spec, Watch::Nothing).run_system_call(evm)
+    });
     take_outcome(evm, result)
 }
 
@@ -99,7 +117,9 @@ pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>,
     data: Bytes,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
-    let result = without_metering(evm, |evm| ChainHandler::new(spec, true).run_system_call(evm));
+    let result = without_metering(evm, |evm| {
+        ChainHandler::new(spec, Watch::Inspector).run_system_call(evm)
+    });
     take_outcome(evm, result)
 }
 
@@ -142,24 +162,35 @@ fn take_outcome<DB: StorageProbe, I>(
 /// - In the public network's family a CREATE2 that reverts gives no return data.
 /// - A call that the chain's guard refuses reverts, see [`refused_call`].
 /// - A call of 0x0d by a contract that may send no notices returns 0, see [`ChainHandler::start`].
-struct ChainHandler<DB, I> {
+struct ChainHandler<'d, DB, I> {
     refund: bool,
     /// The output of a CREATE2 that reverts is return data of its caller. The public node compares
     /// the reason with another error that has the same text, so there it is not.
     create2_revert_has_data: bool,
-    /// Whether the EVM's inspector is called.
-    inspects: bool,
+    watch: Watch<'d>,
     types: PhantomData<(DB, I)>,
 }
 
-impl<DB, I> ChainHandler<DB, I> {
-    const fn new(spec: &ChainSpec, inspects: bool) -> Self {
+/// The observer of the frames of a transaction.
+enum Watch<'d> {
+    Nothing,
+    /// The EVM's inspector.
+    Inspector,
+    Deadline(&'d mut Deadline),
+}
+
+impl<'d, DB, I> ChainHandler<'d, DB, I> {
+    const fn new(spec: &ChainSpec, watch: Watch<'d>) -> Self {
         Self {
             refund: spec.failed_calls_refund_gas,
             create2_revert_has_data: matches!(spec.family, ChainFamily::Ethereum),
-            inspects,
+            watch,
             types: PhantomData,
         }
+    }
+
+    const fn inspects(&self) -> bool {
+        matches!(self.watch, Watch::Inspector)
     }
 }
 
@@ -172,7 +203,7 @@ struct OpenFrame {
     is_create2: bool,
 }
 
-impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandler<DB, I> {
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandler<'_, DB, I> {
     fn open_frame(&self, input: &FrameInput) -> OpenFrame {
         OpenFrame {
             refunded: self.refund && refund::refunds_failed_call(input),
@@ -188,14 +219,19 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
     /// If it is a call of 0x0d on a chain with a list of contracts that may send notices, the list
     /// is asked afterwards, and decides what the call returns.
     fn start(
-        &self,
+        &mut self,
         evm: &mut ChainEvm<DB, I>,
         mut init: FrameInit,
     ) -> Result<Option<FrameResult>, EVMError<StateError>> {
+        // A precompiled contract has no steps and takes much longer than a step. So the limit is
+        // checked at every call.
+        if let Watch::Deadline(deadline) = &mut self.watch {
+            deadline.go_on()?;
+        }
         evm.ctx.chain.returns.begin_frame(init.depth);
         let depth = init.depth;
         if let Some(mut result) = refused_call(evm, &init) {
-            if self.inspects {
+            if self.inspects() {
                 let (context, inspector) = evm.ctx_inspector();
                 frame_start(context, inspector, &mut init.frame_input);
                 frame_end(context, inspector, &init.frame_input, &mut result);
@@ -208,7 +244,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
             FrameInput::Create(inputs) => {
                 let code = self.know_init_code(evm, inputs)?;
                 if let Some(mut result) = storage_collision(evm, inputs)? {
-                    if self.inspects {
+                    if self.inspects() {
                         let (context, inspector) = evm.ctx_inspector();
                         frame_start(context, inspector, &mut init.frame_input);
                         frame_end(context, inspector, &init.frame_input, &mut result);
@@ -227,7 +263,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
             }
             FrameInput::Empty => {}
         }
-        let started = if self.inspects {
+        let started = if self.inspects() {
             evm.inspect_frame_init(init)?
         } else {
             evm.frame_init(init)?
@@ -264,7 +300,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
         let CreateScheme::Create2 { salt } = inputs.scheme() else {
             return Ok(None);
         };
-        if self.inspects || creator_nonce(evm, inputs)?.is_none() {
+        if self.inspects() || creator_nonce(evm, inputs)?.is_none() {
             return Ok(None);
         }
         let (hash, code) = evm.ctx.chain.create2.init_code(inputs.init_code());
@@ -318,8 +354,8 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
             frame_input: FrameInput::Call(Box::new(inputs)),
         };
         // An inspector sees the transaction's own frames only.
-        let handler = Self {
-            inspects: false,
+        let mut handler = Self {
+            watch: Watch::Nothing,
             ..*self
         };
         let result = handler.run_frames(evm, init)?;
@@ -328,7 +364,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
 
     /// Runs a frame and the frames that it makes, until it ends.
     fn run_frames(
-        &self,
+        &mut self,
         evm: &mut ChainEvm<DB, I>,
         first: FrameInit,
     ) -> Result<FrameResult, EVMError<StateError>> {
@@ -370,20 +406,21 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
     /// Runs the top frame until it makes a call or ends. `refunded` says that its gas goes back
     /// when it fails.
     fn step(
-        &self,
+        &mut self,
         evm: &mut ChainEvm<DB, I>,
         refunded: bool,
     ) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
-        match (refunded, self.inspects) {
-            (true, false) => refund::run_frame(evm),
-            (true, true) => refund::inspect_frame(evm),
-            (false, false) => Ok(evm.frame_run()?),
-            (false, true) => Ok(evm.inspect_frame_run()?),
+        match (refunded, &mut self.watch) {
+            (true, Watch::Nothing) => refund::run_frame(evm),
+            (true, Watch::Inspector) => refund::inspect_frame(evm),
+            (false, Watch::Nothing) => Ok(evm.frame_run()?),
+            (false, Watch::Inspector) => Ok(evm.inspect_frame_run()?),
+            (_, Watch::Deadline(deadline)) => deadline.run_frame(evm, refunded),
         }
     }
 }
 
-impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for ChainHandler<'_, DB, I> {
     type Evm = ChainEvm<DB, I>;
     type Error = EVMError<StateError>;
     type HaltReason = HaltReason;

@@ -52,7 +52,19 @@ pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
         interpreter.halt(end);
     }
     let action = restore_gas(interpreter.take_next_action(), before);
-    let next = frame.process_next_action::<_, EVMError<StateError>>(&mut evm.ctx, action)?;
+    finish_frame(frame, &mut evm.ctx, action)
+}
+
+/// Does what the frame's interpreter has ended with: a call, or the end of the frame.
+///
+/// # Errors
+/// [`EVMError::Database`] when the store fails.
+pub(crate) fn finish_frame<DB: Database<Error = StateError>>(
+    frame: &mut EthFrame<EthInterpreter>,
+    context: &mut EvmContext<DB>,
+    action: InterpreterAction,
+) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
+    let next = frame.process_next_action::<_, EVMError<StateError>>(context, action)?;
     if next.is_result() {
         frame.set_finished(true);
     }
@@ -98,7 +110,7 @@ impl<C> Inspector<C, EthInterpreter> for GasBefore {
 
 /// Sets the remaining gas of a failed frame to `before`, the gas before its last instruction,
 /// unless that instruction was charged.
-fn restore_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
+pub(crate) fn restore_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
     if let InterpreterAction::Return(result) = &mut action
         && is_failure(result.result)
         && !matches!(
