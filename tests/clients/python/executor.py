@@ -1,14 +1,17 @@
 """An independent executor of blocks: the specification of Ethereum in Python, the package ethereum-execution.
 
 It reads a JSON request from each line of its input and writes a JSON answer to each line of its output. It knows
-nothing about the node. The requests and answers are those of `executor.mjs`, which describes them. Besides, each
-header and its uncles must be valid by the specification; only seals are not checked.
+nothing about the node. The requests and answers are those of `executor.mjs`, which describes them, but `hardfork` is a
+package of `ethereum.forks`, and `baseFee` is the base fee of all blocks. Besides, each header and its uncles must be
+valid by the specification; only seals are not checked.
 """
 
+import functools
 import json
 import sys
 import traceback
 from importlib import import_module
+from types import FunctionType
 
 import ethereum.trace
 from ethereum.crypto.hash import keccak256
@@ -16,20 +19,11 @@ from ethereum_rlp import rlp
 from ethereum_types.bytes import Bytes, Bytes8, Bytes20, Bytes32
 from ethereum_types.numeric import U64, U256, Uint
 
-# The specification's name of each hardfork. Its `constantinople` is what Ethereum had: with Petersburg.
-FORKS = {
-    "chainstart": "frontier",
-    "homestead": "homestead",
-    "tangerineWhistle": "tangerine_whistle",
-    "spuriousDragon": "spurious_dragon",
-    "byzantium": "byzantium",
-    "petersburg": "constantinople",
-    "istanbul": "istanbul",
-    "berlin": "berlin",
-}
 # The most steps of a trace.
 STEPS_MAX = 200_000
 BLOOM_BYTES = 256
+# A block that no chain has.
+NEVER = 10**18
 
 
 def unhex(text):
@@ -44,20 +38,53 @@ def number(text):
     return int(text, 16)
 
 
-class Rules:
-    """The modules of a fork."""
+def part(fork, name):
+    return import_module(f"ethereum.forks.{fork}.{name}")
 
-    def __init__(self, hardfork, reward):
-        name = "ethereum.forks." + FORKS[hardfork]
-        self.fork, self.blocks, self.state, self.trie, self.bloom, self.types, self.vm, self.transactions = (
-            import_module(f"{name}.{part}")
-            for part in ["fork", "blocks", "state", "trie", "bloom", "fork_types", "vm", "transactions"]
+
+def with_names(function, **names):
+    """The same function with other values for some of the names of its module."""
+    return FunctionType(function.__code__, function.__globals__ | names)
+
+
+class Rules:
+    """The modules of a fork. With a reward, they are made Ethereum Classic's: without bomb and base fee."""
+
+    def __init__(self, fork, reward):
+        self.fork, self.state, self.trie, self.bloom, self.types, self.vm, self.transactions = (
+            part(fork, name) for name in ["fork", "state", "trie", "bloom", "fork_types", "vm", "transactions"]
         )
+        interpreter = part(fork, "vm.interpreter")
+        if not hasattr(interpreter.get_valid_jump_destinations, "cache_info"):
+            # The same contracts are called again and again.
+            interpreter.get_valid_jump_destinations = functools.lru_cache(256)(
+                interpreter.get_valid_jump_destinations
+            )
+        # Headers never have a base fee here, so later forks get those of Berlin, and London's rewards.
+        later = fork in ["london", "shanghai"]
+        self.headers = part("berlin" if later else fork, "fork")
+        self.blocks = part("berlin" if later else fork, "blocks")
         # Seals are not made here.
-        self.fork.validate_proof_of_work = lambda header: None
-        if not hasattr(self.fork, "ORIGINAL_REWARD"):
-            self.fork.ORIGINAL_REWARD = self.fork.BLOCK_REWARD
-        self.fork.BLOCK_REWARD = U256(int(reward)) if reward else self.fork.ORIGINAL_REWARD
+        self.headers.validate_proof_of_work = lambda header: None
+        if not hasattr(self.headers, "BOMB_DELAY_OF_FORK"):
+            self.headers.BOMB_DELAY_OF_FORK = getattr(self.headers, "BOMB_DELAY_BLOCKS", None)
+        self.headers.BOMB_DELAY_BLOCKS = NEVER if reward else self.headers.BOMB_DELAY_OF_FORK
+        rewards = part("london", "fork") if later else self.fork
+        names = {"BLOCK_REWARD": U256(int(reward))} if reward else {}
+        if later:
+            create = part("london", "state").create_ether
+            names["create_ether"] = with_names(create, modify_state=self.state.modify_state)
+        self.pay_rewards = with_names(rewards.pay_rewards, **names)
+        if later:
+            instructions = part(fork, "vm.instructions")
+            byte = instructions.Ops.BASEFEE
+            base_fee = part(fork, "vm.instructions.environment").base_fee
+            invalid = part(fork, "vm.exceptions").InvalidOpcode
+
+            def no_instruction(_):
+                raise invalid(byte.value)
+
+            instructions.op_implementation[byte] = no_instruction if reward else base_fee
 
     def decode(self, raw):
         """The transaction with these bytes."""
@@ -133,7 +160,11 @@ def run_candidate(rules, env, output, index, raw):
     """Executes a raw transaction as the next one of a block. Returns its outcome."""
     used = output.block_gas_used
     try:
-        rules.fork.process_transaction(env, output, rules.decode(unhex(raw)), Uint(index))
+        transaction = rules.decode(unhex(raw))
+        # EIP-2930 asks for it. The specification forgets it, in every fork.
+        if hasattr(transaction, "chain_id") and transaction.chain_id != env.chain_id:
+            raise ValueError(f"chain id {transaction.chain_id}, expected {env.chain_id}")
+        rules.fork.process_transaction(env, output, transaction, Uint(index))
     except Exception as error:
         rules.trie.trie_set(output.transactions_trie, rlp.encode(Uint(index)), None)
         return {"refused": f"{type(error).__name__} {error}"[:200]}
@@ -142,19 +173,24 @@ def run_candidate(rules, env, output, index, raw):
     return {"gasUsed": int(output.block_gas_used - used), "receipt": as_hex(encoded)}
 
 
-def run_block(rules, chain, request, trace_at, steps):
+def run_block(rules, chain, request, base_fee, trace_at, steps):
     fields = request["header"]
     empty = rules.header(fields)
-    env = rules.vm.BlockEnvironment(
-        **({"chain_id": chain.chain_id} if "chain_id" in rules.vm.BlockEnvironment.__annotations__ else {}),
-        state=chain.state,
-        block_gas_limit=empty.gas_limit,
-        block_hashes=rules.fork.get_last_256_block_hashes(chain),
-        coinbase=empty.coinbase,
-        number=empty.number,
-        time=empty.timestamp,
-        difficulty=empty.difficulty,
-    )
+    values = {
+        "chain_id": chain.chain_id,
+        "state": chain.state,
+        "block_gas_limit": empty.gas_limit,
+        "block_hashes": rules.headers.get_last_256_block_hashes(chain),
+        "coinbase": empty.coinbase,
+        "number": empty.number,
+        "base_fee_per_gas": Uint(base_fee),
+        "time": empty.timestamp,
+        "difficulty": empty.difficulty,
+        # Ethereum Classic has the difficulty there, by the same instruction.
+        "prev_randao": empty.difficulty.to_be_bytes32(),
+    }
+    known = rules.vm.BlockEnvironment.__annotations__
+    env = rules.vm.BlockEnvironment(**{name: value for name, value in values.items() if name in known})
     output = rules.vm.BlockOutput()
     outcomes, included = [], []
     for index, raw in enumerate(request["transactions"]):
@@ -166,7 +202,7 @@ def run_block(rules, chain, request, trace_at, steps):
         if "refused" not in outcome:
             included.append(raw)
     ommers = tuple(rules.header(uncle) for uncle in request["uncles"])
-    rules.fork.pay_rewards(chain.state, empty.number, empty.coinbase, ommers)
+    rules.pay_rewards(chain.state, empty.number, empty.coinbase, ommers)
     header = rules.header(
         fields,
         state_root=rules.state.state_root(chain.state),
@@ -194,8 +230,8 @@ def run_block(rules, chain, request, trace_at, steps):
 def validity(rules, chain, header, ommers):
     """The reason why a header or its uncles are not valid after the last block; None if they are."""
     try:
-        rules.fork.validate_header(chain, header)
-        rules.fork.validate_ommers(ommers, header, chain)
+        rules.headers.validate_header(chain, header)
+        rules.headers.validate_ommers(ommers, header, chain)
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} {error} in {at.name}:{at.lineno}: {at.line}"[:200]
@@ -205,21 +241,25 @@ def validity(rules, chain, header, ommers):
 def chain_of(rules, request, state):
     genesis = rules.header(request["genesis"], state_root=rules.state.state_root(state))
     block = rules.blocks.Block(header=genesis, transactions=(), ommers=())
-    return rules.fork.BlockChain(blocks=[block], state=state, chain_id=U64(request["chainId"]))
+    return rules.headers.BlockChain(blocks=[block], state=state, chain_id=U64(request["chainId"]))
 
 
 def headers_answer(rules, request):
-    """Whether each of `variants`, a header with uncles, may follow the blocks of `headers`."""
-    chain = rules.fork.BlockChain(blocks=[], state=rules.state.State(), chain_id=U64(request["chainId"]))
-    for one in request["headers"]:
+    """Whether each of `variants`, a header with uncles, may follow its parent or else the blocks of `headers`."""
+
+    def chain(blocks):
+        return rules.headers.BlockChain(blocks=blocks, state=rules.state.State(), chain_id=U64(1))
+
+    def block(one):
         ommers = tuple(rules.header(uncle) for uncle in one["uncles"])
-        chain.blocks.append(
-            rules.blocks.Block(header=rules.header(one["header"]), transactions=(), ommers=ommers)
-        )
+        return rules.blocks.Block(header=rules.header(one["header"]), transactions=(), ommers=ommers)
+
+    common = chain([block(one) for one in request["headers"]])
     verdicts = []
     for one in request["variants"]:
-        ommers = tuple(rules.header(uncle) for uncle in one["uncles"])
-        verdicts.append(validity(rules, chain, rules.header(one["header"]), ommers))
+        parent = one["parent"] and block({"header": one["parent"], "uncles": []})
+        judged = block(one)
+        verdicts.append(validity(rules, chain([parent]) if parent else common, judged.header, judged.ommers))
     return {"verdicts": verdicts}
 
 
@@ -233,7 +273,7 @@ def answer(request):
     trace, steps, blocks = request["trace"] or {}, [], []
     for index, block in enumerate(request["blocks"]):
         trace_at = trace["transaction"] if trace.get("block") == index else None
-        blocks.append(run_block(rules, chain, block, trace_at, steps))
+        blocks.append(run_block(rules, chain, block, request["baseFee"], trace_at, steps))
     return {"genesisRoot": genesis_root, "blocks": blocks, "steps": steps}
 
 

@@ -96,13 +96,17 @@ fn compare_seed(
         return Ok(());
     }
     let small = shrink(&case, |smaller| {
-        matches!(
-            run_case(smaller, client),
-            Ok(Outcome {
-                difference: Some(_),
-                ..
-            })
-        )
+        smaller
+            .accounts
+            .iter()
+            .all(|account| smaller.is_specified(account))
+            && matches!(
+                run_case(smaller, client),
+                Ok(Outcome {
+                    difference: Some(_),
+                    ..
+                })
+            )
     });
     let mut text = format!("seed {seed} of {} differs.\n", rules.name);
     describe(&mut text, "as generated", &outcome, &case, client);

@@ -108,6 +108,8 @@ pub struct Case {
     pub rules: &'static ForkRules,
     /// The gas limit of all blocks.
     pub gas_limit: u64,
+    /// The base fee of all blocks; 0 by rules without one.
+    pub base_fee: u64,
     /// The accounts of block 0, those of the senders included.
     pub accounts: Vec<CaseAccount>,
     /// The blocks.
@@ -124,11 +126,25 @@ pub fn sender_key(index: usize) -> SecretKey {
 }
 
 impl Case {
+    /// Whether the rules say what happens to an account of block 0. The specification of Shanghai
+    /// has left out EIP-161, because Ethereum has no empty accounts any more; Mystique's cases have
+    /// them.
+    pub fn is_specified(&self, account: &CaseAccount) -> bool {
+        self.rules.specification != Some("shanghai") || !account.is_empty()
+    }
+
     /// The case as text: accounts, programs and transactions.
     pub fn listing(&self) -> String {
         let mut text = format!(
-            "seed {} of {}, gas limit {}\n",
-            self.seed, self.rules.name, self.gas_limit
+            "seed {} of {}, gas limit {}{}\n",
+            self.seed,
+            self.rules.name,
+            self.gas_limit,
+            if self.rules.base_fee {
+                format!(", base fee {}", self.base_fee)
+            } else {
+                String::new()
+            }
         );
         // Writing to a string cannot fail.
         for account in &self.accounts {
@@ -153,6 +169,13 @@ impl Case {
             }
         }
         text
+    }
+}
+
+impl CaseAccount {
+    /// Whether rules with EIP-161 remove it when it is touched.
+    pub fn is_empty(&self) -> bool {
+        self.nonce == 0 && self.balance.is_zero() && self.code.0.is_empty()
     }
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use chain::trace::TraceStep;
 use e2e::clients::Clients;
-use primitives::{Header, hex};
+use primitives::{Block, Header, hex};
 use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::error::DifferentialError;
 use crate::ours::{ExecutedCase, Fate, pre_state};
+use crate::rules::ForkRules;
 
 /// Longest time for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
@@ -100,6 +101,17 @@ pub struct CandidatePlace {
     pub transaction: usize,
 }
 
+/// A header that may be wrong, with uncles that may be.
+#[derive(Clone, Debug)]
+pub struct HeaderVariant {
+    /// The parent; `None` if it is the last block of the chain.
+    pub parent: Option<Header>,
+    /// The header.
+    pub header: Header,
+    /// Its uncles.
+    pub uncles: Vec<Header>,
+}
+
 impl IndependentExecutor {
     /// `@ethereumjs/vm`; `None` if it is not installed and the test must be skipped.
     pub fn installed() -> Option<Self> {
@@ -121,11 +133,30 @@ impl IndependentExecutor {
 
     /// The option of the program `differential` that chooses this executor.
     pub(crate) fn option(&self) -> &'static str {
-        if self.script.ends_with(".py") {
+        if self.is_specification() {
             " --specification"
         } else {
             ""
         }
+    }
+
+    fn is_specification(&self) -> bool {
+        self.script.ends_with(".py")
+    }
+
+    /// Whether this executor has the rules.
+    pub fn has(&self, rules: &ForkRules) -> bool {
+        self.names(rules).is_ok()
+    }
+
+    /// Its names of the rules: the fork, and the EIPs besides.
+    fn names(&self, rules: &ForkRules) -> Result<(&'static str, &'static [u16]), DifferentialError> {
+        let names = if self.is_specification() {
+            rules.specification.map(|fork| (fork, [].as_slice()))
+        } else {
+            rules.client.map(|client| (client.hardfork, client.eips))
+        };
+        names.ok_or(DifferentialError::NoRules(rules.name))
     }
 
     /// Lets the process execute a case that was executed here. With `trace` it records the steps of
@@ -139,40 +170,40 @@ impl IndependentExecutor {
         executed: &ExecutedCase,
         trace: Option<CandidatePlace>,
     ) -> Result<ClientAnswer, DifferentialError> {
-        let line = self.ask(&request(case, executed, trace)?)?;
+        let (fork, eips) = self.names(case.rules)?;
+        let mut request = request(case, executed, trace);
+        request["hardfork"] = fork.into();
+        request["eips"] = eips.into();
+        let line = self.ask(&request)?;
         let answer: Option<Value> = serde_json::from_str(&line).ok();
         answer
             .and_then(|answer| read(&answer))
             .ok_or(DifferentialError::Answer { line })
     }
 
-    /// Asks the specification which of `variants` may follow the blocks of a case. Each is a header
-    /// with its uncles. Returns the reasons against them.
+    /// Asks the specification which of `variants` may follow. Returns the reasons against them.
     ///
     /// # Errors
     /// As for [`Self::execute`].
     pub fn judge(
         &mut self,
-        case: &Case,
-        executed: &ExecutedCase,
-        variants: &[(Header, Vec<Header>)],
+        rules: &ForkRules,
+        chain: &[Block],
+        variants: &[HeaderVariant],
     ) -> Result<Vec<Option<String>>, DifferentialError> {
-        let client = case
-            .rules
-            .client
-            .ok_or(DifferentialError::NoRules(case.rules.name))?;
         let judged = |header: &Header, uncles: &[Header]| {
             let uncles: Value = uncles.iter().map(whole_header).collect();
             json!({ "header": whole_header(header), "uncles": uncles })
         };
-        let blocks = executed.blocks.iter().map(|plan| &plan.block);
-        let headers = std::iter::once(judged(&executed.genesis, &[]))
-            .chain(blocks.map(|block| judged(&block.header, &block.uncles)));
-        let variants = variants.iter().map(|(header, uncles)| judged(header, uncles));
+        let headers = chain.iter().map(|block| judged(&block.header, &block.uncles));
+        let variants = variants.iter().map(|variant| {
+            let mut judged = judged(&variant.header, &variant.uncles);
+            judged["parent"] = variant.parent.as_ref().map(whole_header).into();
+            judged
+        });
         let line = self.ask(&json!({
-            "hardfork": client.hardfork,
-            "minerReward": null,
-            "chainId": executed.chain_id(),
+            "hardfork": self.names(rules)?.0,
+            "minerReward": rules.classic_reward.map(|reward| reward.to_string()),
             "headers": headers.collect::<Value>(),
             "variants": variants.collect::<Value>(),
         }))?;
@@ -229,13 +260,7 @@ impl Drop for ExecutorProcess {
     }
 }
 
-fn request(
-    case: &Case,
-    executed: &ExecutedCase,
-    trace: Option<CandidatePlace>,
-) -> Result<Value, DifferentialError> {
-    let rules = case.rules;
-    let client = rules.client.ok_or(DifferentialError::NoRules(rules.name))?;
+fn request(case: &Case, executed: &ExecutedCase, trace: Option<CandidatePlace>) -> Value {
     let blocks = executed.blocks.iter().map(|executed| {
         let header = &executed.block.header;
         let uncles = executed.block.uncles.iter().map(whole_header);
@@ -246,16 +271,15 @@ fn request(
             "transactions": transactions.collect::<Value>(),
         })
     });
-    Ok(json!({
-        "hardfork": client.hardfork,
-        "eips": client.eips,
-        "minerReward": client.miner_reward.map(|reward| reward.to_string()),
+    json!({
+        "minerReward": case.rules.classic_reward.map(|reward| reward.to_string()),
+        "baseFee": case.base_fee,
         "chainId": executed.chain_id(),
         "pre": pre_state(case),
         "genesis": header_fields(&executed.genesis),
         "blocks": blocks.collect::<Value>(),
         "trace": trace.map(|place| json!({ "block": place.block, "transaction": place.transaction })),
-    }))
+    })
 }
 
 /// The fields of a header that its miner chooses, and the difficulty.

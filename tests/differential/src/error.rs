@@ -73,7 +73,7 @@ pub enum DifferentialError {
     NoSteps { got: String },
 
     /// The independent executor cannot be used.
-    #[error("Node.js or its libraries are missing")]
+    #[error("Node.js, or for the specification Python, or its libraries are missing")]
     NotInstalled,
     #[error("the independent executor has none of these forks")]
     NoCommonFork,

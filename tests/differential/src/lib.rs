@@ -8,6 +8,7 @@
 //! | what does the executor make of it that tests can install? | [`client`] |
 //! | do both agree? | [`compare`] |
 //! | what is the smallest case that shows a difference? | [`shrink`] |
+//! | do both accept the same headers and uncles? | [`headers`] |
 //! | does a node that is named by its URL agree? | [`named_node`] |
 //!
 //! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
@@ -18,6 +19,7 @@ pub mod client;
 pub mod compare;
 pub mod error;
 pub mod generate;
+pub mod headers;
 pub mod named_node;
 pub mod opcodes;
 pub mod ours;

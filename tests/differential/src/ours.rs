@@ -10,13 +10,13 @@ use chain::import::{ImportError, Importer};
 use chain::rules::body::{sender, transactions_root};
 use chain::rules::difficulty::next_difficulty;
 use chain::rules::seal::SealCheck;
-use chain::spec::{Genesis, GenesisAccount};
+use chain::spec::{Genesis, GenesisAccount, Rule};
 use chain::state::BlockState;
 use chain::trace::{StepOptions, Trace, TraceRequest, TraceStep, Tracer};
 use chain::trie::ordered_root;
 use chain::{ChainSpec, View};
 use primitives::{
-    B256, Block, Bytes, EMPTY_ROOT, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
+    B256, Block, Bytes, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
     UnsignedTransaction, hex, uncles_hash,
 };
 use serde_json::{Value, json};
@@ -103,10 +103,12 @@ pub fn execute(case: &Case, spec: ChainSpec) -> Result<ExecutedCase, Differentia
         });
         let uncles: Vec<Header> = uncles.into_iter().collect();
         let block = executed
-            .make_block(plan, &parent, uncles)
+            .make_block(plan, &parent, uncles, case.base_fee)
             .map_err(DifferentialError::at(|| format!("block {}", parent.number + 1)))?;
-        let imported = importer.import(&block.block, None);
-        imported.map_err(DifferentialError::at(|| format!("block {}", parent.number + 1)))?;
+        if case.base_fee == 0 {
+            let imported = importer.import(&block.block, None);
+            imported.map_err(DifferentialError::at(|| format!("block {}", parent.number + 1)))?;
+        }
         grandparent = Some(std::mem::replace(&mut parent, block.block.header.clone()));
         executed.blocks.push(block);
     }
@@ -137,11 +139,28 @@ impl ExecutedCase {
         self.spec.chain_id
     }
 
+    /// The rules, with block 0 of the case.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// Block 0 and the blocks after it.
+    pub fn chain(&self) -> Vec<Block> {
+        let genesis = Block {
+            header: self.genesis.clone(),
+            transactions: Vec::new(),
+            uncles: Vec::new(),
+        };
+        let blocks = self.blocks.iter().map(|plan| plan.block.clone());
+        std::iter::once(genesis).chain(blocks).collect()
+    }
+
     fn make_block(
         &self,
         plan: &CaseBlock,
         parent: &Header,
         uncles: Vec<Header>,
+        base_fee: u64,
     ) -> Result<ExecutedPlan, DifferentialError> {
         let spec = &*self.spec;
         let timestamp = parent.timestamp + plan.seconds;
@@ -163,6 +182,9 @@ impl ExecutedCase {
             nonces.push(state.balance_and_nonce(sender_key(index).address())?.1);
         }
         let mut executor = Executor::new(spec, &header, &mut state);
+        if spec.rules_at(header.number).has(Rule::Eip1559) {
+            executor.set_base_fee(base_fee);
+        }
         let (mut candidates, mut fates, mut transactions) = (Vec::new(), Vec::new(), Vec::new());
         for planned in &plan.transactions {
             let nonce = &mut nonces[planned.sender];
@@ -253,46 +275,16 @@ impl ExecutedCase {
         }
     }
 
-    /// A header that may follow the blocks of the case: of a block without transactions, so many
-    /// seconds later, with these uncles.
-    pub fn next_header(&self, seconds: u64, uncles: &[Header]) -> Header {
-        let parent = self
-            .blocks
-            .last()
-            .map_or(&self.genesis, |plan| &plan.block.header);
-        let timestamp = parent.timestamp + seconds;
-        Header {
-            parent_hash: parent.hash(),
-            uncles_hash: uncles_hash(uncles),
-            beneficiary: parent.beneficiary,
-            difficulty: next_difficulty(&self.spec, parent, timestamp),
-            number: parent.number + 1,
-            gas_limit: parent.gas_limit,
-            transactions_root: EMPTY_ROOT,
-            receipts_root: EMPTY_ROOT,
-            timestamp,
-            ..Default::default()
-        }
-    }
-
     /// The request of `vnode testvec block` for this case.
     pub fn testvec_request(&self, case: &Case) -> Value {
-        let genesis = Block {
-            header: self.genesis.clone(),
-            transactions: Vec::new(),
-            uncles: Vec::new(),
-        };
-        let blocks: Vec<String> = self
-            .blocks
-            .iter()
-            .map(|executed| hex::encode_prefixed(executed.block.encode()))
-            .collect();
+        let encoded = |block: &Block| hex::encode_prefixed(block.encode());
+        let chain = self.chain();
         json!({
             "fork": case.rules.name,
             "seal": "NoProof",
             "pre": pre_state(case),
-            "genesis": hex::encode_prefixed(genesis.encode()),
-            "blocks": blocks,
+            "genesis": encoded(&chain[0]),
+            "blocks": chain[1..].iter().map(encoded).collect::<Value>(),
         })
     }
 }

@@ -25,15 +25,13 @@ pub enum ForkFeature {
     Push0,
 }
 
-/// The independent executor's name of the same rules.
+/// The name of the same rules in `@ethereumjs/common`.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientRules {
-    /// The hardfork in `@ethereumjs/common`.
+    /// The hardfork.
     pub hardfork: &'static str,
     /// The EIPs that are active besides those of the hardfork.
     pub eips: &'static [u16],
-    /// The reward for a block in wei, where it is not the hardfork's.
-    pub miner_reward: Option<u64>,
 }
 
 /// The rules of a fork.
@@ -43,8 +41,17 @@ pub struct ForkRules {
     pub name: &'static str,
     /// The features that programs and transactions use often. They use others rarely.
     pub features: &'static [ForkFeature],
-    /// The same rules for the independent executor; `None` if it does not have them.
+    /// The same rules for `@ethereumjs/vm`; `None` if it does not have them.
     pub client: Option<ClientRules>,
+    /// The package of the same rules in the specification in Python; `None` if it does not have
+    /// them. Its Constantinople is Petersburg's.
+    pub specification: Option<&'static str>,
+    /// Ethereum Classic's reward for a block in wei. Its forks have no bomb and no base fee,
+    /// either.
+    pub classic_reward: Option<u64>,
+    /// Whether blocks have a base fee. Their headers are Berlin's here, so such a case is one block
+    /// that is executed and not imported.
+    pub base_fee: bool,
     /// Whether transactions have twelve fields, as the public network's do.
     pub native_transactions: bool,
 }
@@ -53,13 +60,6 @@ impl ForkRules {
     /// Whether the fork has this feature.
     pub fn has(&self, feature: ForkFeature) -> bool {
         self.features.contains(&feature)
-    }
-
-    /// Whether the specification in Python has the rules. It takes no single EIPs, and its
-    /// Constantinople is Petersburg's.
-    pub fn is_specified(&self) -> bool {
-        self.client
-            .is_some_and(|client| client.eips.is_empty() && client.hardfork != "constantinople")
     }
 
     /// The rules with this name.
@@ -87,65 +87,76 @@ const ISTANBUL: usize = 8;
 /// The reward of Ethereum Classic's first era, in wei.
 const CLASSIC_REWARD: u64 = 5_000_000_000_000_000_000;
 
-/// A row for a fork of Ethereum Classic. The other executor gets the EIPs of the later ones one by
-/// one, beside Istanbul's rules.
+/// A row for a fork of Ethereum Classic. `@ethereumjs/vm` gets the EIPs of the later ones one by
+/// one, beside Berlin's rules.
 const fn classic(
     name: &'static str,
     hardfork: &'static str,
     eips: &'static [u16],
+    specification: &'static str,
     features: usize,
 ) -> ForkRules {
     ForkRules {
-        client: Some(ClientRules {
-            hardfork,
-            eips,
-            miner_reward: Some(CLASSIC_REWARD),
-        }),
-        ..ethereum(name, hardfork, features)
+        client: Some(ClientRules { hardfork, eips }),
+        classic_reward: Some(CLASSIC_REWARD),
+        ..ethereum(name, hardfork, specification, features)
     }
 }
 
 /// A row for a fork of Ethereum, which has the first `features` of [`ALL_FEATURES`].
-const fn ethereum(name: &'static str, hardfork: &'static str, features: usize) -> ForkRules {
+const fn ethereum(
+    name: &'static str,
+    hardfork: &'static str,
+    specification: &'static str,
+    features: usize,
+) -> ForkRules {
     ForkRules {
         name,
         features: ALL_FEATURES.split_at(features).0,
-        client: Some(ClientRules {
-            hardfork,
-            eips: &[],
-            miner_reward: None,
-        }),
+        client: Some(ClientRules { hardfork, eips: &[] }),
+        specification: Some(specification),
+        classic_reward: None,
+        base_fee: false,
         native_transactions: false,
     }
 }
 
 /// The rules that programs can be run by.
-pub const RULES: [ForkRules; 16] = [
-    ethereum("Frontier", "chainstart", 0),
-    ethereum("Homestead", "homestead", 1),
-    ethereum("EIP150", "tangerineWhistle", 2),
-    ethereum("EIP158", "spuriousDragon", 3),
-    ethereum("Byzantium", "byzantium", 4),
-    ethereum("Constantinople", "constantinople", 7),
-    ethereum("ConstantinopleFix", "petersburg", 7),
-    ethereum("Istanbul", "istanbul", 8),
+pub const RULES: [ForkRules; 17] = [
+    ethereum("Frontier", "chainstart", "frontier", 0),
+    ethereum("Homestead", "homestead", "homestead", 1),
+    ethereum("EIP150", "tangerineWhistle", "tangerine_whistle", 2),
+    ethereum("EIP158", "spuriousDragon", "spurious_dragon", 3),
+    ethereum("Byzantium", "byzantium", "byzantium", 4),
     ForkRules {
-        name: "Moac",
-        features: ALL_FEATURES.split_at(ISTANBUL).0,
-        client: None,
-        native_transactions: true,
+        specification: None,
+        ..ethereum("Constantinople", "constantinople", "", 7)
     },
-    ethereum("Berlin", "berlin", ISTANBUL + 1),
-    classic("ETC_Atlantis", "byzantium", &[], 4),
-    classic("ETC_Agharta", "petersburg", &[], 7),
-    classic("ETC_Phoenix", "istanbul", &[], ISTANBUL),
+    ethereum("ConstantinopleFix", "petersburg", "constantinople", 7),
+    ethereum("Istanbul", "istanbul", "istanbul", ISTANBUL),
+    ForkRules {
+        client: None,
+        specification: None,
+        native_transactions: true,
+        ..ethereum("Moac", "", "", ISTANBUL)
+    },
+    ethereum("Berlin", "berlin", "berlin", ISTANBUL + 1),
+    ForkRules {
+        client: None,
+        base_fee: true,
+        ..ethereum("London", "", "london", ISTANBUL + 1)
+    },
+    classic("ETC_Atlantis", "byzantium", &[], "byzantium", 4),
+    classic("ETC_Agharta", "petersburg", &[], "constantinople", 7),
+    classic("ETC_Phoenix", "istanbul", &[], "istanbul", ISTANBUL),
     // The hardfork Berlin is Istanbul with EIP-2565, 2718, 2929 and 2930.
-    classic("ETC_Magneto", "berlin", &[], ISTANBUL + 1),
-    classic("ETC_Mystique", "berlin", &[3529, 3541], ISTANBUL + 1),
+    classic("ETC_Magneto", "berlin", &[], "berlin", ISTANBUL + 1),
+    classic("ETC_Mystique", "berlin", &[3529, 3541], "london", ISTANBUL + 1),
     classic(
         "ETC_Spiral",
         "berlin",
         &[3529, 3541, 3651, 3855, 3860],
+        "shanghai",
         ISTANBUL + 2,
     ),
 ];

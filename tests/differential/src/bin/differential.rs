@@ -10,6 +10,7 @@ use differential::campaign::{SeedRange, compare_seeds, write_cases};
 use differential::client::IndependentExecutor;
 use differential::error::DifferentialError;
 use differential::generate;
+use differential::headers::compare_headers;
 use differential::named_node::{NodeOptions, compare_with_node};
 use differential::ours::tx_form;
 use differential::rules::{ForkRules, RULES};
@@ -33,6 +34,9 @@ struct DifferentialOptions {
     /// Compares with the specification of Ethereum in Python instead of `@ethereumjs/vm`.
     #[arg(long, conflicts_with = "node")]
     specification: bool,
+    /// Compares headers and uncles with the specification in Python, not programs.
+    #[arg(long, conflicts_with = "node")]
+    headers: bool,
     /// Keeps each difference, shrunk, as a file in this folder.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -181,36 +185,42 @@ fn compare_with_client(
     mut rules: Vec<&'static ForkRules>,
     options: &DifferentialOptions,
 ) -> Result<bool, DifferentialError> {
-    let client = if options.specification {
-        rules.retain(|rules| rules.is_specified());
+    let client = if options.specification || options.headers {
         IndependentExecutor::specification()
     } else {
-        rules.retain(|rules| rules.client.is_some());
         IndependentExecutor::installed()
     };
+    let mut client = client.ok_or(DifferentialError::NotInstalled)?;
+    rules.retain(|rules| client.has(rules) && !(options.headers && rules.base_fee));
     if rules.is_empty() {
         return Err(DifferentialError::NoCommonFork);
     }
-    let mut client = client.ok_or(DifferentialError::NotInstalled)?;
-    let report = compare_seeds(seeds, &rules, &mut client, |difference| {
-        println!("{difference}\n")
-    });
+    let report = |difference: &str| println!("{difference}\n");
+    let (counts, differences) = if options.headers {
+        let found = compare_headers(seeds, &rules, &mut client, report)?;
+        for (reason, count) in found.reasons {
+            println!("{count:8} {reason}");
+        }
+        let counts = format!("{} valid headers and {} invalid ones", found.valid, found.invalid);
+        (counts, found.differences)
+    } else {
+        let found = compare_seeds(seeds, &rules, &mut client, report);
+        let counts = format!(
+            "{} cases with {} transactions executed and {} refused",
+            found.cases, found.executed, found.refused
+        );
+        (counts, found.differences)
+    };
     if let Some(directory) = &options.keep {
-        for (number, difference) in (1..).zip(&report.differences) {
+        for (number, difference) in (1..).zip(&differences) {
             let path = directory.join(format!("difference-{}-{number}.txt", options.seed));
             std::fs::create_dir_all(directory)
                 .and_then(|()| std::fs::write(&path, difference))
                 .map_err(|error| DifferentialError::File { path, error })?;
         }
     }
-    println!(
-        "{} cases with {} transactions executed and {} refused: {} differences",
-        report.cases,
-        report.executed,
-        report.refused,
-        report.differences.len()
-    );
-    Ok(report.differences.is_empty())
+    println!("{counts}: {} differences", differences.len());
+    Ok(differences.is_empty())
 }
 
 /// The rules with these names; all of them if there are no names.

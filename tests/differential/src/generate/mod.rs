@@ -53,15 +53,33 @@ pub fn case(seed: u64, rules: &'static ForkRules) -> Case {
     }
     accounts.extend(plain_accounts(&random, &addresses));
     accounts.extend(occupied_account(&random, &addresses));
-    let blocks = (0..random.between(1, 3))
+    let blocks = (0..if rules.base_fee { 1 } else { random.between(1, 3) })
         .map(|index| block(&random, context, index, deep))
         .collect();
-    Case {
+    let mut case = Case {
         seed,
         rules,
         gas_limit: if deep { GAS_LIMIT_DEEP } else { GAS_LIMIT },
+        base_fee: 0,
         accounts,
         blocks,
+    };
+    if rules.base_fee {
+        add_base_fee(&random, &mut case);
+    }
+    let mut accounts = std::mem::take(&mut case.accounts);
+    accounts.retain(|account| case.is_specified(account));
+    Case { accounts, ..case }
+}
+
+/// Gives the blocks a base fee, which most transactions pay.
+fn add_base_fee(random: &SeededRandom, case: &mut Case) {
+    case.base_fee = random.pick(&[0, 1, 7, 1_000_000_000]);
+    for transaction in case.blocks.iter_mut().flat_map(|block| &mut block.transactions) {
+        if random.percent(85) {
+            let price = transaction.gas_price;
+            transaction.gas_price = price.saturating_add(U256::from(case.base_fee));
+        }
     }
 }
 

@@ -10,14 +10,15 @@ use serde_json::Value;
 #[test]
 fn written_blocks_are_imported() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let rules: Vec<&'static ForkRules> = RULES.iter().collect();
+    // Blocks with a base fee have no headers here.
+    let rules: Vec<&'static ForkRules> = RULES.iter().filter(|rules| !rules.base_fee).collect();
     let seeds = SeedRange {
         first: 1,
         count: 2,
         time: None,
     };
     let files = write_cases(seeds, &rules, directory.path()).expect("the files are written");
-    assert_eq!(files, 2 * RULES.len());
+    assert_eq!(files, 2 * rules.len());
     for rules in rules {
         for seed in seeds.seeds() {
             let path = directory.path().join(format!("{}-{seed}.json", rules.name));

@@ -210,6 +210,10 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn read(&mut self) {
+        if self.context.rules.base_fee && self.random.percent(8) {
+            self.op(op::BASEFEE);
+            return self.sink();
+        }
         if self.context.rules.has(ForkFeature::Push0) && self.random.percent(12) {
             // BASEFEE is not an opcode of all chains that have PUSH0.
             let is_base_fee = self.random.percent(4);
