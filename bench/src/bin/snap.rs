@@ -52,6 +52,10 @@ struct Options {
     /// Peers that ask.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
     askers: u8,
+    /// Accounts a second that all askers want together; 0 for as many as come. The default is what
+    /// the largest public network needs to be fetched within the time that a state is served.
+    #[arg(long, default_value_t = 53_000)]
+    wanted: u64,
     /// Sections of each kind.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
@@ -89,11 +93,15 @@ fn main() -> Result<(), Failure> {
         .worker_threads(1)
         .enable_all()
         .build()?;
+    let pace = match options.wanted {
+        0 => None,
+        wanted => Some(f64::from(options.askers) / wanted as f64),
+    };
     for index in 0..options.askers {
         let (chain, asks, served) = (chain.clone(), asks.clone(), served.clone());
         let first = (usize::from(index) * 256 / usize::from(options.askers)) as u8;
         askers.spawn(async move {
-            if let Err(error) = ask(&contact, (index, first), &chain, &asks, &served).await {
+            if let Err(error) = ask(&contact, (index, first), pace, &chain, &asks, &served).await {
                 eprintln!("asker {index}: {error}");
             }
         });
@@ -205,10 +213,12 @@ fn import(chain: &Chain, mut blocks: Vec<Block>) -> Result<(), Failure> {
 }
 
 /// Asks for all accounts of the head's state, again and again. The asker has a number, and begins
-/// at hashes with the byte `first`.
+/// at hashes with the byte `first`. It takes at least so many seconds for each account, if there is
+/// a `pace`.
 async fn ask(
     contact: &NodeContact,
     (index, first): (u8, u8),
+    pace: Option<f64>,
     chain: &Chain,
     asks: &AtomicBool,
     served: &AtomicU64,
@@ -224,6 +234,7 @@ async fn ask(
             tokio::time::sleep(PAUSE).await;
             continue;
         }
+        let asked = Instant::now();
         let request = AccountRangeRequest {
             root: chain.view()?.head().header.state_root,
             origin,
@@ -239,6 +250,10 @@ async fn ask(
             Some((last, _)) => B256::from(U256::from_be_bytes(last.0).saturating_add(U256::from(1))),
             None => B256::ZERO,
         };
+        if let Some(pace) = pace {
+            let least = Duration::from_secs_f64(range.accounts.len() as f64 * pace);
+            tokio::time::sleep(least.saturating_sub(asked.elapsed())).await;
+        }
     }
 }
 
