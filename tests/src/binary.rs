@@ -21,8 +21,10 @@ const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PRIMARY_",
 ];
 
-/// The files of the workspace that every binary depends on, beside its own sources.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
+/// Files and folders that the binaries are built from.
+const SOURCES: [&str; 6] = ["Cargo.toml", "Cargo.lock", "miner", "node", "rpc", "shaders"];
+/// Folders beside them whose files are in no binary.
+const NO_SOURCES: [&str; 3] = ["tests", "benches", "examples"];
 
 /// The root of the workspace.
 pub fn workspace() -> &'static Path {
@@ -105,8 +107,7 @@ fn find(name: &str, variable: &str) -> PathBuf {
         return path.into();
     }
     let path = profile_directory().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    let newest = newest_source(&path);
-    if modified(&path).is_some_and(|built| newest.is_some_and(|newest| newest <= built)) {
+    if modified(&path).is_some_and(|built| newest_source() <= built) {
         return path;
     }
     let output = cargo("build").args(["--workspace", "--bin", name]).output();
@@ -125,18 +126,27 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// The time of the newest file that a binary is built from; `None` if one is missing, or if cargo
-/// has not written the list of them beside the binary.
-fn newest_source(binary: &Path) -> Option<SystemTime> {
-    let list = fs::read_to_string(binary.with_extension("d")).ok()?;
-    let (_, sources) = list.split_once(": ")?;
-    // A space in a path has a backslash before it.
-    let sources = sources.replace("\\ ", "\0");
-    let sources = sources.split_whitespace().map(|path| path.replace('\0', " "));
-    let manifests = MANIFESTS.iter().map(|name| workspace().join(name));
-    let mut newest = SystemTime::UNIX_EPOCH;
-    for source in manifests.chain(sources.map(PathBuf::from)) {
-        newest = newest.max(modified(&source)?);
-    }
-    Some(newest)
+/// The time of the newest file that the binaries are built from.
+fn newest_source() -> SystemTime {
+    static NEWEST: OnceLock<SystemTime> = OnceLock::new();
+    *NEWEST.get_or_init(|| {
+        let sources = SOURCES.iter().map(|name| workspace().join(name));
+        sources
+            .map(|path| newest(&path))
+            .max()
+            .expect("there are sources")
+    })
+}
+
+/// The time of the newest file in `path`, which is a file or a folder.
+fn newest(path: &Path) -> SystemTime {
+    let Ok(entries) = fs::read_dir(path) else {
+        return modified(path).unwrap_or(SystemTime::UNIX_EPOCH);
+    };
+    let entries = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let sources = entries.filter(|entry| !NO_SOURCES.iter().any(|name| entry.ends_with(name)));
+    sources
+        .map(|entry| newest(&entry))
+        .max()
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -52,8 +52,8 @@ struct Options {
     /// Peers that ask.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=250))]
     askers: u8,
-    /// Accounts a second that all askers want together; 0 for as many as come. The default is what
-    /// the largest public network needs to be fetched within the time that a state is served.
+    /// Accounts a second that all askers want together; 0 for as many as come. At the default, 86
+    /// million accounts take 27 minutes: 128 blocks of Ethereum Classic.
     #[arg(long, default_value_t = 53_000)]
     wanted: u64,
     /// Sections of each kind.

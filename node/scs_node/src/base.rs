@@ -515,17 +515,14 @@ fn turns(last_flush: Option<U256>, round: U256, expiration: u64, first: u64, cou
     let Some(last_flush) = last_flush else {
         return Vec::new();
     };
-    // As the contract computes it, also for a first place that no longer exists, and for a last
-    // flush that `close()` has set below zero.
+    // All wraps as in the contract: `close()` may have set the last flush below zero, and the first
+    // place may be beyond the members that are left.
     let begin = last_flush.wrapping_add(round);
     let turn_blocks = U256::from(expiration).wrapping_mul(U256::from(2));
     let turn = |place: u64| {
-        let before = if place >= first {
-            place - first
-        } else {
-            (place + count).saturating_sub(first)
-        };
-        let turn = begin.wrapping_add(U256::from(before).wrapping_mul(turn_blocks));
+        let places = if place >= first { place } else { place + count };
+        let before = U256::from(places).wrapping_sub(U256::from(first));
+        let turn = begin.wrapping_add(before.wrapping_mul(turn_blocks));
         u64::try_from(turn).unwrap_or(u64::MAX)
     };
     (0..count).map(turn).collect()
@@ -559,6 +556,8 @@ mod tests {
         assert!(turns(None, number(40), 24, 0, 3).is_empty());
         // `close()` in block 35 makes the first turn begin there.
         assert_eq!(after(number(35).wrapping_sub(number(40)), 0), [35, 83, 131]);
+        // Members have left, and the first place is beyond the others.
+        assert_eq!(turns(Some(number(100)), number(40), 24, 10, 9)[..2], [92, 140]);
         // Nothing overflows, whatever the contract says.
         assert_eq!(
             turns(Some(U256::MAX >> 1), U256::MAX >> 1, u64::MAX, 9, 2),

@@ -193,10 +193,11 @@ fn measure_flood(scene: &Scene<'_>, flood: &Flood<'_>, time: Duration, slow: u64
         scene.measure("under the flood", time, Pace::Rate(slow))?;
         Ok::<_, Failure>(sender.join().map_err(|_| "the sender of the flood failed")??)
     })?;
-    println!(
-        "the node took {taken} calls of the flood; {} were in blocks at the end",
-        flood.in_blocks()? - before
-    );
+    let mined = flood.in_blocks()? - before;
+    println!("the node took {taken} calls of the flood; {mined} were in blocks at the end");
+    if mined >= taken as u64 {
+        return Err("the flood had ended before the measurement".into());
+    }
     Ok(())
 }
 

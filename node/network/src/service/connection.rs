@@ -1,7 +1,8 @@
 //! The task of one connection: it decodes messages, hands them to the hub, and answers requests.
 //!
 //! Requests of a peer are worked on one after the other, on a thread for blocking work. So one peer
-//! can keep at most one such thread busy, and all together a part of the processors. What it offers
+//! can keep at most one such thread busy, and all together a part of the processors. Requests for
+//! parts of a state have threads of their own ([`super::state_threads`]). What a peer offers
 //! is taken elsewhere ([`super::offers`]). While much of that waits, the connection is not read;
 //! its end is noticed all the same.
 

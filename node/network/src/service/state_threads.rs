@@ -1,8 +1,8 @@
 //! The threads that answer requests for parts of a state.
 //!
 //! A peer that downloads a state asks all the time, and may be one of many. So these threads have a
-//! low priority: they take what imports, blocks and calls leave of the processors. A peer gets one
-//! answer at a time, and whoever waits is answered in turn.
+//! low priority: on busy processors imports, blocks and calls come first. A peer gets one answer at
+//! a time, and whoever waits is answered in turn.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::peers::{ChainAccess, ChainAccessError, snap_serve};
 
 /// Trie nodes are read for one answer for so long.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// Requests that wait. Each connection has one, so this is more than there are connections.
+/// Requests that wait. Each connection has one. If there are more, the next ones get no answer.
 const WAITING_MAX: usize = 1024;
 /// One of this many processors answers.
 const PROCESSORS_FOR_ONE: usize = 2;
@@ -54,17 +54,23 @@ pub(super) async fn answer(queue: &Sender<StateRequest>, request: SnapMessage) -
     let (answered, answer) = oneshot::channel();
     match queue.try_send(StateRequest { request, answered }) {
         Ok(()) => answer.await.ok().flatten(),
-        Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        Err(TrySendError::Full(_)) => {
+            tracing::debug!("a request for a state is dropped: got {WAITING_MAX} that wait, expected fewer");
+            None
+        }
+        Err(TrySendError::Disconnected(_)) => None,
     }
 }
 
 fn work(core: &Weak<Core>, requests: &Receiver<StateRequest>) {
-    // Without it the answers cost more, and are right.
+    // Without it the answers cost more, and are right. A process with less priority keeps it.
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, NICENESS);
+    if rustix::process::getpriority_process(None).is_ok_and(|own| own < NICENESS) {
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
     for StateRequest { request, answered } in requests {
         let Some(core) = core.upgrade() else { return };
-        if answered.is_closed() {
+        if answered.is_closed() || core.state.lock().is_stopping {
             continue;
         }
         let answer = catch_panic(|| answer_of(&*core.chain, &request)).unwrap_or_else(|panic| {
