@@ -1,8 +1,9 @@
 //! The threads that answer requests for parts of a state.
 //!
-//! A peer that downloads a state asks all the time, and may be one of many. So these threads have a
-//! low priority: on busy processors imports, blocks and calls come first. A peer gets one answer at
-//! a time, and whoever waits is answered in turn.
+//! A peer that downloads a state asks all the time, and may be one of many. So these threads are
+//! few, and whoever waits for one of them keeps no other request waiting. A peer gets one answer at
+//! a time, and all are answered in turn. A low priority was tried: imports beside eight askers lost
+//! more with it, probably because such a thread waits while it holds a lock of the store.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -23,10 +24,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const WAITING_MAX: usize = 1024;
 /// One of this many processors answers.
 const PROCESSORS_FOR_ONE: usize = 2;
-/// The niceness of the threads on Linux. Beside a thread of normal priority that never waits, one
-/// of them gets about 6 % of a processor.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 12;
 
 /// A request, and whoever waits for the answer.
 pub(super) struct StateRequest {
@@ -63,11 +60,6 @@ pub(super) async fn answer(queue: &Sender<StateRequest>, request: SnapMessage) -
 }
 
 fn work(core: &Weak<Core>, requests: &Receiver<StateRequest>) {
-    // Without it the answers cost more, and are right. A process with less priority keeps it.
-    #[cfg(target_os = "linux")]
-    if rustix::process::getpriority_process(None).is_ok_and(|own| own < NICENESS) {
-        let _ = rustix::process::setpriority_process(None, NICENESS);
-    }
     for StateRequest { request, answered } in requests {
         let Some(core) = core.upgrade() else { return };
         if answered.is_closed() || core.state.lock().is_stopping {
