@@ -52,9 +52,7 @@ pub(crate) fn transact<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpr
     spec: &ChainSpec,
     transaction: TxEnv,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
-    evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec, Watch::Nothing).run(evm);
-    take_outcome(evm, result)
+    run_watched(evm, spec, transaction, Watch::Nothing)
 }
 
 /// As [`transact`], until `deadline` stops it. This is nearly as fast as without a deadline.
@@ -67,9 +65,7 @@ pub(crate) fn transact_within<DB: StorageProbe, I: Inspector<EvmContext<DB>, Eth
     transaction: TxEnv,
     deadline: &mut Deadline,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
-    evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec, Watch::Deadline(deadline)).run(evm);
-    take_outcome(evm, result)
+    run_watched(evm, spec, transaction, Watch::Deadline(deadline))
 }
 
 /// As [`transact`], with the EVM's inspector. The inspector sees a failed call as a failure, also
@@ -82,9 +78,7 @@ pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpre
     spec: &ChainSpec,
     transaction: TxEnv,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
-    evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec, Watch::Inspector).run(evm);
-    take_outcome(evm, result)
+    run_watched(evm, spec, transaction, Watch::Inspector)
 }
 
 /// Runs a call without gas metering. It changes no nonce, and no fee is paid.
@@ -132,6 +126,17 @@ fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
         gas_limit: 0,
         ..Default::default()
     }
+}
+
+fn run_watched<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
+    spec: &ChainSpec,
+    transaction: TxEnv,
+    watch: Watch<'_>,
+) -> Result<EvmOutcome, EVMError<StateError>> {
+    evm.ctx.tx = transaction;
+    let result = ChainHandler::new(spec, watch).run(evm);
+    take_outcome(evm, result)
 }
 
 /// Takes the changes and notices of a transaction out of the EVM.
