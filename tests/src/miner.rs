@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::binary::miner_path;
 use crate::http;
-use crate::process::{ChildProcess, EndSignal, EndedProcess};
+use crate::process::{ChildProcess, EndSignal, EndedProcess, ProcessUsage};
 use crate::wait::wait_for;
 
 /// The words before the address of the status in the log.
@@ -52,6 +52,14 @@ impl MinerProcess {
     /// The standard error of the miner so far.
     pub fn log(&self) -> String {
         self.process.stderr()
+    }
+
+    /// Returns the memory and the time that the miner has used so far.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub fn usage(&self) -> ProcessUsage {
+        self.process.usage()
     }
 
     /// Waits until the log contains `text`.

@@ -34,6 +34,8 @@ pub struct ProcessUsage {
     pub processor: Duration,
     /// Threads at this moment.
     pub threads: usize,
+    /// Open descriptors at this moment.
+    pub descriptors: usize,
 }
 
 /// Signals that end a process.
@@ -111,6 +113,8 @@ impl ChildProcess {
             let word = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
             word.unwrap_or_else(|| panic!("no {key} in {status}"))
         };
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.id()));
+        let descriptors = descriptors.expect("the descriptors of a process").count();
         let stat = read("stat");
         // The name of the program stands in brackets and may contain anything.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -126,6 +130,7 @@ impl ChildProcess {
             memory: number("VmRSS:") * 1024,
             processor: Duration::from_secs_f64(ticks.iter().sum::<u64>() as f64 / per_second as f64),
             threads: number("Threads:"),
+            descriptors,
         }
     }
 

@@ -2,9 +2,10 @@
 //!
 //! [`FetchedState`] keeps what is handed over until [`FetchedState::commit`] writes all of it and
 //! the progress together. So a process that dies at any moment leaves whole commits. When all rows
-//! are there, [`FetchedState::build`] makes the tries in one pass; from then on each commit changes
-//! them with the rows. While a state is fetched, no other state can be read, and the head's blocks
-//! are written without being executed (`import::fill`). Knows no peers.
+//! are there, [`FetchedState::build`] makes the tries in one pass, which is saved every few
+//! seconds; from then on each commit changes them with the rows. While a state is fetched, no other
+//! state can be read, and the head's blocks are written without being executed (`import::fill`).
+//! Knows no peers.
 //!
 //! Invariants on the medium, at every moment:
 //!
@@ -13,6 +14,7 @@
 //! - In stage `Tries`, the tries are those of the rows, and the storage root of an account is that
 //!   of its slots. So a node of a trie has all that is below it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use primitives::{B256, EMPTY_ROOT, U256, keccak256};
@@ -22,12 +24,10 @@ use store::{
 };
 
 use crate::spec::ChainSpec;
-use crate::trie::{StateTrie, build_tries, node_at};
+use crate::trie::{SAVE_BYTES, StateTrie, TrieBuild, node_at};
 
 /// Rows that are removed with one commit.
 const CLEARED_ROWS: usize = 200_000;
-/// The storage roots that are corrected with one commit.
-const CORRECTED_MAX: usize = 100_000;
 
 /// The state that the store is fetching, and the rows that are not written yet.
 #[derive(Debug)]
@@ -211,6 +211,8 @@ impl FetchedState {
             }
             if let Some(trie) = &mut trie {
                 trie.write_to(tables)?;
+            } else if !(self.accounts.is_empty() && self.slots.is_empty()) {
+                tables.delete_fetched_tries()?;
             }
             tables.put_fetched_state(self.stage, progress)
         })?;
@@ -272,42 +274,60 @@ impl FetchedState {
     }
 
     /// Builds the tries of all rows that were committed, and returns the root of the state. Calls
-    /// `report` with the number of accounts so far.
+    /// `report` with the number of accounts so far. Goes on where a build was interrupted, if no
+    /// rows came since.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails. Then the next call builds them again.
+    /// [`StoreError`] when the store fails. Then the next call goes on from the last commit.
     pub fn build(&mut self, report: impl FnMut(u64)) -> Result<B256, StoreError> {
+        self.build_in_steps(SAVE_BYTES, report)
+    }
+
+    /// The same with a commit after so many bytes of nodes.
+    ///
+    /// # Errors
+    /// As for [`Self::build`].
+    pub fn build_in_steps(&mut self, save_bytes: usize, report: impl FnMut(u64)) -> Result<B256, StoreError> {
         self.set_stage(FetchedStage::Rows)?;
-        self.clear(|tables| tables.clear_tries(CLEARED_ROWS))?;
+        let begun = self.store.snapshot()?.fetched_tries()?.unwrap_or_default();
+        if begun.is_empty() {
+            self.clear(|tables| tables.clear_tries(CLEARED_ROWS))?;
+        }
         let view = self.store.snapshot()?;
-        let mut corrected = Vec::new();
-        let correct = |corrected: &mut Vec<(AccountKey, AccountRecord)>| {
-            let batch = self.store.batch()?;
-            batch.write(|tables| {
-                let mut rows = corrected.drain(..);
-                rows.try_for_each(|(key, account)| tables.put_fetched_account(key, Some(account)))
-            })?;
-            batch.commit()
+        // Storage roots that differ from those of the rows are corrected with the next commit.
+        let corrected = RefCell::new(Vec::new());
+        let correct = |tables: &mut Tables<'_>| {
+            let rows = corrected.take();
+            let mut rows = rows.into_iter();
+            rows.try_for_each(|(key, account)| tables.put_fetched_account(key, Some(account)))
         };
-        let root = build_tries(
-            (&self.store, &view),
-            0,
+        let build = TrieBuild {
+            store: &self.store,
+            view: &view,
+            number: 0,
+            begun: &begun,
+            save_bytes,
+        };
+        let root = build.run(
             |found, got| {
                 if got != found.account.storage_root {
                     let account = AccountRecord {
                         storage_root: got,
                         ..found.account
                     };
-                    corrected.push((found.key, account));
-                    if corrected.len() >= CORRECTED_MAX {
-                        correct(&mut corrected)?;
-                    }
+                    corrected.borrow_mut().push((found.key, account));
                 }
                 Ok(got)
             },
+            |tables, state| {
+                correct(tables)?;
+                tables.put_fetched_tries(state)
+            },
             report,
         )?;
-        correct(&mut corrected)?;
+        let batch = self.store.batch()?;
+        batch.write(correct)?;
+        batch.commit()?;
         drop(view);
         self.set_stage(FetchedStage::Tries)?;
         Ok(root)

@@ -10,7 +10,7 @@ use std::path::Path;
 use primitives::B256;
 use store::{Store, StoreError, StoreOptions, TableId, UpgradeProgress, UpgradeState, meta_key};
 
-use crate::trie::build_tries;
+use crate::trie::TrieBuild;
 
 /// Progress is reported once in so many accounts.
 const REPORT_ACCOUNTS: u64 = 4096;
@@ -50,10 +50,16 @@ fn build_head_tries(store: &Store, report: &mut dyn FnMut(UpgradeProgress)) -> R
     };
     let header = &head.record.header;
     let total = view.stats()?[TableId::Account as usize].rows;
-    let root = build_tries(
-        (store, &view),
-        header.number,
+    let build = TrieBuild {
+        store,
+        view: &view,
+        number: header.number,
+        begun: &[],
+        save_bytes: usize::MAX,
+    };
+    let root = build.run(
         |found, got| check_root("storage root", got, found.account.storage_root),
+        |_, _| Ok(()),
         |done| {
             if done.is_multiple_of(REPORT_ACCOUNTS) || done == total {
                 report(UpgradeProgress {

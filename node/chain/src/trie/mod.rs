@@ -21,7 +21,7 @@ mod sorted;
 mod state;
 mod verify;
 
-pub(crate) use build::build_tries;
+pub(crate) use build::{SAVE_BYTES, TrieBuild};
 pub use parts::{
     NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_at, node_parts, read_account_value,
     read_slot_value, row_of_node, slot_value,

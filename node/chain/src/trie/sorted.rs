@@ -8,9 +8,13 @@
 use std::convert::Infallible;
 
 use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
+use primitives::rlp::{RlpReader, encode_fields_to_vec};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 
 use super::node::{NodeReference, nibbles, push_hex_prefix, push_leaf_bits, reference_of, wrap_list};
+
+/// Nibbles of a key.
+const KEY_NIBBLES: usize = 64;
 
 /// A trie that is being built. `put` takes each row of a branch or an extension: the path, one
 /// nibble per byte, and the row.
@@ -47,6 +51,49 @@ impl<E, F: FnMut(&[u8], Vec<u8>) -> Result<(), E>> SortedTrie<F> {
             last: None,
             entries: 0,
         }
+    }
+
+    /// Goes on where a trie was when [`Self::state`] was called; `None` if `state` is not what that
+    /// returned.
+    pub(crate) fn resume(put: F, state: &[u8]) -> Option<Self> {
+        let mut fields = RlpReader::open(state, "state of a trie").ok()?;
+        let entries = fields.u64("entries").ok()?;
+        let last = read_last(&mut fields.list("last entry").ok()?)?;
+        let mut open = fields.list("open branches").ok()?;
+        let mut branches: Vec<OpenBranch> = Vec::new();
+        while !open.is_empty() {
+            let branch = OpenBranch::read(&mut open.list("open branch").ok()?)?;
+            let is_below = branches.last().is_none_or(|above| above.depth < branch.depth);
+            branches.push(Some(branch).filter(|_| is_below && last.is_some())?);
+        }
+        Some(Self {
+            put,
+            branches,
+            last,
+            entries,
+        })
+    }
+
+    /// All that a build needs to go on: the last entry and the open branches, as RLP.
+    pub(crate) fn state(&self) -> Vec<u8> {
+        let last = self.last.as_ref().map_or_else(
+            || encode_fields_to_vec(&[]),
+            |last| {
+                let shared = last.shared_before.map_or(0, |nibbles| nibbles + 1);
+                encode_fields_to_vec(&[&pack(&last.key), &last.value.as_slice(), &shared])
+            },
+        );
+        let branches: Vec<u8> = self.branches.iter().flat_map(OpenBranch::state).collect();
+        let mut state = Vec::new();
+        self.entries.encode(&mut state);
+        state.extend(last);
+        state.extend(list(branches));
+        list(state)
+    }
+
+    /// The key of the last entry; `None` if there is none.
+    pub(crate) fn last_key(&self) -> Option<B256> {
+        self.last.as_ref().map(|last| pack(&last.key))
     }
 
     /// Adds an entry. Its key is above all keys before, and its value is not empty.
@@ -158,6 +205,42 @@ impl<E, F: FnMut(&[u8], Vec<u8>) -> Result<(), E>> SortedTrie<F> {
 }
 
 impl OpenBranch {
+    /// The branch in [`SortedTrie::state`].
+    fn state(&self) -> Vec<u8> {
+        let mut state = Vec::new();
+        self.depth.encode(&mut state);
+        self.leaves.encode(&mut state);
+        for child in &self.children {
+            let bytes = match child {
+                None => &[],
+                Some(NodeReference::Hash(hash)) => hash.as_slice(),
+                Some(NodeReference::Inline(rlp)) => rlp.as_slice(),
+            };
+            bytes.encode(&mut state);
+        }
+        list(state)
+    }
+
+    fn read(fields: &mut RlpReader<'_>) -> Option<Self> {
+        let depth = read_depth(fields)?;
+        let leaves = u16::try_from(fields.u64("leaves").ok()?).ok()?;
+        let mut children: [Option<NodeReference>; 16] = Default::default();
+        for child in &mut children {
+            *child = match fields.slice("child").ok()? {
+                [] => None,
+                bytes => Some(match bytes.try_into() {
+                    Ok(hash) => NodeReference::Hash(B256::new(hash)),
+                    Err(_) => NodeReference::Inline(bytes.to_vec()),
+                }),
+            };
+        }
+        Some(Self {
+            depth,
+            children,
+            leaves,
+        })
+    }
+
     /// The RLP and the row.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let mut payload = Vec::with_capacity(17 * 33 + 5);
@@ -185,6 +268,38 @@ pub(crate) fn sorted_root(entries: impl IntoIterator<Item = (B256, Vec<u8>)>) ->
     added
         .and_then(|()| trie.finish())
         .unwrap_or_else(|never| match never {})
+}
+
+/// A number of nibbles that is below the length of a key.
+fn read_depth(fields: &mut RlpReader<'_>) -> Option<usize> {
+    let depth = usize::try_from(fields.u64("depth").ok()?).ok()?;
+    (depth < KEY_NIBBLES).then_some(depth)
+}
+
+/// The last entry in [`SortedTrie::state`], which may have none. The outer `None` is an error.
+fn read_last(fields: &mut RlpReader<'_>) -> Option<Option<LastEntry>> {
+    if fields.is_empty() {
+        return Some(None);
+    }
+    let key: B256 = fields.fixed("key").ok()?;
+    let value = fields.slice("value").ok()?.to_vec();
+    let shared = fields.u64("shared nibbles").ok()?;
+    let shared_before = usize::try_from(shared).ok()?.checked_sub(1);
+    let entry = LastEntry {
+        key: nibbles(key.as_slice()),
+        value,
+        shared_before,
+    };
+    (shared <= KEY_NIBBLES as u64).then_some(Some(entry))
+}
+
+/// The key of an entry, from its nibbles.
+fn pack(nibbles: &[u8]) -> B256 {
+    let mut key = B256::ZERO;
+    for (byte, pair) in key.iter_mut().zip(nibbles.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    key
 }
 
 /// The RLP of a leaf. `path` has one nibble per byte.
@@ -243,6 +358,23 @@ mod tests {
         assert_eq!(sorted.entries(), entries.len() as u64);
         assert_eq!(sorted.finish().unwrap(), root);
         assert_eq!(got.rows, expected.rows);
+        check_resumed(entries, root);
+    }
+
+    /// Stops after each entry, and goes on from the state.
+    fn check_resumed(entries: &BTreeMap<B256, Vec<u8>>, root: B256) {
+        let put = |_: &[u8], _| Ok::<_, Infallible>(());
+        let mut state = SortedTrie::new(put).state();
+        for (key, value) in entries {
+            let mut sorted = SortedTrie::resume(put, &state).unwrap();
+            sorted.add(key, value.clone()).unwrap();
+            assert_eq!(sorted.last_key(), Some(*key));
+            state = sorted.state();
+        }
+        let resumed = SortedTrie::resume(put, &state).unwrap();
+        assert_eq!(resumed.entries(), entries.len() as u64);
+        assert_eq!(resumed.finish().unwrap(), root);
+        assert!(SortedTrie::resume(put, &state[1..]).is_none());
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A node that fetches a state and writes the blocks below it without executing them is, from there
 //! on, like one that has executed all.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use chain::View;
 use chain::fetched_state::FetchedState;
 use chain::import::{BlockId, FilledBlock, ImportError, Imported};
-use primitives::{B256, Block, Receipt};
-use store::{AccountKey, BlockReads, FetchedStateReads, HorizonReads, StateReads, Store, StoreError};
+use primitives::{B256, Block, EMPTY_ROOT, Receipt};
+use store::{
+    AccountKey, AccountRecord, BlockReads, FetchedStateReads, HorizonReads, StateReads, Store, StoreError,
+};
 
 use crate::common::{Maker, Node, Plan, account, sign, unsigned};
 use crate::scenes::assert_sound;
@@ -218,4 +221,92 @@ fn filled_blocks_go_when_the_chain_is_another() {
         matches!(refused, Some(ImportError::UnknownParent(_))),
         "{refused:?}"
     );
+}
+
+/// Builds the tries until `accounts` are in them, as if the process were killed then. Returns the
+/// number of accounts at the first report.
+fn build_until(store: &Store, accounts: u64) -> u64 {
+    let (mut state, _) = FetchedState::open(store)
+        .expect("a store in memory")
+        .expect("a state is fetched");
+    let mut first = None;
+    let killed = catch_unwind(AssertUnwindSafe(|| {
+        state.build_in_steps(1, |done| {
+            first.get_or_insert(done);
+            assert!(done < accounts, "killed");
+        })
+    }));
+    assert!(killed.is_err(), "the build was interrupted");
+    first.expect("a report")
+}
+
+#[test]
+fn a_build_of_tries_goes_on_where_it_was_killed() {
+    let mut maker = Maker::new(chain::ChainSpec::dev());
+    let blocks = blocks(&mut maker);
+    let source = maker.fresh(blocks[blocks.len() - 1].hash());
+    let node = Node::new(&maker.spec);
+    let (mut state, _) = FetchedState::begin(&node.store).expect("the head is block 0");
+    hand_over(&source, PIVOT, &mut state);
+    // A storage root that is not that of the slots is corrected, also before a kill.
+    let view = source.snapshot().expect("a store in memory");
+    let mut wrong = Vec::new();
+    view.walk_accounts::<StoreError>(&AccountKey(B256::ZERO), PIVOT, |found| {
+        if found.account.storage_root != EMPTY_ROOT {
+            let storage_root = B256::repeat_byte(7);
+            wrong.push((
+                found.key.0,
+                AccountRecord {
+                    storage_root,
+                    ..found.account
+                },
+            ));
+        }
+        Ok(())
+    })
+    .expect("readable");
+    for (key, account) in &wrong {
+        state
+            .replace_accounts(key, key, &[(*key, *account)])
+            .expect("a store in memory");
+    }
+    state.commit(b"all").expect("a store in memory");
+
+    // An account completes no node, or several: so the last ones may come again.
+    assert_eq!(build_until(&node.store, 5), 1);
+    let again = build_until(&node.store, 15);
+    assert!((3..=6).contains(&again), "{again}");
+    let again = build_until(&node.store, 20);
+    assert!((12..=16).contains(&again), "{again}");
+    let (mut state, progress) = FetchedState::open(&node.store)
+        .expect("a store in memory")
+        .expect("a state is fetched");
+    assert_eq!(progress, b"all");
+    // Progress without rows changes nothing of that.
+    state.commit(b"later").expect("a store in memory");
+    let again = build_until(&node.store, 25);
+    assert!((17..=21).contains(&again), "{again}");
+    // Rows do: the next build begins again.
+    state
+        .replace_accounts(&wrong[0].0, &wrong[0].0, &[wrong[0]])
+        .expect("a store in memory");
+    state.commit(b"rows").expect("a store in memory");
+    assert_eq!(build_until(&node.store, 25), 1);
+    let mut reports = Vec::new();
+    let root = state
+        .build_in_steps(1, |done| reports.push(done))
+        .expect("a store in memory");
+    assert!((22..=26).contains(&reports[0]), "{}", reports[0]);
+    assert_eq!(root, blocks[PIVOT as usize - 1].header.state_root);
+    let got = node.store.snapshot().expect("a store in memory");
+    view.walk_accounts::<StoreError>(&AccountKey(B256::ZERO), PIVOT, |found| {
+        let account = got.account_by_key(&found.key, 0)?.account;
+        assert_eq!(account, Some(found.account));
+        Ok(())
+    })
+    .expect("readable");
+    // A whole state is built again from its begin.
+    let mut reports = Vec::new();
+    let again = state.build(|done| reports.push(done)).expect("a store in memory");
+    assert_eq!((again, reports[0]), (root, 1));
 }

@@ -102,6 +102,14 @@ pub trait FetchedStateReads: Source {
         read_row(self, TableId::Meta, meta_key::FETCHED_BLOCK, number)
     }
 
+    /// The place from where the build of the tries goes on; `None` if none was interrupted.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn fetched_tries(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.with(TableId::Meta, meta_key::FETCHED_TRIES, <[u8]>::to_vec)
+    }
+
     /// The hashes of the present accounts from `first` to `last`, at most `most`.
     ///
     /// # Errors
@@ -171,8 +179,27 @@ impl Tables<'_> {
     /// # Errors
     /// [`StoreError`] when the write fails.
     pub fn put_fetched_state(&mut self, stage: FetchedStage, progress: &[u8]) -> Result<(), StoreError> {
+        if stage != FetchedStage::Rows {
+            self.delete_fetched_tries()?;
+        }
         let row = [&[stage as u8], progress].concat();
         self.put(TableId::Meta, meta_key::FETCHED_STATE, &row)
+    }
+
+    /// Writes from where the build of the tries goes on, in the form of whoever builds them.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_fetched_tries(&mut self, state: &[u8]) -> Result<(), StoreError> {
+        self.put(TableId::Meta, meta_key::FETCHED_TRIES, state)
+    }
+
+    /// The tries are built from their begin the next time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn delete_fetched_tries(&mut self) -> Result<(), StoreError> {
+        self.delete(TableId::Meta, meta_key::FETCHED_TRIES)
     }
 
     /// The present rows are the state after block `number`: states can be read from there on.
