@@ -4,6 +4,7 @@
 //! measured and how, the programs know.
 
 pub mod attacks;
+pub mod clock;
 pub mod network_node;
 
 use chain::ChainSpec;

@@ -3,7 +3,6 @@
 //! There are four workloads. The importer and revm take turns in one process, and the median of
 //! the rounds is printed. `bench/README.md` explains the figures.
 
-mod clock;
 mod code;
 mod ours;
 mod peer;
@@ -16,7 +15,7 @@ use bench::Failure;
 use clap::Parser;
 use ethash::LightCaches;
 
-use clock::Took;
+use bench::clock::Took;
 use peer::Peer;
 use synced::Server;
 use workload::{Workload, WorkloadKind};

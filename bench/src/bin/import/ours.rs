@@ -15,8 +15,8 @@ use ethash::LightCaches;
 use primitives::{Address, Block};
 use store::BlockReads;
 
-use crate::clock::{Clock, Took};
 use crate::workload::{Workload, open};
+use bench::clock::{Clock, Took};
 
 /// Longest duration of a run, as in an import of a stream.
 const RUN_TIME: Duration = Duration::from_secs(2);

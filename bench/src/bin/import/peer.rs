@@ -13,8 +13,8 @@ use revm::primitives::hardfork::SpecId;
 use revm::state::AccountInfo;
 use revm::{Context, ExecuteCommitEvm, MainBuilder, MainContext};
 
-use crate::clock::{Clock, Took};
 use crate::workload::Workload;
+use bench::clock::{Clock, Took};
 
 /// The workload in the types of revm.
 pub(crate) struct Peer {

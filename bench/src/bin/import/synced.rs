@@ -15,8 +15,8 @@ use network::NetworkService;
 use network::testing::contact_of;
 use tempfile::TempDir;
 
-use crate::clock::{Clock, Took};
 use crate::workload::{Workload, open};
+use bench::clock::{Clock, Took};
 
 /// The time between two looks at the head.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bench::{Failure, receiver};
 use e2e::microchain::{Argument, MicroChainOwner, calldata, receipt_of};
 use e2e::scs::Scs;
-use e2e::{Caller, to_quantity};
+use e2e::{Caller, quantity, to_quantity};
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -19,6 +19,8 @@ const OWNER_NONCE: u64 = 3;
 const CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Selector of `total()`.
 const TOTAL: &str = "0x2ddbd13a";
+/// Blocks whose logs are asked for, so that a question costs the same in each hour.
+const LOGS_BLOCKS: u128 = 128;
 /// Accounts that get coins.
 const RECEIVERS: u64 = 5000;
 /// The first account of a node that sends transfers. Those before it are paid for blocks, and own
@@ -104,22 +106,29 @@ impl<'a> Load<'a> {
     /// Asks for balances, blocks, logs, nonces, the pool and new blocks, in turn.
     fn ask(&self, caller: &Caller, pause: Duration) -> Result<(), Failure> {
         let filter = caller.rpc("mc_newBlockFilter", json!([]));
+        let mut head = 0;
         self.repeat(pause, |count| {
             let account = format!("{:#x}", receiver(count % RECEIVERS));
             let (method, params) = match count % 6 {
                 0 => ("mc_getBalance", json!([account, "latest"])),
                 1 => ("mc_getBlockByNumber", json!(["latest", true])),
-                2 => (
-                    "mc_getLogs",
-                    json!([{"fromBlock": "0x1", "toBlock": "latest", "address": account}]),
-                ),
+                2 => {
+                    let from = to_quantity(u128::saturating_sub(head, LOGS_BLOCKS));
+                    (
+                        "mc_getLogs",
+                        json!([{"fromBlock": from, "toBlock": "latest", "address": account}]),
+                    )
+                }
                 3 => ("mc_getTransactionCount", json!([account, "pending"])),
                 4 => ("txpool_status", json!([])),
                 _ => ("mc_getFilterChanges", json!([filter])),
             };
             let begun = Instant::now();
-            caller.rpc(method, params);
+            let answer = caller.rpc(method, params);
             let time = begun.elapsed().as_secs_f64() * 1e3;
+            if method == "mc_getBlockByNumber" {
+                head = quantity(&answer["number"]);
+            }
             self.times
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

@@ -218,11 +218,13 @@ fn print_hour(number: u64, hour: &Hour) {
         memory,
         descriptors,
         threads,
+        processor,
         disk,
     } in &hour.uses
     {
         println!(
-            "  {name}: {memory:.1} MiB, {descriptors:.0} descriptors, {threads:.0} threads, disk {disk:.1} MiB"
+            "  {name}: {memory:.1} MiB, {descriptors:.0} descriptors, {threads:.0} threads, {processor:.1} s of processor, disk \
+             {disk:.1} MiB"
         );
     }
 }
@@ -246,6 +248,9 @@ fn compare(hours: &[Hour]) -> Result<(), Failure> {
             now.descriptors / old.descriptors,
             now.threads / old.threads
         );
+        let processor = |from: &Hour, to: &Hour| to.uses[index].processor - from.uses[index].processor;
+        let (early, late) = (processor(first, second), processor(before, last));
+        println!("    processor: {early:.1} s in the second hour, {late:.1} s in the last one");
         let growth = |from: &Hour, to: &Hour| {
             (to.uses[index].disk - from.uses[index].disk) * 1024.0 / to.blocks as f64
         };

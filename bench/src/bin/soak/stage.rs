@@ -16,6 +16,9 @@ pub(crate) const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
 /// The chain id of the development network.
 const CHAIN_ID: u64 = 100;
 const NODES: usize = 3;
+/// Memory for pages of a node's store. The files of a day are larger, so it is full soon, and more
+/// memory at the end is something else.
+const CACHE_MIB: &str = "16";
 const MIB: f64 = (1 << 20) as f64;
 
 /// The use of a process.
@@ -27,6 +30,8 @@ pub(crate) struct Use {
     /// Open descriptors.
     pub(crate) descriptors: f64,
     pub(crate) threads: f64,
+    /// Processor time since the start, in seconds.
+    pub(crate) processor: f64,
     /// Length of all files in MiB.
     pub(crate) disk: f64,
 }
@@ -44,7 +49,8 @@ pub(crate) fn means(looks: &[Vec<Use>]) -> Vec<Use> {
         memory: mean(at, |now| now.memory),
         descriptors: mean(at, |now| now.descriptors),
         threads: mean(at, |now| now.threads),
-        // Files only grow, so their end counts.
+        // Files and processor time only grow, so their end counts.
+        processor: now.processor,
         disk: now.disk,
     };
     last.iter().enumerate().map(process).collect()
@@ -77,7 +83,16 @@ impl Stage {
                 std::fs::write(home.join("vnodeconfig.json"), settings.to_string())?;
             }
             let modules = "mc,net,admin,evm,miner,txpool,vnode,debug";
-            let mut options = vec!["--port", "0", "--verbosity", "2", "--rpcapi", modules];
+            let mut options = vec![
+                "--port",
+                "0",
+                "--verbosity",
+                "2",
+                "--rpcapi",
+                modules,
+                "--cache",
+                CACHE_MIB,
+            ];
             if index == 0 {
                 options.extend(["--mine", "--minerthreads", "1"]);
             }
@@ -152,6 +167,7 @@ impl Stage {
                 memory: usage.memory as f64 / MIB,
                 descriptors: usage.descriptors as f64,
                 threads: usage.threads as f64,
+                processor: usage.processor.as_secs_f64(),
                 disk: bytes as f64 / MIB,
             })
         };

@@ -6,23 +6,40 @@
 use std::time::{Duration, Instant};
 
 /// The time that a piece of work took.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
-    pub(crate) wall: Duration,
-    pub(crate) processor: Duration,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    /// The time that has passed.
+    pub wall: Duration,
+    /// Processor time of all threads.
+    pub processor: Duration,
     /// Of the calling thread.
-    pub(crate) thread: Duration,
+    pub thread: Duration,
+}
+
+impl std::ops::Sub for Took {
+    type Output = Self;
+
+    /// The rest of a piece of work without a part of it.
+    fn sub(self, part: Self) -> Self {
+        Self {
+            wall: self.wall.saturating_sub(part.wall),
+            processor: self.processor.saturating_sub(part.processor),
+            thread: self.thread.saturating_sub(part.thread),
+        }
+    }
 }
 
 /// A running clock. It is started and stopped by the same thread.
-pub(crate) struct Clock {
+#[derive(Debug)]
+pub struct Clock {
     wall: Instant,
     processor: Duration,
     thread: Duration,
 }
 
 impl Clock {
-    pub(crate) fn start() -> Self {
+    /// Starts a clock.
+    pub fn start() -> Self {
         Self {
             wall: Instant::now(),
             processor: clock_time(libc::CLOCK_PROCESS_CPUTIME_ID),
@@ -31,7 +48,7 @@ impl Clock {
     }
 
     /// The time since the start.
-    pub(crate) fn stop(&self) -> Took {
+    pub fn stop(&self) -> Took {
         Took {
             wall: self.wall.elapsed(),
             processor: clock_time(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(self.processor),
