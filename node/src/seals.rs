@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chain::rules::seal::SealCheck;
 use engine::gpu::{GpuError, GpuOptions};
 use engine::{SealCard, SealCounts, SealDevice};
-use ethash::LightCaches;
+use ethash::{Epoch, LightCaches};
 use metrics::{counter, describe_counter};
 
 use crate::node_metrics::Collector;
@@ -25,6 +25,8 @@ pub struct SealDeviceError {
 pub(crate) struct SealChecker {
     pub(crate) caches: LightCaches,
     card: Option<Arc<SealCard>>,
+    /// `--fakepow`: every seal is right.
+    is_off: bool,
 }
 
 impl SealChecker {
@@ -43,14 +45,23 @@ impl SealChecker {
         Ok(Self {
             caches,
             card: card.map(Arc::new),
+            is_off: options.fakepow,
         })
     }
 
     /// The check.
     pub(crate) fn check(&self) -> SealCheck {
         match &self.card {
+            _ if self.is_off => SealCheck::Off,
             Some(card) => SealCheck::OnDevice(self.caches.clone(), card.clone()),
             None => SealCheck::Ethash(self.caches.clone()),
+        }
+    }
+
+    /// Starts to build the light cache of `epoch`, unless no seal is checked.
+    pub(crate) fn prepare(&self, epoch: Epoch) {
+        if !self.is_off {
+            self.caches.prepare(epoch);
         }
     }
 

@@ -334,6 +334,26 @@ mod tests {
     }
 
     #[test]
+    fn without_a_check_of_seals_only_wrong_seals_are_taken() {
+        let checker = |arguments: &[&str]| {
+            SealChecker::new(&options(arguments), small_caches()).expect("no card is asked for")
+        };
+        let (checked, unchecked) = (checker(&[]), checker(&["--fakepow"]));
+        let home = tempfile::tempdir().expect("a folder");
+        let home = home.path().join("d");
+        let mut blocks = sealed_blocks();
+        let last = blocks.last_mut().expect("a block");
+        last.header.mix_hash = B256::ZERO;
+        let error = import(&checked, &blocks, &home).expect_err("a wrong seal");
+        assert!(error.contains("block 16"), "{error}");
+        assert_eq!(import(&unchecked, &blocks, &home), Ok(()));
+        let last = blocks.last_mut().expect("a block");
+        last.header.difficulty += primitives::U256::from(1);
+        let error = import(&unchecked, &blocks, &home).expect_err("a wrong difficulty");
+        assert!(error.contains("difficulty"), "{error}");
+    }
+
+    #[test]
     fn an_unreadable_head_does_not_hide_why_the_import_ended() {
         let closed = || StoreError::Closed {
             path: "of the test".into(),

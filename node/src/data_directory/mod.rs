@@ -6,6 +6,7 @@
 //! root, and the hash of the genesis file it was made from.
 
 mod dev_network;
+mod unchecked_seals;
 
 use std::fs::File;
 use std::io::Read;
@@ -26,6 +27,7 @@ use store::{
 };
 
 use self::dev_network::{check_dev_options, dev_network};
+use self::unchecked_seals::check_seals_option;
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::progress::{CommandProgress, ProgressUnits};
 
@@ -94,6 +96,14 @@ pub enum DataDirectoryError {
     OtherDev {
         /// The option.
         option: &'static str,
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The seals of the directory's blocks were not checked, and now they would be.
+    #[error(
+        "{} was used with --fakepow, so its blocks may have wrong seals: give --fakepow again, or choose another --datadir", path.display()
+    )]
+    SealsUnchecked {
         /// The directory.
         path: PathBuf,
     },
@@ -217,6 +227,9 @@ impl DataDirectory {
         };
         drop(view);
         check_dev_options(options, &network, &path)?;
+        if purpose == OpenPurpose::Run {
+            check_seals_option(options, &store, &network, &path)?;
+        }
         if let Some(id) = options.networkid {
             network.spec.network_id = id;
         }

@@ -79,7 +79,11 @@ pub(super) const LOG: [&str; 6] = [
 pub(super) fn used_by(path: &str) -> Option<Vec<&'static [&'static str]>> {
     Some(match path {
         "init" | "db compact" => vec![&FOLDER, &["cache"], &LOG],
-        "import" => vec![&CHAIN, &["cache", "state", "verify_device", "maxreorg"], &LOG],
+        "import" => vec![
+            &CHAIN,
+            &["cache", "state", "verify_device", "fakepow", "maxreorg"],
+            &LOG,
+        ],
         "export" | "db stats" | "db backup" => vec![&CHAIN, &["cache", "ipcpath"], &LOG],
         "dump" | "db" | "db check" => vec![&CHAIN, &["cache"], &LOG],
         "db prune" => vec![&CHAIN, &["cache", "state"], &LOG],

@@ -162,6 +162,11 @@ pub struct VnodeOptions {
     /// unless there is --mine; a card that fails leaves the seals to the processor
     #[arg(long = "verify.device", value_name = "DEVICE", global = true, default_value_t = SealDevice::Cpu)]
     pub verify_device: SealDevice,
+    /// For tests only: take every seal as right. All other rules are checked. Refused on main,
+    /// test, classic and mordor; the data directory needs this option at every later start; nodes
+    /// are looked for only if --bootnodes names some. There is no mining with it
+    #[arg(long, global = true)]
+    pub fakepow: bool,
     /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier
     /// branch that leaves the chain further below is refused
     #[arg(long, value_name = "BLOCKS", global = true, default_value_t = REORG_DEPTH_MAX)]
@@ -437,6 +442,12 @@ pub enum OptionsError {
     /// `--dev.seal instant` or `--dev.anvil` on another network than the development network.
     #[error("{0} needs the development network (--dev)")]
     SealNetwork(&'static str),
+    /// `--fakepow` on a public network. Holds the network's name.
+    #[error("--fakepow is for networks of one's own: got {0}, where blocks without a seal are worth nothing")]
+    FakePowNetwork(String),
+    /// `--fakepow` together with an option that hands out work.
+    #[error("--fakepow and {0} contradict each other: without a check of seals there is no mining")]
+    FakePowMine(&'static str),
     /// `--dev.seal instant` together with `--mine`.
     #[error("--dev.seal instant and --mine contradict each other: blocks without seals need no miner")]
     InstantMine,
@@ -481,6 +492,11 @@ impl VnodeOptions {
                 false => {}
             }
         }
+    }
+
+    /// Whether the node keeps to itself unless its options name others.
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.dev || self.fakepow
     }
 
     /// Limits of what is kept beside the canonical chain.
@@ -542,6 +558,16 @@ impl VnodeOptions {
         }
         if self.dev_seal == DevSeal::Instant && self.mine {
             return Err(OptionsError::InstantMine);
+        }
+        if self.fakepow {
+            match self.network()? {
+                None | Some(Network::Dev) => {}
+                Some(public) => return Err(OptionsError::FakePowNetwork(public.name().to_owned())),
+            }
+            let mining = [(self.mine, "--mine"), (self.stratum, "--stratum")];
+            if let Some((_, option)) = mining.into_iter().find(|(is_given, _)| *is_given) {
+                return Err(OptionsError::FakePowMine(option));
+            }
         }
         if self.dev_period.is_some() && self.dev_seal != DevSeal::Instant && !self.dev_anvil {
             return Err(OptionsError::PeriodSeal);

@@ -25,11 +25,12 @@ const IDENTITY_LEN_MAX: usize = 64;
 #[derive(Clone, Debug, Args)]
 pub struct PeerOptions {
     /// Port for peers, TCP and UDP; 0 chooses a free one
-    /// [default: 30333, or another one if it is taken; with --dev a free one on 127.0.0.1]
+    /// [default: 30333, or another one if it is taken; with --dev or --fakepow a free one on
+    /// 127.0.0.1]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Address to listen on for peers, TCP and UDP: one of IPv4 or of IPv6; :: for all addresses of
-    /// both [default: 0.0.0.0; with --dev and without --port 127.0.0.1]
+    /// both [default: 0.0.0.0; with --dev or --fakepow and without --port 127.0.0.1]
     #[arg(long = "p2p.addr", value_name = "IP")]
     pub p2p_addr: Option<ListenIp>,
     /// Port of discovery, UDP; 0 chooses a free one [default: that of --port]
@@ -44,11 +45,11 @@ pub struct PeerOptions {
     #[arg(long = "discovery.dns", value_name = "LISTS")]
     pub discovery_dns: Option<DnsLists>,
     /// Do not look for nodes, nor read lists of them: only nodes that were named are dialled, and
-    /// others may come. The default with --dev
+    /// others may come. The default with --dev and --fakepow
     #[arg(long)]
     pub nodiscover: bool,
     /// The way in which nodes outside reach this one: any, none, upnp, pmp or extip:IP
-    /// [default: any; none with --dev]
+    /// [default: any; none with --dev or --fakepow]
     #[arg(long, value_name = "HOW")]
     pub nat: Option<NatOption>,
     /// Address ranges that peers must be in, separated by commas [default: all]
@@ -185,14 +186,14 @@ impl PeerOptions {
     }
 
     /// The addresses to try to listen on, in this order.
-    pub fn listen_addresses(&self, is_dev: bool) -> Vec<SocketAddr> {
+    pub fn listen_addresses(&self, is_alone: bool) -> Vec<SocketAddr> {
         let at = |default: Ipv4Addr, port| {
             let ip = self.p2p_addr.map_or(IpAddr::V4(default), |given| given.0);
             SocketAddr::new(ip, port)
         };
         match self.port {
             Some(port) => vec![at(Ipv4Addr::UNSPECIFIED, port)],
-            None if is_dev => vec![at(Ipv4Addr::LOCALHOST, 0)],
+            None if is_alone => vec![at(Ipv4Addr::LOCALHOST, 0)],
             None => [PORT_DEFAULT, 0]
                 .map(|port| at(Ipv4Addr::UNSPECIFIED, port))
                 .into(),
@@ -223,16 +224,16 @@ impl PeerOptions {
         }
     }
 
-    /// Whether nodes are looked for. A development network has no nodes to find, unless some are
+    /// Whether nodes are looked for. A node that keeps to itself looks for none, unless some are
     /// named.
-    pub fn has_discovery(&self, is_dev: bool) -> bool {
+    pub fn has_discovery(&self, is_alone: bool) -> bool {
         let has_named = self.bootnodes.as_ref().is_some_and(|nodes| !nodes.0.is_empty());
-        !self.nodiscover && (!is_dev || has_named)
+        !self.nodiscover && (!is_alone || has_named)
     }
 
     /// The way in which nodes outside reach this one.
-    pub fn nat(&self, is_dev: bool) -> NatOption {
-        let default = if is_dev { NatOption::None } else { NatOption::Any };
+    pub fn nat(&self, is_alone: bool) -> NatOption {
+        let default = if is_alone { NatOption::None } else { NatOption::Any };
         self.nat.unwrap_or(default)
     }
 }

@@ -176,6 +176,28 @@ fn blocks_without_seals_are_for_the_development_network() {
 }
 
 #[test]
+fn seals_go_unchecked_only_on_networks_of_ones_own() {
+    let check = |others: &[&str]| parse(&[&["--fakepow"], others].concat()).unwrap().check();
+    assert_eq!(check(&[]), Ok(()));
+    assert_eq!(check(&["--dev"]), Ok(()));
+    assert_eq!(check(&["--genesis", "g"]), Ok(()));
+    for name in ["main", "test", "classic", "mordor"] {
+        let expected = Err(OptionsError::FakePowNetwork(name.to_owned()));
+        assert_eq!(check(&["--network", name]), expected);
+        assert_eq!(check(&["--network", name, "import", "f"]), expected);
+    }
+    assert_eq!(check(&["--mine"]), Err(OptionsError::FakePowMine("--mine")));
+    assert_eq!(check(&["--stratum"]), Err(OptionsError::FakePowMine("--stratum")));
+    let alone = |arguments: &[&str]| {
+        let options = parse(arguments).unwrap();
+        !options.peers.has_discovery(options.is_alone())
+    };
+    let node = format!("enode://{}@127.0.0.1:1", "11".repeat(64));
+    assert!(alone(&["--fakepow"]) && alone(&["--dev"]) && !alone(&[]));
+    assert!(!alone(&["--fakepow", "--bootnodes", &node]));
+}
+
+#[test]
 fn accounts_are_not_unlocked_for_strangers() {
     let check = |arguments: &[&str], expected| {
         let arguments = [&["--unlock", "0"], arguments].concat();

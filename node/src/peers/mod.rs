@@ -23,8 +23,8 @@ pub(crate) struct NetworkParts<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) folder: &'a Path,
     pub(crate) registry: &'a PeerRegistry,
-    /// The network is the development network.
-    pub(crate) is_dev: bool,
+    /// The node keeps to itself unless options name others.
+    pub(crate) is_alone: bool,
     /// Whether the log has lines about the progress of a synchronization.
     pub(crate) has_progress_lines: bool,
     /// Miners get no work while there are no peers.
@@ -46,13 +46,13 @@ pub(crate) async fn start(
         chain,
         folder,
         registry,
-        is_dev,
+        is_alone,
         has_progress_lines,
         work_needs_peers,
         fetches_state,
     } = parts;
     let spec = chain.spec();
-    let mut addresses = options.listen_addresses(is_dev).into_iter().peekable();
+    let mut addresses = options.listen_addresses(is_alone).into_iter().peekable();
     loop {
         let listen = addresses.next().expect("there is at least one address");
         let settings = NetworkSettings {
@@ -65,11 +65,11 @@ pub(crate) async fn start(
             network_id: spec.network_id,
             listen,
             discovery_port: options.discovery_port,
-            has_discovery: options.has_discovery(is_dev),
+            has_discovery: options.has_discovery(is_alone),
             boot_nodes: options.boot_nodes(spec.network_id),
             dns_lists: options.dns_lists(spec.network_id),
             dns_server: None,
-            nat: options.nat(is_dev),
+            nat: options.nat(is_alone),
             ranges: options.netrestrict.clone(),
             peers_max: options.maxpeers,
             pending_max: options.pending_max(),

@@ -59,7 +59,7 @@ impl NodeBase {
         let seals = SealChecker::new(&options, LightCaches::new())?;
         if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash {
             // Here its epoch is known before the directory is open.
-            seals.caches.prepare(ChainSpec::dev().schedule.epoch(0));
+            seals.prepare(ChainSpec::dev().schedule.epoch(0));
         }
         let DataDirectory {
             path: directory,
@@ -167,7 +167,7 @@ fn open_chain(
     )?;
     let next = chain.view()?.head_number() + 1;
     if options.dev_seal == DevSeal::Ethash {
-        seals.caches.prepare(spec.schedule.epoch(next));
+        seals.prepare(spec.schedule.epoch(next));
     }
     chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);
     Ok(chain)

@@ -310,9 +310,8 @@ impl ServedNode {
 
     /// Logs a line now and then while the node looks for peers and has none, for ever.
     async fn log_missing_peers(&self) {
-        let NodeBase { options, chain, .. } = &self.base;
-        let is_dev = chain.spec().developer;
-        if !options.peers.has_discovery(is_dev) || options.peers.maxpeers == 0 {
+        let options = &self.base.options;
+        if !options.peers.has_discovery(options.is_alone()) || options.peers.maxpeers == 0 {
             return std::future::pending().await;
         }
         let mut interval = tokio::time::interval(NO_PEERS_INTERVAL);

@@ -47,7 +47,7 @@ impl Surroundings {
             chain,
             folder: directory,
             registry: &registry,
-            is_dev: options.dev,
+            is_alone: options.is_alone(),
             has_progress_lines,
             work_needs_peers: chain.spec().is_public() && !options.miner_alone,
             fetches_state: fetches_state(options, chain)?,

@@ -134,6 +134,8 @@ pub mod meta_key {
     /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
     /// and `vnode` where an older directory lacks it.
     pub const SPEC: &[u8] = b"chain_spec";
+    /// Empty. Present since blocks were taken without a check of their seals. `vnode` writes it.
+    pub const SEALS_UNCHECKED: &[u8] = b"seals_unchecked";
     /// The oldest block whose state is kept (8), the lowest block with a list of changes (8), how
     /// much of that list was looked at (8). Absent while all states are kept. `prune_states` writes
     /// it.

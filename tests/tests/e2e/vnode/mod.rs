@@ -16,6 +16,7 @@ mod false_shares;
 mod faults;
 mod filter_flood;
 mod guarded;
+mod hive;
 mod hostile;
 mod hostile_pool;
 mod logs;

@@ -208,15 +208,18 @@ fn a_client_of_hive_starts_with_the_rules_of_its_variables() {
         script.env("PATH", &path).env("HIVE_ROOT", root).env("HOME", root);
         script
     };
-    let refused = script("vnode.sh")
-        .env("HIVE_SKIP_POW", "1")
-        .output()
-        .expect("the script runs");
-    let errors = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        !refused.status.success() && errors.contains("HIVE_SKIP_POW: got 1"),
-        "{errors}"
-    );
+    for (variable, value) in [
+        ("HIVE_FORK_LONDON", "5"),
+        ("HIVE_TERMINAL_TOTAL_DIFFICULTY", "0"),
+        ("HIVE_CANCUN_TIMESTAMP", "15000"),
+        ("HIVE_NODETYPE", "light"),
+    ] {
+        let refused = script("vnode.sh").env(variable, value).output();
+        let refused = refused.expect("the script runs");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        let named = errors.starts_with(&format!("{variable}: got {value}, expected "));
+        assert!(!refused.status.success() && named, "{errors}");
+    }
     let address = free_address();
     let log = std::fs::File::create(root.join("log")).expect("a file");
     let client = script("vnode.sh")
@@ -236,7 +239,11 @@ fn a_client_of_hive_starts_with_the_rules_of_its_variables() {
             ("HIVE_FORK_CONSTANTINOPLE", "7"),
             ("HIVE_FORK_PETERSBURG", "7"),
         ])
-        .env("HIVE_FORK_ISTANBUL", "7")
+        .envs([
+            ("HIVE_FORK_ISTANBUL", "7"),
+            ("HIVE_FORK_LONDON", "2000"),
+            ("HIVE_NODETYPE", "archive"),
+        ])
         .env("HIVE_RPC_PORT", address.port().to_string())
         .stdout(log.try_clone().expect("a file"))
         .stderr(log)
