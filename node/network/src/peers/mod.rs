@@ -27,14 +27,17 @@ pub(crate) mod stub_chain;
 
 pub use action::{ENDED_BY_OTHER, PeerAction, PeerCounters};
 pub use chain_access::{BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, ImportResult};
-pub(crate) use hub::{BLOCKS_WAITING_MAX, CHECKS_MAX, FAULT_BAN, NEAR_BELOW};
-pub use hub::{HubSettings, NewPeer, PeerFigures, PeerHub, REQUIRED_BLOCKS_MAX};
+pub use hub::{
+    BLOCKS_WAITING_MAX, HubSettings, NewPeer, PeerFigures, PeerHub, REQUIRED_BLOCKS_MAX, WAITING_BYTES_MAX,
+    WaitingUse,
+};
+pub(crate) use hub::{CHECKS_MAX, FAULT_BAN, NEAR_BELOW};
 #[cfg(test)]
 pub(crate) use hub::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
 pub(crate) use interface::{PeerFacts, PeerFault, PeerOrder, PeerRequest};
 pub use interface::{PeerId, PeerNews, RequestTicket};
-pub use offered::{HashedTransaction, TransactionVerdict};
-pub(crate) use offered::{JudgedTransactions, TransactionPack};
+pub(crate) use offered::TransactionPack;
+pub use offered::{HashedTransaction, JudgedTransactions, TransactionVerdict};
 pub(crate) use offered::{LOOK_COST, PACK_PART, TRANSACTION_SHARE};
 pub(crate) use share::{HeldShares, ShareHolder};
 pub use snap_serve::{SnapSource, SnapState};

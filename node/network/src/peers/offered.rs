@@ -81,7 +81,7 @@ pub enum TransactionVerdict {
 
 /// The pool's verdicts on a part of a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JudgedTransactions {
+pub struct JudgedTransactions {
     /// Transactions that the pool has taken.
     pub(crate) taken: u32,
     /// Transactions that needed no signature check.
@@ -96,7 +96,8 @@ pub(crate) struct JudgedTransactions {
 }
 
 impl JudgedTransactions {
-    pub(crate) const fn count(&mut self, verdict: &TransactionVerdict) {
+    /// Counts a verdict.
+    pub const fn count(&mut self, verdict: &TransactionVerdict) {
         match verdict {
             TransactionVerdict::Taken => self.taken += 1,
             TransactionVerdict::PassedOver => self.passed_over += 1,

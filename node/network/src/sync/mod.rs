@@ -68,6 +68,7 @@ use receipts::ReceiptQueue;
 use roster::{ClaimOrder, QuestionKind, Roster, lies};
 use vouchers::Vouchers;
 use window::BodyWindow;
+pub use window::WINDOW_BLOCKS;
 
 /// Headers are fetched up to this number above the head, then bodies come first. The chain keeps
 /// more bare headers than this.
@@ -297,6 +298,12 @@ impl Synchronizer {
         let open = self.roster.open_heads(best, ClaimOrder::Weight, self.now);
         let soonest = self.now.max(self.chain_pause);
         open.into_iter().map(|head| head.look_at.max(soonest)).min()
+    }
+
+    /// The number of blocks whose bodies are fetched or wait for their import, at most
+    /// [`WINDOW_BLOCKS`].
+    pub fn window_blocks(&self) -> usize {
+        self.window.len()
     }
 
     /// The number of peers.

@@ -16,7 +16,8 @@ use super::comparisons::body_bytes;
 use super::jobs::WantedBody;
 use crate::peers::{PeerId, RequestTicket};
 
-pub(super) const WINDOW_BLOCKS: usize = 2048;
+/// The most blocks whose bodies are fetched or wait for their import.
+pub const WINDOW_BLOCKS: usize = 2048;
 /// The most bytes of bodies that wait to be imported or are on their way, as far as is known.
 pub(super) const WINDOW_BYTES: usize = 64 << 20;
 const IMPORT_BLOCKS: usize = 512;
@@ -73,6 +74,10 @@ pub(super) struct BodyWindow {
 }
 
 impl BodyWindow {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

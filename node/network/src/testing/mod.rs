@@ -25,8 +25,9 @@ pub use crate::messages::{
 };
 pub use crate::moment::{Moment, SystemClock};
 pub use crate::peers::{
-    BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, HashedTransaction, HubSettings,
-    ImportResult, NewPeer, PeerAction, PeerHub, PeerId, PeerNews, RequestTicket, TransactionVerdict, serve,
+    BLOCKS_WAITING_MAX, BlockFault, ChainAccess, ChainAccessError, ChainHead, ChainReader, HashedTransaction,
+    HubSettings, ImportResult, JudgedTransactions, NewPeer, PeerAction, PeerHub, PeerId, PeerNews,
+    RequestTicket, TransactionVerdict, WAITING_BYTES_MAX, WaitingUse, serve,
 };
 pub use crate::requests::{REQUEST_TIMEOUT_MAX, REQUEST_TIMEOUT_MIN};
 pub use crate::rlpx::{
@@ -35,6 +36,7 @@ pub use crate::rlpx::{
 };
 pub use crate::sockets::{InboundPeer, PeerListener, dial};
 pub use crate::sync::{
-    ChainRefusal, SyncActions, SyncJob, SyncOutcome, SyncTarget, Synchronizer, WantedBody, run_job,
+    ChainRefusal, SyncActions, SyncJob, SyncOutcome, SyncTarget, Synchronizer, WINDOW_BLOCKS, WantedBody,
+    run_job,
 };
 pub use loopback_node::{LoopbackNode, chain_config, contact_of, loopback_settings};

@@ -48,6 +48,10 @@ pub(crate) struct DiskState {
     /// The number of the operation whose sync fails, if it is a sync. A failed sync may lose what
     /// it should have written, although reads still show it.
     pub(crate) lost_sync_at: Option<u64>,
+    /// The next sync fails as that one does.
+    pub(crate) loses_next_sync: bool,
+    /// Syncs say that they have written, and write nothing.
+    pub(crate) forgets_syncs: bool,
 }
 
 /// One file.
@@ -73,7 +77,7 @@ pub(crate) enum UnsyncedChange {
 
 /// The disk in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Disk(Mutex<DiskState>);
+pub(crate) struct Disk(pub(crate) Mutex<DiskState>);
 
 /// A file of the disk as the store sees it.
 #[derive(Debug)]
@@ -242,7 +246,10 @@ impl Medium for DiskFile {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         let number = state.operate(false)?;
-        let is_lost = state.lost_sync_at == Some(number);
+        if state.forgets_syncs {
+            return Ok(());
+        }
+        let is_lost = std::mem::take(&mut state.loses_next_sync) || state.lost_sync_at == Some(number);
         let file = &mut state.files[self.name as usize];
         for (index, change) in std::mem::take(&mut file.unsynced).into_iter().enumerate() {
             if is_lost {

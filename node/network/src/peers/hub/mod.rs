@@ -63,8 +63,9 @@ pub(crate) use peer::{KNOWN_BLOCKS_MAX, KNOWN_TRANSACTIONS_MAX};
 pub use required::REQUIRED_BLOCKS_MAX;
 #[cfg(test)]
 pub(crate) use transactions::{JUDGED_TRANSACTIONS_MIN, WORTHLESS_PAUSE};
+pub(crate) use waiting::CHECKS_MAX;
 use waiting::WaitingBlock;
-pub(crate) use waiting::{BLOCKS_WAITING_MAX, CHECKS_MAX};
+pub use waiting::{BLOCKS_WAITING_MAX, WAITING_BYTES_MAX, WaitingUse};
 use wanted::{AskedTransactions, WantedTransaction};
 
 /// Longest time from the Hello to the peer's Status.
@@ -237,7 +238,7 @@ impl PeerHub {
     }
 
     /// Says whether the node is far behind. It takes no transactions then.
-    pub(crate) const fn set_behind(&mut self, is_behind: bool) {
+    pub const fn set_behind(&mut self, is_behind: bool) {
         self.is_behind = is_behind;
     }
 

@@ -86,7 +86,7 @@ impl PeerHub {
     }
 
     /// Takes a part of a pack ([`PeerAction::Take`]) with its hashes. `asked` is that of the pack.
-    pub(crate) fn transactions_hashed(
+    pub fn transactions_hashed(
         &mut self,
         peer: PeerId,
         part: Vec<HashedTransaction>,
@@ -124,7 +124,7 @@ impl PeerHub {
     }
 
     /// All of a pack was taken, or the rest is dropped.
-    pub(crate) fn pack_done(&mut self, peer: PeerId, asked: Option<&[B256]>, now: Moment) -> Vec<PeerAction> {
+    pub fn pack_done(&mut self, peer: PeerId, asked: Option<&[B256]>, now: Moment) -> Vec<PeerAction> {
         if let Some(asked) = asked {
             self.transactions_not_sent(peer, asked, now);
         }
@@ -135,7 +135,7 @@ impl PeerHub {
     /// transactions are mostly worthless pauses. If it goes on after that, it loses its place. A
     /// peer that says it is ahead of this node is not judged: its transactions may be good after
     /// its own head.
-    pub(crate) fn transactions_judged(
+    pub fn transactions_judged(
         &mut self,
         peer: PeerId,
         judged: JudgedTransactions,
@@ -184,7 +184,7 @@ impl PeerHub {
 
     /// The pool has new transactions that could be in the next block. Peers that do not know them
     /// are told.
-    pub(crate) fn pool_has(&mut self, offered: &[HashedTransaction]) -> Vec<PeerAction> {
+    pub fn pool_has(&mut self, offered: &[HashedTransaction]) -> Vec<PeerAction> {
         // Numbers of transactions in `offered`.
         let mut whole: BTreeMap<PeerId, Vec<usize>> = BTreeMap::new();
         let mut hashes: BTreeMap<PeerId, Vec<AnnouncedTransaction>> = BTreeMap::new();

@@ -21,11 +21,11 @@ use crate::messages::{AnnouncedBlock, PackedBlock};
 use crate::moment::Moment;
 
 /// Blocks that wait or are imported.
-pub(crate) const BLOCKS_WAITING_MAX: usize = 256;
+pub const BLOCKS_WAITING_MAX: usize = 256;
 /// Blocks of one peer that wait or are imported.
 const PEER_BLOCKS_MAX: usize = 64;
 /// Bytes of all blocks that wait or are imported, packed as they came.
-pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+pub const WAITING_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the blocks of one peer: more than the longest message.
 pub(crate) const PEER_WAITING_BYTES_MAX: usize = 16 << 20;
 /// Blocks that are checked at the same time, each of another peer.
@@ -119,9 +119,11 @@ impl WaitingBlock {
 
 /// The memory and the number of the waiting blocks of a peer, or of all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WaitingUse {
-    copies: usize,
-    pub(super) bytes: usize,
+pub struct WaitingUse {
+    /// Blocks, each as often as peers have sent it: at most [`BLOCKS_WAITING_MAX`].
+    pub copies: usize,
+    /// Their bytes: at most [`WAITING_BYTES_MAX`].
+    pub bytes: usize,
 }
 
 impl WaitingUse {
@@ -158,7 +160,7 @@ impl PeerHub {
     }
 
     /// Returns the use of all waiting blocks, and that of each peer's.
-    pub(super) fn waiting_use(&self) -> (WaitingUse, BTreeMap<PeerId, WaitingUse>) {
+    pub fn waiting_use(&self) -> (WaitingUse, BTreeMap<PeerId, WaitingUse>) {
         let (mut all, mut peers) = (WaitingUse::default(), BTreeMap::<_, WaitingUse>::new());
         for copy in self.waiting.values().flat_map(|waiting| &waiting.copies) {
             all.add(&copy.content);

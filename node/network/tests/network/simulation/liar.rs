@@ -141,6 +141,21 @@ impl Liar {
         liar
     }
 
+    /// Whether the liar knows this chain.
+    pub(crate) fn knows(&self, chain: &Arc<SimChain>) -> bool {
+        Arc::ptr_eq(&self.honest, chain)
+    }
+
+    /// Whether the chain that the liar knows can be read now.
+    pub(crate) fn can_read(&self) -> bool {
+        self.honest.look().is_some()
+    }
+
+    /// The hashes of its own headers.
+    pub(crate) fn forged(&self) -> impl Iterator<Item = B256> + '_ {
+        self.own.iter().map(Header::hash)
+    }
+
     /// Builds headers of little weight on block 0: a long time is between them.
     fn forge_light(&mut self, count: u64) {
         self.forge_from_genesis(count, (START_SECS - GENESIS_SECS) / (count + 1));

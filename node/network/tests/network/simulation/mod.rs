@@ -8,6 +8,9 @@ mod floods;
 mod late_branch;
 mod liar;
 mod masters;
+mod plan;
+mod pool;
+mod trial;
 mod world;
 mod wrong_bodies;
 

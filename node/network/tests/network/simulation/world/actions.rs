@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use network::testing::serve::{ServeLimits, answer};
-use network::testing::{ChainAccess, ImportResult, PeerAction, PeerId, PeerNews};
+use network::testing::{ChainAccess, ImportResult, PeerAction, PeerId, PeerMessage, PeerNews};
 use network::{RlpxDisconnect, WireFamily};
 use primitives::Block;
 
-use super::{Event, Role, World};
+use super::{Event, Remote, Role, World};
 
 impl World {
     pub(super) fn carry_out(&mut self, index: usize, actions: Vec<PeerAction>) {
@@ -18,8 +18,7 @@ impl World {
                     for peer in to {
                         if let Some(remote) = self.nodes[index].links.get(&peer).copied() {
                             let message = Box::new(message.clone());
-                            let event = Event::Message(remote.node, remote.peer, message);
-                            self.after(remote.delay, event);
+                            self.send(remote, message);
                         }
                     }
                 }
@@ -32,12 +31,17 @@ impl World {
                         continue;
                     };
                     let limits = ServeLimits::of(WireFamily::Mc);
-                    let answered = answer(&**chain, limits, &request).expect("the store works");
+                    // A node whose store fails gives no answer.
+                    let Ok(answered) = answer(&**chain, limits, &request) else {
+                        continue;
+                    };
+                    if let Some(message) = &answered {
+                        self.check_answer(index, message);
+                    }
                     if let (Some(remote), Some(message)) =
                         (self.nodes[index].links.get(&peer).copied(), answered)
                     {
-                        let event = Event::Message(remote.node, remote.peer, Box::new(message));
-                        self.after(remote.delay, event);
+                        self.send(remote, Box::new(message));
                     }
                 }
                 PeerAction::CheckHeader { from, hash, header } => {
@@ -58,6 +62,17 @@ impl World {
                     self.after(Duration::from_millis(10), event);
                 }
                 PeerAction::News(news) => self.news(index, news),
+                PeerAction::Take { peer, pack } if self.nodes[index].whole.is_some() => {
+                    let offered = pack.transactions.into_iter().map(Into::into).collect();
+                    let asked = pack.asked.as_deref();
+                    self.with_hub(index, |hub, now| {
+                        hub.transactions_hashed(peer, offered, asked, now)
+                    });
+                    self.with_hub(index, |hub, now| hub.pack_done(peer, asked, now));
+                }
+                PeerAction::Submit { peer, transactions } if self.nodes[index].whole.is_some() => {
+                    self.offer_all(index, peer, transactions);
+                }
                 PeerAction::Take { .. }
                 | PeerAction::Submit { .. }
                 | PeerAction::Pause { .. }
@@ -65,6 +80,13 @@ impl World {
                 | PeerAction::ApplicationChain(_)
                 | PeerAction::ForApplicationChain(_) => {}
             }
+        }
+    }
+
+    /// Sends a message over a connection.
+    fn send(&mut self, to: Remote, message: Box<PeerMessage>) {
+        for delay in self.delays(to.delay) {
+            self.after(delay, Event::Message(to, message.clone()));
         }
     }
 

@@ -7,10 +7,13 @@ use network::WireFamily;
 use network::testing::{NewPeer, PeerAction, PeerId, PeerMessage};
 use primitives::B512;
 
-use super::{DIAL_INTERVAL, Event, Remote, Role, VERSION, WANTED_LINKS, World};
+use super::{Event, Remote, Role, VERSION, WANTED_LINKS, World};
 
 /// The time after which a liar comes back.
 const RETURN_TIME: Duration = Duration::from_millis(300);
+
+/// A whole node ends a connection on which nothing comes for so long.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// From where liars come back under new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +33,13 @@ impl World {
                 .filter(|(_, remote)| self.groups[remote.node] != self.groups[index])
                 .map(|(peer, _)| *peer)
                 .collect();
+            let life = self.nodes[index].life;
             for peer in cut {
                 self.close(index, peer);
+                // Elsewhere the next question without an answer shows that the peer is gone.
+                if self.nodes[index].whole.is_some() {
+                    self.after(SILENCE_MAX, Event::Silent(index, life, peer));
+                }
             }
         }
     }
@@ -42,6 +50,7 @@ impl World {
             return;
         }
         self.counts.kills += 1;
+        self.leave_disk(index);
         for peer in self.nodes[index].links.keys().copied().collect::<Vec<_>>() {
             self.close(index, peer);
         }
@@ -58,7 +67,7 @@ impl World {
     /// returns does so then.
     pub(super) fn close(&mut self, index: usize, peer: PeerId) {
         if let Some(remote) = self.nodes[index].links.remove(&peer) {
-            self.after(remote.delay, Event::Closed(remote.node, remote.peer));
+            self.after(remote.delay, Event::Closed(remote));
             let is_liar = matches!(self.nodes[remote.node].role, Role::Liar { .. });
             if is_liar && self.liars_return.is_some() {
                 let after = remote.delay + RETURN_TIME;
@@ -86,7 +95,7 @@ impl World {
 
     /// A node looks for more peers.
     pub(super) fn dial(&mut self, index: usize) {
-        self.after(DIAL_INTERVAL, Event::Dial(index));
+        self.after(self.dial_interval, Event::Dial(index));
         if self.nodes[index].is_up && self.nodes[index].links.len() < WANTED_LINKS {
             let other = self.entropy.below(self.nodes.len());
             self.connect(index, other);
@@ -98,7 +107,7 @@ impl World {
         let links: Vec<_> = self.nodes[liar].links.values().copied().collect();
         for remote in links {
             for message in messages {
-                let event = Event::Message(remote.node, remote.peer, Box::new(message.clone()));
+                let event = Event::Message(remote, Box::new(message.clone()));
                 self.after(remote.delay, event);
             }
         }
@@ -127,11 +136,14 @@ impl World {
         let delay = Duration::from_millis(10) + self.random(Duration::from_millis(140));
         let (one, first) = self.admit(from, to, false);
         let (two, second) = self.admit(to, from, true);
+        self.connections += 1;
+        let connection = self.connections;
         self.nodes[from].links.insert(
             one,
             Remote {
                 node: to,
                 peer: two,
+                connection,
                 delay,
             },
         );
@@ -140,6 +152,7 @@ impl World {
             Remote {
                 node: from,
                 peer: one,
+                connection,
                 delay,
             },
         );
@@ -160,6 +173,15 @@ impl World {
             is_exempt: false,
             is_preferred: false,
         }
+    }
+
+    /// The reason for which a node refuses another one as a peer.
+    pub(super) fn refuses(&self, at: usize, other: usize) -> Option<String> {
+        let Role::Honest { hub, .. } = &self.nodes[at].role else {
+            return None;
+        };
+        let place = hub.check_place(&self.new_peer(other, true), self.moment());
+        place.err().map(|reason| format!("{reason:?}"))
     }
 
     fn has_place(&self, at: usize, other: usize, is_inbound: bool) -> bool {

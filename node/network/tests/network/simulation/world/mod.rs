@@ -2,20 +2,27 @@
 //!
 //! A run depends on nothing but its seed. Honest nodes run the state machines of this package: the
 //! hub of peers and the synchronization. Messages take the time of their link, jobs of the chain
-//! take a little time, too. When a node is killed, its store stays.
+//! take a little time, too. When a node is killed, its store stays; a whole node ([`whole`]) is
+//! opened again from what its disk has.
 
 mod actions;
+mod invariants;
 mod links;
+mod mining;
+mod whole;
 
+pub(crate) use invariants::{BrokenInvariant, Invariant};
 pub(crate) use links::ReturnFrom;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::DefaultHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chain::ChainSpec;
+use chain::import::BlockId;
 use network::WireFamily;
 use network::testing::{
     BlockFault, ChainAccess, Entropy, HubSettings, ImportResult, Moment, PeerAction, PeerHub, PeerId,
@@ -25,6 +32,9 @@ use primitives::{B256, B512, Block};
 
 use crate::simulation::chain::{START_SECS, SimChain};
 use crate::simulation::liar::{Liar, Lie};
+use crate::simulation::plan::PlannedFault;
+
+use whole::{LinkWeather, WholeNode};
 
 /// Connections that a node wants to have.
 const WANTED_LINKS: usize = 5;
@@ -37,8 +47,10 @@ const VERSION: u64 = 63;
 
 /// A future event.
 enum Event {
-    Message(usize, PeerId, Box<PeerMessage>),
-    Closed(usize, PeerId),
+    Message(Remote, Box<PeerMessage>),
+    Closed(Remote),
+    /// A node has heard nothing of a peer for long.
+    Silent(usize, u64, PeerId),
     HeaderChecked(usize, u64, (PeerId, B256), Result<(), BlockFault>),
     Checked(usize, u64, (PeerId, B256), Result<Box<Block>, BlockFault>),
     Imported(usize, u64, B256, ImportResult),
@@ -47,6 +59,10 @@ enum Event {
     Mine(usize),
     Dial(usize),
     Start(usize),
+    /// A user sends a transaction.
+    Submit(usize),
+    Fault(PlannedFault),
+    FaultEnds(PlannedFault),
     /// A liar comes back to a node.
     Return(usize, usize),
 }
@@ -56,6 +72,8 @@ enum Event {
 struct Remote {
     node: usize,
     peer: PeerId,
+    /// The number of the connection. A node that was started again has other connections.
+    connection: u64,
     delay: Duration,
 }
 
@@ -82,6 +100,7 @@ struct Node {
     /// The time at which the next timer fires.
     timer: Option<Duration>,
     mines: bool,
+    whole: Option<Box<WholeNode>>,
 }
 
 /// The counters.
@@ -98,6 +117,16 @@ pub(crate) struct Counts {
     pub(crate) liars_dropped: BTreeMap<String, u64>,
     /// Honest nodes that lost their place, by what they were told.
     pub(crate) honest_dropped: BTreeMap<String, u64>,
+    /// In worlds of whole nodes: faults that have begun, and what came of them.
+    pub(crate) faults: u64,
+    pub(crate) power_losses: u64,
+    pub(crate) damaged: u64,
+    /// Failures of stores that nodes have met.
+    pub(crate) store_failures: u64,
+    /// Damaged folders in whose place nodes began with an empty one.
+    pub(crate) given_up: u64,
+    /// Transactions that pools have accepted, each as often as it was.
+    pub(crate) accepted: u64,
 }
 
 /// See the module.
@@ -117,6 +146,18 @@ pub(crate) struct World {
     /// The group of each node; nodes of different groups do not reach each other.
     groups: Vec<usize>,
     liars_return: Option<ReturnFrom>,
+    /// Connections so far.
+    connections: u64,
+    dial_interval: Duration,
+    weather: Option<LinkWeather>,
+    /// The blocks that whole nodes have made, and the roots of their bodies.
+    made: BTreeSet<B256>,
+    made_bodies: BTreeSet<(B256, B256)>,
+    /// Headers of liars.
+    forged: BTreeSet<B256>,
+    digest: DefaultHasher,
+    /// The first condition that did not hold. The world stands still then.
+    pub(crate) broken: Option<BrokenInvariant>,
     pub(crate) counts: Counts,
 }
 
@@ -139,6 +180,14 @@ impl World {
             import_time: Duration::ZERO,
             groups: Vec::new(),
             liars_return: None,
+            connections: 0,
+            dial_interval: DIAL_INTERVAL,
+            weather: None,
+            made: BTreeSet::new(),
+            made_bodies: BTreeSet::new(),
+            forged: BTreeSet::new(),
+            digest: DefaultHasher::new(),
+            broken: None,
             counts: Counts::default(),
         };
         for _ in 0..honest {
@@ -182,9 +231,10 @@ impl World {
             links: BTreeMap::new(),
             timer: None,
             mines,
+            whole: None,
         });
         self.groups.push(0);
-        let soon = self.random(DIAL_INTERVAL);
+        let soon = self.random(self.dial_interval);
         self.after(soon, Event::Dial(index));
         if mines {
             self.schedule_block(index);
@@ -264,27 +314,21 @@ impl World {
         }
     }
 
-    /// Each miner finds blocks at random, independently of the others.
-    fn schedule_block(&mut self, index: usize) {
-        let miners = self.honest_nodes().len().max(1) as f64;
-        let uniform = (self.entropy.below(1 << 30) as f64 + 1.0) / (1u64 << 30) as f64;
-        let wait = self.interval.as_secs_f64() * miners * -uniform.ln();
-        self.after(Duration::from_secs_f64(wait), Event::Mine(index));
-    }
-
-    pub(crate) fn set_mining(&mut self, index: usize, mines: bool) {
-        self.nodes[index].mines = mines;
-    }
-
     /// Runs until a time.
     pub(crate) fn run_until(&mut self, end: Duration) {
-        while let Some(entry) = self.queue.first_entry()
+        while self.broken.is_none()
+            && let Some(entry) = self.queue.first_entry()
             && entry.key().0 <= end
         {
             let ((at, _), event) = entry.remove_entry();
             self.now = at;
             self.clock.store(at.as_secs(), Ordering::Relaxed);
+            self.note_in_digest(&(at, std::mem::discriminant(&event)));
             self.happen(event);
+            self.look_after_event();
+        }
+        if self.broken.is_some() {
+            return;
         }
         self.now = end;
         self.clock.store(end.as_secs(), Ordering::Relaxed);
@@ -292,11 +336,15 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Message(to, peer, message) => self.message(to, peer, *message),
-            Event::Closed(to, peer) => {
-                if self.nodes[to].links.remove(&peer).is_some() {
-                    self.with_hub(to, |hub, now| hub.left(peer, now));
+            Event::Message(to, message) => self.message(to, *message),
+            Event::Closed(to) => {
+                if self.is_open(&to) {
+                    self.nodes[to.node].links.remove(&to.peer);
+                    self.with_hub(to.node, |hub, now| hub.left(to.peer, now));
                 }
+            }
+            Event::Silent(to, life, peer) if self.nodes[to].life == life => {
+                self.with_hub(to, |hub, now| hub.left(peer, now));
             }
             Event::HeaderChecked(to, life, (from, hash), result) if self.nodes[to].life == life => {
                 self.with_hub(to, |hub, now| hub.header_checked(from, &hash, result, now));
@@ -316,6 +364,10 @@ impl World {
             Event::Mine(index) => self.mine(index),
             Event::Dial(index) => self.dial(index),
             Event::Return(liar, to) => self.come_back(liar, to),
+            Event::Submit(index) => self.submit(index),
+            Event::Fault(fault) => self.fault_begins(fault),
+            Event::FaultEnds(fault) => self.fault_ends(fault),
+            Event::Start(index) if self.nodes[index].whole.is_some() => self.start_whole(index),
             Event::Start(index) => {
                 if let Role::Honest { chain, .. } = &self.nodes[index].role {
                     let chain = chain.clone();
@@ -327,11 +379,22 @@ impl World {
             | Event::Checked(..)
             | Event::Imported(..)
             | Event::Outcome(..)
+            | Event::Silent(..)
             | Event::Timer(..) => {}
         }
     }
 
-    fn message(&mut self, to: usize, peer: PeerId, message: PeerMessage) {
+    /// Whether the receiver still has this connection.
+    fn is_open(&self, to: &Remote) -> bool {
+        let link = self.nodes[to.node].links.get(&to.peer);
+        link.is_some_and(|link| link.connection == to.connection)
+    }
+
+    fn message(&mut self, to: Remote, message: PeerMessage) {
+        if !self.is_open(&to) {
+            return;
+        }
+        let Remote { node: to, peer, .. } = to;
         let Some(remote) = self.nodes[to].links.get(&peer).copied() else {
             return;
         };
@@ -341,11 +404,13 @@ impl World {
                 return self.with_hub(to, |hub, now| hub.received(peer, message, now));
             }
             Role::Liar { liar, .. } => liar
-                .answers(&message)
+                .can_read()
+                .then(|| liar.answers(&message))
+                .flatten()
                 .map(|answer| (answer, liar.thinks(&message))),
         };
         if let Some((answer, thinks)) = answered {
-            let event = Event::Message(remote.node, remote.peer, Box::new(answer));
+            let event = Event::Message(remote, Box::new(answer));
             self.after(remote.delay + thinks, event);
         }
     }
@@ -369,7 +434,9 @@ impl World {
         let Role::Honest { chain, hub, sync } = &mut self.nodes[index].role else {
             return;
         };
-        let SyncActions { orders, jobs } = act(sync, &chain.view(), now);
+        let Some(view) = chain.look() else { return };
+        let SyncActions { orders, jobs } = act(sync, &view, now);
+        hub.set_behind(sync.progress().far_behind);
         let mut actions = Vec::new();
         for order in orders {
             actions.extend(hub.carry_out(order, now));
@@ -406,27 +473,33 @@ impl World {
         let Role::Honest { chain, hub, .. } = &mut self.nodes[index].role else {
             return;
         };
-        let (old, head) = (hub.head(), ChainAccess::head(&**chain).expect("a head"));
-        if old == head {
+        let (old, Ok(head)) = (hub.head(), ChainAccess::head(&**chain)) else {
             return;
-        }
-        let view = chain.view();
-        if view.canonical_hash(old.number).expect("read") != Some(old.hash) {
+        };
+        let Some(view) = chain.look().filter(|_| old != head) else {
+            return;
+        };
+        let Some(canonical) = chain.noted(view.canonical_hash(old.number)) else {
+            return;
+        };
+        if canonical != Some(old.hash) {
+            let from = BlockId {
+                number: old.number,
+                hash: old.hash,
+            };
+            let Some(path) = chain.noted(view.path_to_head(from, None, usize::MAX)) else {
+                return;
+            };
+            let depth = path.reverted.len() as u64;
             self.counts.reorganized += 1;
-            let path = view.path_to_head(
-                chain::import::BlockId {
-                    number: old.number,
-                    hash: old.hash,
-                },
-                None,
-                usize::MAX,
-            );
-            let depth = path.expect("read").reverted.len() as u64;
             self.counts.deepest = self.counts.deepest.max(depth);
         }
         // A head that came by the synchronization is told, too: others may not have it.
         let has_told = hub.has_told(&head.hash);
-        let block = view.block_by_hash(&head.hash).expect("read");
+        let Some(block) = chain.noted(view.block_by_hash(&head.hash)) else {
+            return;
+        };
+        self.check_head(index, &view.head_id());
         self.with_hub(index, |hub, now| hub.head_moved(head, now));
         if let Some(block) = block.filter(|_| !has_told) {
             let block = Block {
@@ -438,6 +511,9 @@ impl World {
         }
         self.with_hub(index, |hub, _| hub.announce_head());
         self.with_sync(index, |sync, view, now| sync.on_time(now, view));
+        if self.nodes[index].whole.is_some() {
+            self.tell_pool(index);
+        }
     }
 
     fn on_time(&mut self, index: usize) {
@@ -475,26 +551,6 @@ impl World {
         node.timer = Some(at);
         let life = node.life;
         self.after(at - self.now, Event::Timer(index, life));
-    }
-
-    fn mine(&mut self, index: usize) {
-        self.schedule_block(index);
-        let node = &self.nodes[index];
-        let Role::Honest { sync, .. } = &node.role else {
-            return;
-        };
-        if node.mines && node.is_up && !sync.progress().far_behind {
-            self.mine_now(index);
-        }
-    }
-
-    /// Makes a block at a node.
-    pub(crate) fn mine_now(&mut self, index: usize) {
-        let block = self.chain(index).make_block(index);
-        let result = self.import(index, block);
-        assert_eq!(result, ImportResult::Good, "a block made by node {index}");
-        self.counts.mined += 1;
-        self.head_moved(index);
     }
 
     /// The heads of the honest nodes.
