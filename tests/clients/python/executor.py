@@ -6,13 +6,13 @@ package of `ethereum.forks`, and `baseFee` is the base fee of all blocks. Beside
 valid by the specification; only seals are not checked.
 """
 
-import functools
 import json
 import sys
 import traceback
 from importlib import import_module
 from types import FunctionType
 
+import quick  # Before any other part of the specification.
 import ethereum.trace
 from ethereum.crypto.hash import keccak256
 from ethereum_rlp import rlp
@@ -54,12 +54,7 @@ class Rules:
         self.fork, self.state, self.trie, self.bloom, self.types, self.vm, self.transactions = (
             part(fork, name) for name in ["fork", "state", "trie", "bloom", "fork_types", "vm", "transactions"]
         )
-        interpreter = part(fork, "vm.interpreter")
-        if not hasattr(interpreter.get_valid_jump_destinations, "cache_info"):
-            # The same contracts are called again and again.
-            interpreter.get_valid_jump_destinations = functools.lru_cache(256)(
-                interpreter.get_valid_jump_destinations
-            )
+        self.steps = quick.steps(fork)
         # Headers never have a base fee here, so later forks get those of Berlin, and London's rewards.
         later = fork in ["london", "shanghai"]
         self.headers = part("berlin" if later else fork, "fork")
@@ -195,9 +190,11 @@ def run_block(rules, chain, request, base_fee, trace_at, steps):
     outcomes, included = [], []
     for index, raw in enumerate(request["transactions"]):
         if index == trace_at:
+            rules.steps.listen(True)
             ethereum.trace.set_evm_trace(recorder(steps))
         outcome = run_candidate(rules, env, output, len(included), raw)
-        ethereum.trace.set_evm_trace(ethereum.trace.discard_evm_trace)
+        if index == trace_at:
+            rules.steps.listen(False)
         outcomes.append(outcome)
         if "refused" not in outcome:
             included.append(raw)

@@ -88,6 +88,9 @@ pub enum DifferentialError {
     #[error("the independent executor answers {line:.2000}, expected its report")]
     Answer { line: String },
 
+    #[error("{}: got no line of JSON on standard error, but: {got}", program.display())]
+    NoLines { program: PathBuf, got: String },
+
     /// The node cannot be used.
     #[error("{url}: {error}")]
     Url { url: String, error: io::Error },

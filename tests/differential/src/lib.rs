@@ -9,6 +9,7 @@
 //! | do both agree? | [`compare`] |
 //! | what is the smallest case that shows a difference? | [`shrink`] |
 //! | do both accept the same headers and uncles? | [`headers`] |
+//! | do the single steps agree with a program such as geth's `evm`? | [`evm`] |
 //! | does a node that is named by its URL agree? | [`named_node`] |
 //!
 //! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
@@ -18,6 +19,7 @@ pub mod case;
 pub mod client;
 pub mod compare;
 pub mod error;
+pub mod evm;
 pub mod generate;
 pub mod headers;
 pub mod named_node;

@@ -126,7 +126,12 @@ impl<K: StepSink> StreamTracer<'_, K> {
         if self.frames == 0 {
             self.sink.end(StreamEnd {
                 output: result.output.clone(),
-                gas_used: result.gas.total_gas_spent(),
+                // A failure takes all gas.
+                gas_used: if result.result.is_halt() {
+                    result.gas.limit()
+                } else {
+                    result.gas.total_gas_spent()
+                },
                 error: failure_text(result.result),
             });
         }

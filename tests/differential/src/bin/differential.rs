@@ -1,6 +1,6 @@
 //! The program `differential`: compares the executor of the node with others. See CONTRIBUTING.md.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use clap::Parser;
 use differential::campaign::{SeedRange, compare_seeds, write_cases};
 use differential::client::IndependentExecutor;
 use differential::error::DifferentialError;
+use differential::evm::{EvmPrograms, compare_steps};
 use differential::generate;
 use differential::headers::compare_headers;
 use differential::named_node::{NodeOptions, compare_with_node};
@@ -37,6 +38,9 @@ struct DifferentialOptions {
     /// Compares headers and uncles with the specification in Python, not programs.
     #[arg(long, conflicts_with = "node")]
     headers: bool,
+    /// Compares the steps of `vnode testvec statetest` with those of this program, geth's `evm`.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["node", "specification", "headers"])]
+    evm: Option<PathBuf>,
     /// Keeps each difference, shrunk, as a file in this folder.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -111,6 +115,9 @@ fn run(options: &DifferentialOptions) -> Result<bool, DifferentialError> {
         println!("{files} files in {}", directory.display());
         return Ok(true);
     }
+    if let Some(evm) = &options.evm {
+        return compare_with_evm(seeds, rules, evm, options.keep.as_deref());
+    }
     match &options.node {
         Some(url) => compare_with_named(seeds, url, options),
         None => compare_with_client(seeds, rules, options),
@@ -178,6 +185,38 @@ fn compare_with_named(
             Ok(false)
         }
     }
+}
+
+fn compare_with_evm(
+    seeds: SeedRange,
+    mut rules: Vec<&'static ForkRules>,
+    evm: &Path,
+    keep: Option<&Path>,
+) -> Result<bool, DifferentialError> {
+    // Only Ethereum's forks have the same name there.
+    rules.retain(|rules| rules.classic_reward.is_none() && !rules.native_transactions);
+    if rules.is_empty() {
+        return Err(DifferentialError::NoCommonFork);
+    }
+    let temporary = std::env::temp_dir().join(format!("differential-{}", std::process::id()));
+    let directory = keep.unwrap_or(&temporary);
+    std::fs::create_dir_all(directory).map_err(|error| DifferentialError::File {
+        path: directory.to_owned(),
+        error,
+    })?;
+    let vnode = e2e::vnode_path();
+    let programs = EvmPrograms { vnode, evm };
+    let found = compare_steps(seeds, &rules, programs, directory, |text| println!("{text}\n"))?;
+    // Not removed if it has tests that differ.
+    let _ = std::fs::remove_dir(directory);
+    println!(
+        "{} state tests, {} of them refused, with {} lines: {} differences",
+        found.tests,
+        found.refused,
+        found.lines,
+        found.differences.len()
+    );
+    Ok(found.differences.is_empty())
 }
 
 fn compare_with_client(

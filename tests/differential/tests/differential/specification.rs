@@ -13,8 +13,8 @@ use differential::{generate, ours};
 
 use crate::independent::number;
 
-/// Seeds of an ordinary run, for each fork. They have some 1,400 transactions and 4,500 headers.
-const SEEDS: u64 = 16;
+/// Seeds of an ordinary run, for each fork. They have some 3,700 transactions and 4,500 headers.
+const SEEDS: u64 = 36;
 const HEADER_SEEDS: u64 = 4;
 /// Reasons that wrong headers and uncles must meet, as the errors begin.
 const HEADER_REASONS: [&str; 14] = [

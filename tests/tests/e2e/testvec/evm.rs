@@ -266,6 +266,15 @@ fn state_tests_pass_or_say_why() {
             .iter()
             .all(|step| step["depth"] == 1 && step["memSize"].is_u64())
     );
+    // A failure takes all gas: 0x30000 without the 53,016 of a creation with one byte.
+    let mut failing = test.clone();
+    failing["a_call"]["transaction"]["to"] = json!("");
+    failing["a_call"]["transaction"]["data"] = json!(["0xed"]);
+    write(place, "failing.json", &failing);
+    let lines = evm(place, &["--json", "statetest", "failing.json"]).stderr;
+    let lines = String::from_utf8(lines).expect("UTF-8");
+    let end = json_of(lines.lines().nth(1).expect("a line after the step").as_bytes());
+    assert_eq!(end["gasUsed"], "0x230e8", "{end}");
     // The names of files may come on standard input. With the right root the test passes.
     test["a_call"]["post"]["Berlin"][0]["hash"] = json!(root);
     test["a_call"]["post"]["Berlin"][0]["logs"] = json!(null);

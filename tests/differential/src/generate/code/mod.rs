@@ -164,7 +164,7 @@ impl<'a> CodeWriter<'a> {
     }
 
     fn snippet(&mut self) {
-        let weights = [160, 130, 70, 120, 100, 50, 40, 120, 80, 70, 40, 8, 110, 50, 8, 4];
+        let weights = [160, 130, 70, 120, 100, 50, 40, 120, 80, 70, 40, 8, 110, 50, 8, 1];
         match self.random.weighted(&weights) {
             0 => self.pure(),
             1 => self.read(),
