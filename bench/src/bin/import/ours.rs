@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bench::Failure;
+use bench::clock::{Clock, Took};
 use chain::import::stream_import::import_stream;
 use chain::import::{Imported, Importer, RunCost};
 use chain::rules::body::{senders as recover_senders, transactions_root};
@@ -16,7 +17,6 @@ use primitives::{Address, Block};
 use store::BlockReads;
 
 use crate::workload::{Workload, open};
-use bench::clock::{Clock, Took};
 
 /// Longest duration of a run, as in an import of a stream.
 const RUN_TIME: Duration = Duration::from_secs(2);

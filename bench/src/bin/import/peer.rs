@@ -4,6 +4,7 @@
 //! on revm.
 
 use bench::Failure;
+use bench::clock::{Clock, Took};
 use primitives::{Address, EMPTY_CODE_HASH, U256};
 use revm::bytecode::Bytecode;
 use revm::context::{BlockEnv, TxEnv};
@@ -14,7 +15,6 @@ use revm::state::AccountInfo;
 use revm::{Context, ExecuteCommitEvm, MainBuilder, MainContext};
 
 use crate::workload::Workload;
-use bench::clock::{Clock, Took};
 
 /// The workload in the types of revm.
 pub(crate) struct Peer {

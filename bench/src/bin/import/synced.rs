@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use bench::Failure;
+use bench::clock::{Clock, Took};
 use bench::network_node::{open_chain, start_network};
 use chain::Chain;
 use chain::import::Importer;
@@ -16,7 +17,6 @@ use network::testing::contact_of;
 use tempfile::TempDir;
 
 use crate::workload::{Workload, open};
-use bench::clock::{Clock, Took};
 
 /// The time between two looks at the head.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);

@@ -7,7 +7,7 @@ use differential::rules::ForkRules;
 use differential::{generate, opcodes};
 
 /// Seeds that are executed.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 250;
 /// The bytes of Istanbul's instructions, as first and last of each run.
 const ISTANBUL: [(u8, u8); 12] = [
     (0x00, 0x0b),
