@@ -31,6 +31,11 @@ const GAS_PRICE: u64 = 20_000_000_000;
 /// Longest wait for transactions, or for what they cause.
 const BLOCKS_PATIENCE: Duration = Duration::from_secs(240);
 
+/// The address that is paid for relaying.
+pub const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
+/// The owner's next nonce on a MicroChain after [`MicroChainOwner::dapps`].
+pub const OWNER_NONCE: u64 = 3;
+
 /// The content of `contracts/compiled.json`.
 fn compiled() -> &'static Value {
     static COMPILED: OnceLock<Value> = OnceLock::new();
@@ -455,6 +460,27 @@ impl<'a> MicroChainOwner<'a> {
         works(server, chain, &register);
         counter
     }
+}
+
+/// Data of a call that counts `steps` up.
+pub fn counting(counter: &str, steps: u128) -> String {
+    // count(uint256)
+    let call = calldata("3b3546c8", &[Argument::Number(steps)]);
+    format!("{counter}{}", call.trim_start_matches("0x"))
+}
+
+/// The count of a counter at the head of an SCS.
+///
+/// # Panics
+/// If the answer is no word.
+#[track_caller]
+pub fn counted(server: &Scs, chain: &str, counter: &str) -> u128 {
+    // total()
+    let call = json!([{"to": chain, "dappAddr": counter, "data": "0x2ddbd13a"}]);
+    let answer = server.rpc("scs_directCall", call);
+    let digits = answer.as_str().and_then(|word| word.strip_prefix("0x"));
+    let count = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
+    count.unwrap_or_else(|| panic!("total: got {answer}, expected a word"))
 }
 
 /// The height of a MicroChain on an SCS.

@@ -164,7 +164,7 @@ pub struct VnodeOptions {
     pub verify_device: SealDevice,
     /// For tests only: take every seal as right. All other rules are checked. Refused on main,
     /// test, classic and mordor; the data directory needs this option at every later start; nodes
-    /// are looked for only if --bootnodes names some. There is no mining with it
+    /// are looked for only if --bootnodes names some. Not with --mine or --stratum
     #[arg(long, global = true)]
     pub fakepow: bool,
     /// Deepest reorganization that is done, in blocks of the chain that it takes back; a heavier

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use primitives::{U256, hex};
+use primitives::{B256, hex};
 use serde_json::{Value, json};
 
 use crate::campaign::SeedRange;
@@ -116,8 +116,8 @@ fn state_tests(case: &Case) -> Vec<Value> {
     });
     let post = json!({ case.rules.name: [{
         // Not known: what is compared is the root that each program tells.
-        "hash": U256::ZERO.to_be_bytes::<32>().map(|_| "00").concat(),
-        "logs": U256::ZERO.to_be_bytes::<32>().map(|_| "00").concat(),
+        "hash": hex::encode(B256::ZERO),
+        "logs": hex::encode(B256::ZERO),
         "indexes": { "data": 0, "gas": 0, "value": 0 },
     }] });
     let test = |transaction| {

@@ -7,18 +7,16 @@ use std::time::{Duration, Instant};
 
 use bench::{Failure, sender_key};
 use e2e::http::TestHttpClient;
-use e2e::microchain::{Argument, COIN, MicroChainOwner, RATE, calldata, works};
+use e2e::microchain::{COIN, MicroChainOwner, OWNER_NONCE, PROXY, RATE, counted, counting, works};
 use e2e::wait::wait_within;
 use e2e::{Caller, quantity};
 use primitives::{Address, SecretKey, TxForm, UnsignedTransaction, hex};
 use serde_json::{Value, json};
 
-use crate::stage::{CHAIN_ID, PROXY, Stage};
+use crate::stage::{CHAIN_ID, Stage};
 
 /// Accounts that send.
 const SENDERS: usize = 256;
-/// The owner's next nonce on the MicroChain when its contracts are there.
-const OWNER_NONCE: u64 = 3;
 /// Coins that are changed into tokens for the accounts.
 const DEPOSIT: u128 = COIN;
 /// Longest wait for the deposit, which some twenty blocks of the base chain must follow.
@@ -30,8 +28,6 @@ pub(crate) const WARM_UP_PACE: Pace = Pace::Rate(SENDERS as u64 / WARM_UP.as_sec
 /// Gas of a call of the counter, if it is not the first one of its account. The block rule does not
 /// come over the wire, so the tests of `microchain` keep this figure true.
 pub(crate) const CALL_GAS: u64 = 14_051;
-/// Selector of `total()`.
-const TOTAL: &str = "0x2ddbd13a";
 /// Transactions in a request.
 pub(crate) const BATCH: usize = 50;
 /// Pause between two looks at the chain.
@@ -91,14 +87,12 @@ pub(crate) struct Load<'a> {
 impl<'a> Load<'a> {
     /// Calls of the counter at this address.
     pub(crate) fn new(stage: &'a Stage, chain: &str, counter: &str) -> Result<Self, Failure> {
-        let call = calldata("3b3546c8", &[Argument::Number(1)]);
-        let input = format!("{counter}{}", call.trim_start_matches("0x"));
         let keys = (0..SENDERS as u64).map(sender_key);
         Ok(Self {
             stage,
             chain: chain.parse()?,
             counter: counter.to_owned(),
-            input: hex::decode(&input)?,
+            input: hex::decode(counting(counter, 1))?,
             keys: keys.collect::<Result<_, _>>()?,
             next_nonce: Mutex::new(vec![0; SENDERS]),
         })
@@ -142,7 +136,7 @@ impl<'a> Load<'a> {
             }
         };
         let ready: Result<Vec<_>, _> = (0..wanted).map(|index| self.sign(index % SENDERS)).collect();
-        let counted = self.total()?;
+        let before = self.total();
         let mut ready = ready?.into_iter();
         let seen = Mutex::new(Seen::default());
         let (mined, done) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -187,7 +181,7 @@ impl<'a> Load<'a> {
         let seen = seen.into_inner().map_err(|error| error.to_string())?;
         // A transaction that fails is in a block, too, and costs little. It must not count.
         let is_seen = |(hash, _): &&(String, Instant)| seen.at.contains_key(hash);
-        let (got, expected) = (self.total()? - counted, sent.iter().filter(is_seen).count());
+        let (got, expected) = (self.total() - before, sent.iter().filter(is_seen).count());
         if got < expected as u128 {
             return Err(format!("the counter: got {got} more, expected at least {expected}").into());
         }
@@ -204,13 +198,8 @@ impl<'a> Load<'a> {
     }
 
     /// The count of the Dapp at the head of the watched SCS.
-    fn total(&self) -> Result<u128, Failure> {
-        let chain = format!("{:#x}", self.chain);
-        let call = json!([{"to": chain, "dappAddr": self.counter, "data": TOTAL}]);
-        let answer = self.stage.scs[0].rpc("scs_directCall", call);
-        let word = answer.as_str().and_then(|word| word.strip_prefix("0x"));
-        let word = word.ok_or_else(|| format!("total: got {answer}, expected a word"))?;
-        Ok(u128::from_str_radix(word, 16)?)
+    fn total(&self) -> u128 {
+        counted(&self.stage.scs[0], &format!("{:#x}", self.chain), &self.counter)
     }
 
     /// Notes the transactions of each new block.

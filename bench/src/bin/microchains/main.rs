@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bench::Failure;
 use chain::application::BLOCK_GAS_FILL;
 use clap::{Parser, Subcommand};
-use e2e::microchain::MicroChainOwner;
+use e2e::microchain::{MicroChainOwner, PROXY};
 use e2e::process::ProcessUsage;
 
 use flood::Flood;
@@ -160,7 +160,7 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     fn make(stage: &'a Stage) -> Result<Self, Failure> {
-        let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
+        let owner = MicroChainOwner::new(&stage.node, PROXY);
         let pools = owner.pools(&stage.service, &stage.servers(), 1);
         let chain = owner.chains(&pools, stage.scs.len(), 1).remove(0);
         let counter = owner.dapps(&chain, &stage.scs[0]);
@@ -224,7 +224,7 @@ fn measure_rate(stage: &Stage, time: Duration, slow: u64, in_flight: usize) -> R
 }
 
 fn measure_chains(stage: &Stage, counts: &[usize], time: Duration) -> Result<(), Failure> {
-    let owner = MicroChainOwner::new(&stage.node, stage::PROXY);
+    let owner = MicroChainOwner::new(&stage.node, PROXY);
     let most = counts.iter().copied().max().unwrap_or_default();
     let pools = owner.pools(&stage.service, &stage.servers(), most);
     let mut running = 0;

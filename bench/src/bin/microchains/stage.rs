@@ -2,14 +2,13 @@
 //! all their data in a temporary folder.
 
 use bench::Failure;
+use e2e::microchain::PROXY;
 use e2e::process::ProcessUsage;
 use e2e::scs::Scs;
 use e2e::{Launch, Vnode};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// The address that is paid for relaying.
-pub(crate) const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
 /// The chain id of the development network.
 pub(crate) const CHAIN_ID: u64 = 100;
 

@@ -6,19 +6,15 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use bench::{Failure, receiver};
-use e2e::microchain::{Argument, MicroChainOwner, calldata, receipt_of};
+use e2e::microchain::{MicroChainOwner, OWNER_NONCE, counted, counting, receipt_of};
 use e2e::scs::Scs;
 use e2e::{Caller, quantity, to_quantity};
 use serde_json::json;
 
 use crate::stage::Stage;
 
-/// The owner's next nonce on the MicroChain when its contracts are there.
-const OWNER_NONCE: u64 = 3;
 /// Time between two calls on the MicroChain.
 const CALL_INTERVAL: Duration = Duration::from_secs(1);
-/// Selector of `total()`.
-const TOTAL: &str = "0x2ddbd13a";
 /// Blocks whose logs are asked for, so that a question costs the same in each hour.
 const LOGS_BLOCKS: u128 = 128;
 /// Accounts that get coins.
@@ -68,21 +64,18 @@ impl<'a> Load<'a> {
     pub(crate) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
-        requests: u64,
-        transactions: u64,
-    ) -> Result<Vec<Client<'scope>>, Failure> {
-        let pause = |rate: u64| match rate {
-            0 => Err("the rates: got 0 a second, expected 1 or more"),
-            rate => Ok(Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX)),
-        };
-        let (request_pause, transaction_pause) = (pause(requests)?, pause(transactions)?);
+        requests: u32,
+        transactions: u32,
+    ) -> Vec<Client<'scope>> {
+        let [request_pause, transaction_pause] =
+            [requests, transactions].map(|rate| Duration::from_secs(1) / rate);
         let mut clients = vec![scope.spawn(|| self.call())];
         for (index, caller) in self.stage.callers().into_iter().enumerate() {
             clients.push(scope.spawn(move || self.ask(&caller, request_pause)));
             let sender = Caller::new(self.stage.nodes[index].addresses()[0]);
             clients.push(scope.spawn(move || self.send(&sender, FIRST_SENDER + index, transaction_pause)));
         }
-        Ok(clients)
+        clients
     }
 
     /// Does `act` again and again, at a pace.
@@ -150,8 +143,7 @@ impl<'a> Load<'a> {
 
     /// Counts on the MicroChain.
     fn call(&self) -> Result<(), Failure> {
-        let call = calldata("3b3546c8", &[Argument::Number(1)]);
-        let input = format!("{}{}", self.counter, call.trim_start_matches("0x"));
+        let input = counting(self.counter, 1);
         self.repeat(CALL_INTERVAL, |count| {
             let hash = self
                 .owner
@@ -176,11 +168,7 @@ impl<'a> Load<'a> {
         if let Some(last) = calls.last() {
             receipt_of(server, self.chain, last);
         }
-        let call = json!([{"to": self.chain, "dappAddr": self.counter, "data": TOTAL}]);
-        let answer = server.rpc("scs_directCall", call);
-        let word = answer.as_str().and_then(|word| word.strip_prefix("0x"));
-        let word = word.ok_or_else(|| format!("total: got {answer}, expected a word"))?;
-        match u128::from_str_radix(word, 16)? {
+        match counted(server, self.chain, self.counter) {
             total if total == calls.len() as u128 => Ok(calls.len()),
             total => Err(format!("the counter: got {total}, expected {}", calls.len()).into()),
         }

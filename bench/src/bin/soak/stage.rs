@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use bench::Failure;
+use e2e::microchain::PROXY;
 use e2e::process::{EndSignal, ProcessUsage};
 use e2e::scs::Scs;
 use e2e::wait::wait_for;
@@ -11,8 +12,6 @@ use e2e::{Caller, Launch, MinerProcess, Vnode, quantity};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// The address that is paid for relaying.
-pub(crate) const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
 /// The chain id of the development network.
 const CHAIN_ID: u64 = 100;
 const NODES: usize = 3;

@@ -98,10 +98,8 @@ impl TrieBuild<'_> {
                 StoreError::corrupt(TableId::Meta, b"fetched_tries", reason)
             })?,
         };
-        let Some(low) = accounts.last_key().map_or(Some(B256::ZERO), next_key) else {
-            return accounts.finish();
-        };
-        view.walk_accounts::<StoreError>(&AccountKey(low), number, |found| {
+        let low = accounts.last_key().map_or(Some(B256::ZERO), next_key);
+        let add = |found: WalkedAccount| {
             let mut account = found.account;
             if account.storage_root != EMPTY_ROOT {
                 let owner = found.storage();
@@ -118,7 +116,10 @@ impl TrieBuild<'_> {
             }
             done(accounts.entries());
             Ok(())
-        })?;
+        };
+        if let Some(low) = low {
+            view.walk_accounts(&AccountKey(low), number, add)?;
+        }
         let root = accounts.finish()?;
         batch.into_inner().write(|_| Ok(()))?;
         Ok(root)

@@ -378,6 +378,28 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_state_is_refused_or_builds_another_trie() {
+        let put = |_: &[u8], _| Ok::<_, Infallible>(());
+        let mut sorted = SortedTrie::new(put);
+        for number in 1..60_u8 {
+            sorted.add(&B256::repeat_byte(number), vec![number; 40]).unwrap();
+        }
+        let state = sorted.state();
+        for (at, bit) in (0..state.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut damaged = state.clone();
+            damaged[at] ^= 1 << bit;
+            if let Some(mut sorted) = SortedTrie::resume(put, &damaged) {
+                if sorted.last_key() < Some(B256::repeat_byte(0xff)) {
+                    sorted.add(&B256::repeat_byte(0xff), vec![1; 40]).unwrap();
+                }
+                sorted.finish().unwrap();
+            }
+        }
+        let whole = (0..state.len()).filter(|len| SortedTrie::resume(put, &state[..*len]).is_some());
+        assert_eq!(whole.count(), 0, "a part is no state");
+    }
+
+    #[test]
     fn small_tries() {
         check(&BTreeMap::new());
         check(&[(B256::repeat_byte(1), vec![5])].into());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chain::View;
 use chain::fetched_state::FetchedState;
 use chain::import::{BlockId, FilledBlock, ImportError, Imported};
-use primitives::{B256, Block, EMPTY_ROOT, Receipt};
+use primitives::{B256, Block, EMPTY_ROOT, Receipt, U256, keccak256};
 use store::{
     AccountKey, AccountRecord, BlockReads, FetchedStateReads, HorizonReads, StateReads, Store, StoreError,
 };
@@ -221,6 +221,45 @@ fn filled_blocks_go_when_the_chain_is_another() {
         matches!(refused, Some(ImportError::UnknownParent(_))),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_build_that_was_killed_at_the_last_key_of_all_writes_its_root() {
+    let node = Node::new(&Arc::new(chain::ChainSpec::dev()));
+    let (mut state, _) = FetchedState::begin(&node.store).expect("the head is block 0");
+    let rows: Vec<_> = [0x10, 0x80, 0xff]
+        .map(|byte| (B256::repeat_byte(byte), AccountRecord::default()))
+        .into();
+    let all = (B256::ZERO, B256::repeat_byte(0xff));
+    state
+        .replace_accounts(&all.0, &all.1, &rows)
+        .expect("a store in memory");
+    // A storage, so that nodes are written before the last account is there.
+    let slots: Vec<_> = (1..40)
+        .map(|byte| (B256::repeat_byte(byte), U256::from(byte)))
+        .collect();
+    state
+        .replace_slots(&all.1, &all.0, &all.1, &slots)
+        .expect("a store in memory");
+    let with_slots = AccountRecord {
+        storage_root: B256::repeat_byte(7),
+        ..AccountRecord::default()
+    };
+    state
+        .replace_accounts(&all.1, &all.1, &[(all.1, with_slots)])
+        .expect("a store in memory");
+    state.commit(b"all").expect("a store in memory");
+    assert_eq!(build_until(&node.store, 3), 1);
+    let mut reports = 0;
+    let (mut state, _) = FetchedState::open(&node.store)
+        .expect("a store in memory")
+        .expect("a state is fetched");
+    let root = state
+        .build_in_steps(1, |_| reports += 1)
+        .expect("a store in memory");
+    assert_eq!(reports, 0, "all accounts were there");
+    let stored = state.node(None, &[]).expect("a store in memory").expect("a root");
+    assert_eq!(keccak256(stored), root);
 }
 
 /// Builds the tries until `accounts` are in them, as if the process were killed then. Returns the

@@ -4,14 +4,12 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::microchain::{Argument, calldata};
 use e2e::scs::Scs;
 use e2e::{Launch, Vnode, wait_for};
 use primitives::{hex, keccak256};
 use serde_json::json;
 
-/// The address that is paid for relaying.
-pub(crate) const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
+pub(crate) use e2e::microchain::{PROXY, counting};
 
 /// The address that is paid by the second VNODE.
 pub(crate) const OTHER_PROXY: &str = "0x1d96f2f6bef1202e4ce1ff6dad0c2cb002861d3e";
@@ -83,11 +81,4 @@ pub(crate) fn wait_for_lines(servers: &[&Scs], words: &[&str]) {
 pub(crate) fn have_lines(servers: &[&Scs], words: &[&str]) -> bool {
     let has_all = |line: &str| words.iter().all(|word| line.contains(word));
     servers.iter().all(|server| server.log().lines().any(has_all))
-}
-
-/// Data of a call that counts `steps` up.
-pub(crate) fn counting(counter: &str, steps: u128) -> String {
-    // count(uint256)
-    let call = calldata("3b3546c8", &[Argument::Number(steps)]);
-    format!("{counter}{}", call.trim_start_matches("0x"))
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use e2e::microchain::PROXY;
 use e2e::{Launch, Vnode};
 use primitives::{Address, B256};
 use scs_service::client::{ScsClient, ScsClientConfig, ScsEvent};
@@ -13,8 +14,6 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 
-/// The address that is paid for relaying.
-pub(crate) const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
 /// A contract that answers 1 to a call with one word after the selector, as `getSCSRole` has it,
 /// and calls 0x0d with every other input.
 pub(crate) const CHAIN_RUNTIME: &str =

@@ -9,7 +9,7 @@ use chain::chain::AHEAD_SECS_MAX;
 use chain::genesis::{GenesisError, ensure_genesis};
 use chain::import::{BlockId, FilledBlock, ForkLimits, ImportError, Imported, Importer, PreparedBlock};
 use chain::mining::build::{BuildSettings, build};
-use chain::pool::{NextBlock, PoolConfig, ReadyTransactions, SenderState, TxPool};
+use chain::pool::{NextBlock, PoolConfig, ReadyTransactions, TxPool};
 use chain::rules::seal::SealCheck;
 use chain::spec::{DEV_ACCOUNTS, DifficultyRule, GAS_TARGET_DEFAULT};
 use chain::state::StateError;
@@ -24,7 +24,7 @@ use primitives::{
 };
 use store::{Store, StoreError};
 
-use crate::simulation::pool::NodePool;
+use crate::simulation::pool::{NodePool, sender_state};
 
 /// The clock at block 0: long before the clock at the start, so that a branch of little weight can
 /// have many headers.
@@ -253,15 +253,8 @@ impl SimChain {
         };
         let pool = TxPool::new(self.spec.clone(), PoolConfig::default(), next);
         let (address, key) = DEV_ACCOUNTS[miner % DEV_ACCOUNTS.len()];
-        let account = view
-            .account(&address, view.head_number())
-            .expect("read")
-            .expect("an account");
-        let state = SenderState {
-            tx_nonce: account.tx_nonce,
-            balance: account.balance,
-        };
-        pool.add(transfer(key, account.tx_nonce, GAS_PRICE), address, state)
+        let state = sender_state(&view, &address).expect("read");
+        pool.add(transfer(key, state.tx_nonce, GAS_PRICE), address, state)
             .expect("a good transfer");
         self.build_block(&view, miner, pool.ready())
             .expect("the store works")

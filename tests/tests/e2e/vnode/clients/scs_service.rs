@@ -2,10 +2,11 @@
 //! message, with a contract that answers for the roles.
 
 use e2e::clients::javascript;
+use e2e::microchain::PROXY;
 use serde_json::{Value, json};
 
 use super::text;
-use crate::vnode::scs_service::{CHAIN_RUNTIME, PROXY, deploy, service, serving};
+use crate::vnode::scs_service::{CHAIN_RUNTIME, deploy, service, serving};
 
 const IDS: [&str; 2] = [
     "0x1111111111111111111111111111111111111111",
