@@ -218,6 +218,10 @@ mod tests {
             .get(epoch)
             .expect("the test sizes");
         let (mut searcher, _solutions) = searcher(0, DatasetPolicy::Never);
+        // A sixteenth of the smallest space.
+        searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
+        let nonces = NonceSpace::new(0, NonceSpace::BITS_MAX);
+        let range = searcher.cursor.range(nonces);
         let (context, telemetry) = (Arc::clone(&searcher.context), Arc::clone(&searcher.telemetry));
         let task = SearchTask {
             work: WorkPackage {
@@ -227,7 +231,7 @@ mod tests {
                 number: None,
                 epoch,
             },
-            nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
+            nonces,
             repeat: true,
         };
         let job = context.current_job.set(Some(task)).expect("new work");
@@ -235,12 +239,12 @@ mod tests {
             scope.spawn(|| searcher.search(&job, &cache));
             let status = || telemetry.status(Instant::now());
             let start = Instant::now();
-            while status().hashes < u64::from(u16::MAX) || status().state != DeviceState::Waiting {
+            while status().hashes < range.len || status().state != DeviceState::Waiting {
                 if start.elapsed() > Duration::from_secs(600) {
                     context.current_job.stop();
                     panic!("{:?}", status());
                 }
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
             assert!(context.current_job.is_active(&job), "the job has not ended");
             context.current_job.stop();

@@ -128,12 +128,13 @@ fn the_kernel_is_measured_once_and_stored() {
     assert!(stored_again.contains("\"kernel\": \""), "{stored_again}");
 }
 
-/// Lets the CPU and the first adapter search for shares of one task until the first `wanted`
-/// devices have found some. Returns the shares, the states of the devices, and the description of
-/// the engine.
+/// Lets the CPU and the first adapter search for shares of one task of this difficulty until the
+/// first `wanted` devices have found some. Returns the shares, the states of the devices, and the
+/// description of the engine.
 fn share_task(
     gpu: GpuOptions,
     intensity: Intensity,
+    difficulty: u64,
     wanted: usize,
 ) -> (Vec<FoundSolution>, Vec<DeviceState>, Vec<String>) {
     let (work_out, work_in) = unbounded();
@@ -143,7 +144,8 @@ fn share_task(
             cpu: true,
             adapters: vec![0],
         },
-        threads: 2,
+        // A software adapter needs the other processors.
+        threads: 1,
         caches: LightCaches::with_sizes(1024, 32_768),
         gpu,
         intensity,
@@ -155,7 +157,7 @@ fn share_task(
         work: WorkPackage {
             header_hash: B256::repeat_byte(6),
             seed_hash: epoch.seed_hash(),
-            boundary: ethash::boundary(&U256::from(4000)),
+            boundary: ethash::boundary(&U256::from(difficulty)),
             number: None,
             epoch,
         },
@@ -198,7 +200,7 @@ fn adapter_and_cpu_share_the_nonces_of_a_task() {
     }
     for percent in [100, 50] {
         let intensity = Intensity::new(percent).expect("1 to 100");
-        let (found, states, _) = share_task(GpuOptions::default(), intensity, 2);
+        let (found, states, _) = share_task(GpuOptions::default(), intensity, 4000, 2);
         let nonces: std::collections::HashSet<_> =
             found.iter().map(|found| found.solution.pow_nonce).collect();
         assert_eq!(nonces.len(), found.len(), "no nonce is tried twice");
@@ -223,7 +225,7 @@ fn a_device_that_fails_does_not_stop_the_others() {
         max_page_items: Some(1),
         ..GpuOptions::default()
     };
-    let (found, states, lines) = share_task(options, Intensity::FULL, 0);
+    let (found, states, lines) = share_task(options, Intensity::FULL, 400, 0);
     assert!(found.iter().all(|found| found.device == 1));
     assert!(
         matches!(&states[0], DeviceState::Recovering { reason } if reason.contains("too small")),

@@ -212,7 +212,7 @@ impl FetchedState {
             if let Some(trie) = &mut trie {
                 trie.write_to(tables)?;
             } else if !(self.accounts.is_empty() && self.slots.is_empty()) {
-                tables.delete_fetched_tries()?;
+                tables.delete_begun_tries()?;
             }
             tables.put_fetched_state(self.stage, progress)
         })?;
@@ -289,7 +289,7 @@ impl FetchedState {
     /// As for [`Self::build`].
     pub fn build_in_steps(&mut self, save_bytes: usize, report: impl FnMut(u64)) -> Result<B256, StoreError> {
         self.set_stage(FetchedStage::Rows)?;
-        let begun = self.store.snapshot()?.fetched_tries()?.unwrap_or_default();
+        let begun = self.store.snapshot()?.begun_tries()?.unwrap_or_default();
         if begun.is_empty() {
             self.clear(|tables| tables.clear_tries(CLEARED_ROWS))?;
         }
@@ -321,7 +321,7 @@ impl FetchedState {
             },
             |tables, state| {
                 correct(tables)?;
-                tables.put_fetched_tries(state)
+                tables.put_begun_tries(state)
             },
             report,
         )?;

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use primitives::{B256, EMPTY_ROOT, U256};
 use store::{
     AccountKey, Snapshot, StateReads, StateTrieId, Store, StoreError, TableId, Tables, WalkedAccount,
+    meta_key,
 };
 
 use super::{SortedTrie, encode_account};
@@ -95,7 +96,7 @@ impl TrieBuild<'_> {
             [] => SortedTrie::new(put(StateTrieId::Accounts)),
             state => SortedTrie::resume(put(StateTrieId::Accounts), state).ok_or_else(|| {
                 let reason = format!("got {} bytes, expected the state of a trie", state.len());
-                StoreError::corrupt(TableId::Meta, b"fetched_tries", reason)
+                StoreError::corrupt(TableId::Meta, meta_key::BEGUN_TRIES, reason)
             })?,
         };
         let low = accounts.last_key().map_or(Some(B256::ZERO), next_key);

@@ -116,11 +116,11 @@ fn a_sound_store_has_no_faults() {
     assert_eq!(check_faults(&spec, &store, true).1, []);
 }
 
-#[test]
-fn every_altered_or_missing_row_is_a_fault() {
+/// Alters the rows of the table at `half` and of each second one after it.
+fn alter(half: usize) {
     let (spec, store) = scene();
     let rows = stored_rows(&store);
-    for table in TableId::ALL {
+    for table in TableId::ALL.into_iter().skip(half).step_by(2) {
         let rows = &rows[table.name()];
         // Rows that are to be removed are removed at once here.
         let is_empty = table == TableId::DeadStorage;
@@ -180,6 +180,16 @@ fn every_altered_or_missing_row_is_a_fault() {
         }
     }
     assert_eq!(check_faults(&spec, &store, true).1, []);
+}
+
+#[test]
+fn every_altered_or_missing_row_is_a_fault() {
+    alter(0);
+}
+
+#[test]
+fn every_altered_or_missing_row_of_the_other_tables_is_a_fault() {
+    alter(1);
 }
 
 /// Whether the table has a row for each canonical block, and its keys begin with the number.

@@ -106,8 +106,8 @@ pub trait FetchedStateReads: Source {
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.
-    fn fetched_tries(&self) -> Result<Option<Vec<u8>>, StoreError> {
-        self.with(TableId::Meta, meta_key::FETCHED_TRIES, <[u8]>::to_vec)
+    fn begun_tries(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        self.with(TableId::Meta, meta_key::BEGUN_TRIES, <[u8]>::to_vec)
     }
 
     /// The hashes of the present accounts from `first` to `last`, at most `most`.
@@ -180,7 +180,7 @@ impl Tables<'_> {
     /// [`StoreError`] when the write fails.
     pub fn put_fetched_state(&mut self, stage: FetchedStage, progress: &[u8]) -> Result<(), StoreError> {
         if stage != FetchedStage::Rows {
-            self.delete_fetched_tries()?;
+            self.delete_begun_tries()?;
         }
         let row = [&[stage as u8], progress].concat();
         self.put(TableId::Meta, meta_key::FETCHED_STATE, &row)
@@ -190,16 +190,16 @@ impl Tables<'_> {
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
-    pub fn put_fetched_tries(&mut self, state: &[u8]) -> Result<(), StoreError> {
-        self.put(TableId::Meta, meta_key::FETCHED_TRIES, state)
+    pub fn put_begun_tries(&mut self, state: &[u8]) -> Result<(), StoreError> {
+        self.put(TableId::Meta, meta_key::BEGUN_TRIES, state)
     }
 
     /// The tries are built from their begin the next time.
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
-    pub fn delete_fetched_tries(&mut self) -> Result<(), StoreError> {
-        self.delete(TableId::Meta, meta_key::FETCHED_TRIES)
+    pub fn delete_begun_tries(&mut self) -> Result<(), StoreError> {
+        self.delete(TableId::Meta, meta_key::BEGUN_TRIES)
     }
 
     /// The present rows are the state after block `number`: states can be read from there on.

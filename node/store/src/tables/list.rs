@@ -26,9 +26,9 @@ tables! {
         value: "see `meta_key`",
         put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put_best_header, \
                  put_open_reorganization, prune_states, begin_fetched_state, put_fetched_state, \
-                 put_fetched_tries, end_fetched_state, put",
+                 put_begun_tries, end_fetched_state, put",
         removed_by: "delete_notices, delete_best_header, delete_open_reorganization, end_fetched_state, \
-                     delete_fetched_tries",
+                     delete_begun_tries",
         is_state: false,
         may_wait: false,
     }

@@ -143,9 +143,9 @@ pub mod meta_key {
     /// The stage of the state that is being fetched (1: 0, 1 or 2), then the progress of whoever
     /// fetches it. Present until all of it is here.
     pub(crate) const FETCHED_STATE: &[u8] = b"fetched_state";
-    /// The place from where the build of the fetched state's tries goes on, as RLP. Present only in
-    /// stage 1, from the first commit of a build on.
-    pub(crate) const FETCHED_TRIES: &[u8] = b"fetched_tries";
+    /// The place from where the build of all tries goes on, as RLP: those of a state that is being
+    /// fetched (stage 1), or of a rewritten file. Present from the first commit of a build on.
+    pub const BEGUN_TRIES: &[u8] = b"fetched_tries";
     /// The block whose state was fetched (8). Addresses and numbers of slots are known only of what
     /// later blocks have changed. Absent where all blocks were executed.
     pub(crate) const FETCHED_BLOCK: &[u8] = b"fetched_block";

@@ -132,7 +132,10 @@ impl Store {
     /// [`StoreError`] when the write fails.
     pub fn end_upgrade(&self) -> Result<(), StoreError> {
         let batch = self.batch()?;
-        batch.write(|tables| tables.delete(TableId::Meta, meta_key::WITHOUT_TRIES))?;
+        batch.write(|tables| {
+            tables.delete_begun_tries()?;
+            tables.delete(TableId::Meta, meta_key::WITHOUT_TRIES)
+        })?;
         batch.commit()
     }
 }

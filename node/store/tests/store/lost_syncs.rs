@@ -18,8 +18,7 @@ enum After {
 
 /// Operation `lost`, a sync, fails. `later` operations after the batch has failed, the power fails.
 /// Returns `false` if the operation was no sync.
-fn lose(setting: Setting, lost: u64, later: u64, after: After, random: &mut Random) -> bool {
-    let models = models();
+fn lose(setting: Setting, lost: u64, later: u64, after: After, models: &[Rows], random: &mut Random) -> bool {
     let disk = Arc::new(Disk::default());
     let mut store = setting.open(&disk).expect("a good disk");
     disk.lose_sync(lost);
@@ -40,7 +39,7 @@ fn lose(setting: Setting, lost: u64, later: u64, after: After, random: &mut Rand
             match setting.open(&disk) {
                 Ok(again) => store = again,
                 Err(_) => {
-                    check_after_power_loss(setting, &disk, &models, done, random);
+                    check_after_power_loss(setting, &disk, models, done, random);
                     return true;
                 }
             }
@@ -54,7 +53,7 @@ fn lose(setting: Setting, lost: u64, later: u64, after: After, random: &mut Rand
     }
     drop(store);
     if failed {
-        check_after_power_loss(setting, &disk, &models, done, random);
+        check_after_power_loss(setting, &disk, models, done, random);
     }
     failed
 }
@@ -80,13 +79,14 @@ fn check_after_power_loss(setting: Setting, disk: &Disk, models: &[Rows], done: 
 }
 
 fn check(after: After) {
+    let models = models();
     let mut random = Random(11);
     for setting in Setting::ALL {
         let (first, last) = operations(setting);
         let mut met = 0;
         for lost in first..last {
             for later in [0, 1, 2, 3, 5, 8, 13, 40] {
-                if !lose(setting, lost, later, after, &mut random) {
+                if !lose(setting, lost, later, after, &models, &mut random) {
                     break;
                 }
                 met += 1;

@@ -41,8 +41,8 @@ fn specified() -> Vec<&'static ForkRules> {
         .collect()
 }
 
-#[test]
-fn the_specification_agrees() {
+/// Compares the fork at `half` and each second one after it. Each half has a process of Python.
+fn agrees(half: usize) {
     let Some(mut client) = IndependentExecutor::specification() else {
         return;
     };
@@ -51,7 +51,8 @@ fn the_specification_agrees() {
         count: number("SPECIFICATION_COUNT").unwrap_or(SEEDS),
         time: number("SPECIFICATION_SECONDS").map(Duration::from_secs),
     };
-    let report = compare_seeds(seeds, &specified(), &mut client, |difference| {
+    let rules: Vec<_> = specified().into_iter().skip(half).step_by(2).collect();
+    let report = compare_seeds(seeds, &rules, &mut client, |difference| {
         println!("{difference}\n")
     });
     e2e::note(&format!(
@@ -60,6 +61,16 @@ fn the_specification_agrees() {
     ));
     assert_eq!(report.differences.len(), 0, "differences are listed above");
     assert!(report.executed > report.cases && report.refused > 0, "{report:?}");
+}
+
+#[test]
+fn the_specification_agrees() {
+    agrees(0);
+}
+
+#[test]
+fn the_specification_agrees_on_the_other_forks() {
+    agrees(1);
 }
 
 #[test]

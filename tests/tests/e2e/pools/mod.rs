@@ -15,7 +15,7 @@ use e2e::stratum::RawConnection;
 use e2e::wait::wait_for;
 use e2e::work::{RpcWork, prepare_dataset, search, search_in_dataset};
 use e2e::ws::WsClient;
-use e2e::{Launch, MinerProcess, Vnode, data, quantity};
+use e2e::{Launch, MinerProcess, Vnode, data, note, quantity};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -55,15 +55,32 @@ fn genesis() -> Value {
     })
 }
 
-/// A node of that network which mines for the pool and does not search itself.
-fn node(folder: &TempDir) -> Vnode {
+/// Whether the seal of a block is searched. It takes a dataset of 1 GiB, 70 s of processor time.
+fn seals_are_real() -> bool {
+    std::env::var_os("FULL_DATASET").is_some()
+}
+
+/// The options of a node that mines for the pool and does not search itself.
+const MINING: [&str; 8] = [
+    "--mine",
+    "--minerthreads",
+    "0",
+    "--stratum",
+    "--stratumport",
+    "0",
+    "--stratum.difficulty",
+    SHARE_DIFFICULTY,
+];
+
+/// A node of that network.
+fn node(folder: &TempDir, options: &[&str]) -> Vnode {
     let file = folder.path().join("genesis.json");
     std::fs::write(&file, genesis().to_string()).expect("writable");
     let data = folder.path().join("data");
     let file = file.to_str().expect("UTF-8");
     let ended = Launch::bare(["init", file]).data(&data).run();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    Launch::bare([
+    let common = [
         "--rpc",
         "--rpcport",
         "0",
@@ -72,20 +89,11 @@ fn node(folder: &TempDir) -> Vnode {
         "--ws",
         "--wsport",
         "0",
-        "--mine",
-        "--minerthreads",
-        "0",
         "--moacbase",
         POOL,
-        "--stratum",
-        "--stratumport",
-        "0",
-        "--stratum.difficulty",
-        SHARE_DIFFICULTY,
         "--lightkdf",
-    ])
-    .data(&data)
-    .start()
+    ];
+    Launch::bare([&common, options].concat()).data(&data).start()
 }
 
 /// Held by the test that runs. A test that failed leaves nothing behind that others need.
@@ -140,9 +148,14 @@ impl Miningcore {
 #[test]
 fn the_calls_of_pools_from_work_to_payment() {
     let _turn = turn();
-    prepare_dataset();
+    let options: &[&str] = if seals_are_real() {
+        prepare_dataset();
+        &MINING
+    } else {
+        &["--fakepow"]
+    };
     let folder = tempfile::tempdir().expect("a folder");
-    let node = node(&folder);
+    let node = node(&folder, options);
     let address = node.addresses()[0];
     let mut core = Miningcore(TestHttpClient::new(address));
     let mut open = OpenEtcPool(TestHttpClient::new(address));
@@ -200,7 +213,13 @@ fn the_calls_of_pools_from_work_to_payment() {
         let is_newer = header != empty && both_pending.elapsed() > 2 * RENEW_INTERVAL;
         (is_newer && answers[0][0] == header).then_some(())
     });
-    let found = search_in_dataset(&node.work_after(None));
+    let work = node.work_after(None);
+    let found = if seals_are_real() {
+        search_in_dataset(&work)
+    } else {
+        note("the seal is not searched; FULL_DATASET=1 asks for it");
+        search(&work, 1, false)
+    };
     let mut heads = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
     let subscription = heads.rpc("eth_subscribe", json!(["newHeads"]));
     let solution = json!([found.nonce_data(), found.header_hash, found.mix_hash]);
@@ -256,7 +275,7 @@ fn the_calls_of_pools_from_work_to_payment() {
 fn machines_that_poll_for_work_over_stratum() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
-    let node = node(&folder);
+    let node = node(&folder, &MINING);
     let mut machine = RawConnection::connect(node.stratum());
     let login =
         json!({"id": 1, "method": "eth_submitLogin", "params": ["0xwallet.rig", "x"], "worker": "rig"});
@@ -295,7 +314,7 @@ fn machines_that_poll_for_work_over_stratum() {
 fn a_miner_finds_shares_with_etchash() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
-    let node = node(&folder);
+    let node = node(&folder, &MINING);
     let url = format!("stratum+tcp://me.rig1@{}", node.stratum());
     let etchash = ["--algo", "etchash", "--etchash-fork", "0"];
     let arguments = ["stratum", url.as_str()].into_iter().chain(etchash);
