@@ -2,8 +2,8 @@
 //!
 //! The package `store` rewrites the rows; the tries are built here, from the accounts and slots in
 //! the order of their keys. The account trie must have the state root of the head, so a fault of
-//! the rewrite cannot stay unnoticed. A process that dies meanwhile loses some seconds: the next one
-//! goes on where the build was saved last. Knows no layout of rows.
+//! the rewrite cannot stay unnoticed. A process that dies meanwhile loses some seconds: the next
+//! one goes on where the build was saved last. Knows no layout of rows.
 
 use std::path::Path;
 
