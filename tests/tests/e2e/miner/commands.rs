@@ -169,7 +169,7 @@ fn bench_plots_what_it_measured() {
 fn the_thorough_benchmark_mines_for_a_node() {
     let node = Vnode::dev(["--mine", "--minerthreads", "0"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mine = |out: &str, node: [&str; 2]| -> Value {
+    let mine = |out: &str, node: [&str; 2], minutes: f64| -> Value {
         let out = folder.path().join(out);
         let path = out.to_str().expect("UTF-8");
         let start = [
@@ -182,16 +182,23 @@ fn the_thorough_benchmark_mines_for_a_node() {
             "--out",
             path,
         ];
-        let more = ["--only", "steady", "--steady", "0.15"];
+        let minutes = minutes.to_string();
+        let more = ["--only", "steady", "--steady", &minutes];
         let (code, stdout, stderr) = run(&[&start[..], &more[..], &node[..]].concat());
         assert_eq!(code, Some(0), "{stdout}{stderr}");
         let lines = std::fs::read_to_string(out.join("figures.jsonl")).expect("the figures");
         let record = lines.lines().last().expect("a line");
         serde_json::from_str(record).unwrap_or_else(|_| panic!("got {record}"))
     };
-    let steady = mine("running", ["--node", &node.url()]);
+    // On a busy machine a short run may find nothing, so a longer one follows.
+    let mine_until_accepted = |name: &str, node: [&str; 2]| -> Value {
+        let runs = [0.15, 0.6, 2.4].into_iter();
+        let mut runs = runs.map(|minutes| mine(&format!("{name}-{minutes}"), node, minutes));
+        let found = runs.find(|steady| steady["accepted"].as_u64() > Some(0));
+        found.unwrap_or_else(|| panic!("{name}: no share was accepted"))
+    };
+    let steady = mine_until_accepted("running", ["--node", &node.url()]);
     assert!(steady["value"].as_f64() > Some(0.0), "{steady}");
-    assert!(steady["accepted"].as_u64() > Some(0), "{steady}");
     assert_eq!(
         (&steady["invalid"], &steady["rejected"]),
         (&json!(0), &json!(0)),
@@ -199,9 +206,8 @@ fn the_thorough_benchmark_mines_for_a_node() {
     );
     // A node whose program is started has a new chain, and is gone afterwards.
     let program = e2e::binary::vnode_path();
-    let steady = mine("started", ["--vnode", program.to_str().expect("UTF-8")]);
-    assert!(steady["accepted"].as_u64() > Some(0), "{steady}");
-    let failed = mine("absent", ["--node", "http://127.0.0.1:1"]);
+    mine_until_accepted("started", ["--vnode", program.to_str().expect("UTF-8")]);
+    let failed = mine("absent", ["--node", "http://127.0.0.1:1"], 0.15);
     assert!(
         failed["error"]
             .as_str()
