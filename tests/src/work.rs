@@ -85,8 +85,8 @@ pub fn search(work: &RpcWork, first_nonce: u64, solves: bool) -> RpcSolution {
     }
 }
 
-/// Makes the whole dataset of epoch 0, 1 GiB, with all processors, unless it is there: some twenty
-/// processor seconds. A search in it is some hundred times as fast as [`search`].
+/// Makes the whole dataset of epoch 0, 1 GiB, with all processors, unless it is there: up to
+/// seventy processor seconds. A search in it is some hundred times as fast as [`search`].
 pub fn prepare_dataset() -> FullDataset<'static> {
     static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 /// The chain id of the development network.
 const CHAIN_ID: u64 = 100;
 const NODES: usize = 3;
-/// Memory for pages of a node's store. The files of a day are larger, so it is full soon, and more
-/// memory at the end is something else.
+/// Memory for pages of a node's store. Six hours fill 3 MiB of it, so it is a part of what a node
+/// grows by.
 const CACHE_MIB: &str = "16";
 const MIB: f64 = (1 << 20) as f64;
 

@@ -1,8 +1,8 @@
 //! Pool programs at a node of a network like Mordor: the calls of open-etc-pool-friends and of
 //! Miningcore, as they send them, and a miner that polls `eth_getWork` over Stratum.
 //!
-//! The tests run one after the other, because the dataset, which a block of the lowest difficulty
-//! needs, takes all processors for a while.
+//! The tests run one after the other, because with `FULL_DATASET=1` the dataset, which a block of
+//! the lowest difficulty needs, takes all processors for a while.
 //!
 //! Source: docs/etc.md, 5.
 
