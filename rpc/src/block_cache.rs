@@ -3,7 +3,8 @@
 //! A block never changes under its hash, and neither do its receipts. So a cached value is right as
 //! long as the store has the block. Only setting the head back deletes blocks, and it clears this
 //! cache. The cache does not know which blocks are canonical: that is read from the chain each
-//! time. Its size is bounded in bytes. The least recently used value goes first.
+//! time. Its size is bounded in bytes, in proportion to the cache of the database. The least
+//! recently used value goes first.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,12 +19,12 @@ use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
 
-/// Most bytes of cached blocks.
+/// Most bytes of cached blocks, and of cached receipts.
 const BLOCKS_LEN_MAX: usize = 64 << 20;
-/// Most bytes of cached receipts.
-const RECEIPTS_LEN_MAX: usize = 64 << 20;
-/// Most bytes of the cached fees of blocks.
-const FEES_LEN_MAX: usize = 16 << 20;
+/// Parts of the memory for pages of the database: blocks, and receipts, have one of them more.
+const PAGES_PER_BLOCKS: usize = 4;
+/// The bytes of blocks for one byte of their fees.
+const BLOCKS_PER_FEES: usize = 4;
 /// Bytes of a transaction in memory without its input, but with its sender and two hashes.
 const TRANSACTION_LEN: usize = 480;
 /// Bytes of a header in memory.
@@ -131,14 +132,22 @@ pub(crate) struct BlockCache {
 impl Default for BlockCache {
     fn default() -> Self {
         Self {
-            fees: BoundedCache::new(FEES_LEN_MAX),
+            fees: BoundedCache::new(BLOCKS_LEN_MAX / BLOCKS_PER_FEES),
             blocks: BoundedCache::new(BLOCKS_LEN_MAX),
-            receipts: BoundedCache::new(RECEIPTS_LEN_MAX),
+            receipts: BoundedCache::new(BLOCKS_LEN_MAX),
         }
     }
 }
 
 impl BlockCache {
+    /// Bounds the cache for a node whose database has so many bytes for pages.
+    pub(crate) fn bound(&self, pages_len: usize) {
+        let len_max = BLOCKS_LEN_MAX.min(pages_len / PAGES_PER_BLOCKS);
+        self.fees.bound(len_max / BLOCKS_PER_FEES);
+        self.blocks.bound(len_max);
+        self.receipts.bound(len_max);
+    }
+
     /// The block of this hash if it is cached.
     pub(crate) fn cached(&self, hash: &B256) -> Option<Arc<CachedBlock>> {
         self.blocks.get(hash)
@@ -231,7 +240,6 @@ fn is_stored(chain: &Chain, hash: &B256) -> RpcResult<bool> {
 /// Values by hash, up to a number of bytes.
 #[derive(Debug)]
 struct BoundedCache<T> {
-    len_max: usize,
     state: Mutex<BoundedCacheState<T>>,
 }
 
@@ -239,6 +247,7 @@ struct BoundedCache<T> {
 struct BoundedCacheState<T> {
     values: LruCache<B256, (Arc<T>, usize)>,
     len: usize,
+    len_max: usize,
     /// The number of times that the cache was cleared.
     generation: u64,
 }
@@ -248,12 +257,18 @@ impl<T> BoundedCache<T> {
         let state = BoundedCacheState {
             values: LruCache::unbounded(),
             len: 0,
+            len_max,
             generation: 0,
         };
         Self {
-            len_max,
             state: Mutex::new(state),
         }
+    }
+
+    fn bound(&self, len_max: usize) {
+        let mut state = self.state.lock();
+        state.len_max = len_max;
+        state.shrink();
     }
 
     fn get(&self, hash: &B256) -> Option<Arc<T>> {
@@ -283,10 +298,17 @@ impl<T> BoundedCache<T> {
         if let Some((_, replaced)) = state.values.put(hash, (Arc::clone(value), len)) {
             state.len -= replaced;
         }
-        while state.len > self.len_max
-            && let Some((_, (_, len))) = state.values.pop_lru()
+        state.shrink();
+    }
+}
+
+impl<T> BoundedCacheState<T> {
+    /// Removes what was not used for the longest time until the rest is within the bound.
+    fn shrink(&mut self) {
+        while self.len > self.len_max
+            && let Some((_, (_, len))) = self.values.pop_lru()
         {
-            state.len -= len;
+            self.len -= len;
         }
     }
 }
@@ -313,6 +335,8 @@ mod tests {
         assert_eq!(values(&cache), [1, 3, 4]);
         cache.put(hash(4), &Arc::new(4), 40, 0);
         assert_eq!((values(&cache), cache.state.lock().len), (vec![1, 3, 4], 100));
+        cache.bound(60);
+        assert_eq!((values(&cache), cache.state.lock().len), (vec![4], 40));
         cache.put(hash(5), &Arc::new(5), 101, 0);
         assert_eq!(
             (values(&cache), cache.state.lock().len),

@@ -41,6 +41,8 @@ const POOL_ENTRY_LEN: usize = 200;
 pub struct NodeSettings {
     /// The node's database directory.
     pub data_directory: PathBuf,
+    /// Memory for pages of the database. Answered blocks and their receipts are kept in proportion.
+    pub cache_bytes: usize,
     /// Whether the pending block is shown with its number. `None`: under Ethereum's names, as geth
     /// does; in the interface the number is null.
     pub pending_number: Option<bool>,
@@ -71,6 +73,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             data_directory: PathBuf::new(),
+            cache_bytes: 256 << 20,
             pending_number: None,
             log_limits: LogLimits::default(),
             insecure_unlock: false,
@@ -287,6 +290,7 @@ impl Node {
     /// The node with these settings.
     #[must_use]
     pub fn with_settings(mut self, settings: NodeSettings) -> Self {
+        self.blocks.bound(settings.cache_bytes);
         self.settings = settings;
         self
     }

@@ -153,7 +153,8 @@ pub struct VnodeOptions {
     /// mordor, full elsewhere]
     #[arg(long, value_name = "MODE")]
     pub syncmode: Option<SyncMode>,
-    /// Memory for cached pages of the database, in MiB
+    /// Memory for cached pages of the database, in MiB. Half as much again, up to 128, keeps blocks
+    /// and receipts that clients ask for
     #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
 

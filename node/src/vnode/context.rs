@@ -161,6 +161,7 @@ fn settings(
 ) -> NodeSettings {
     NodeSettings {
         data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
+        cache_bytes: options.cache << 20,
         // Pool software of Ethereum's family needs the number.
         pending_number: options
             .rpc_pendingnumber

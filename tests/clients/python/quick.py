@@ -148,7 +148,7 @@ def quicken():
     ethereum_types.frozen.modify = modify
     rlp.encode = encode
     # These modules take functions of the ones above.
-    from ethereum.crypto import elliptic_curve, hash
+    from ethereum.crypto import blake2, elliptic_curve, hash
 
     keccak256 = hash.keccak256
     remembered = functools.lru_cache(HASHES)(keccak256)
@@ -171,6 +171,9 @@ def quicken():
 
     numbers.ceil32 = ceil32
     elliptic_curve.secp256k1_recover = functools.lru_cache(HASHES)(elliptic_curve.secp256k1_recover)
+    # Numbers that are computed again in each step of BLAKE2.
+    for name in ["max_word", "w_R1", "w_R2", "w_R3", "w_R4"]:
+        setattr(blake2.Blake2b, name, getattr(blake2.Blake2b(), name))
 
 
 class Instructions:

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 /// The chain id of the development network.
 const CHAIN_ID: u64 = 100;
 const NODES: usize = 3;
-/// Memory for pages of a node's store. Six hours fill 3 MiB of it, so it is a part of what a node
-/// grows by.
-const CACHE_MIB: &str = "16";
+/// Memory for pages of a node's store. With more, caches would fill in the day, and that would look
+/// like a leak.
+const CACHE_MIB: &str = "2";
 const MIB: f64 = (1 << 20) as f64;
 
 /// The use of a process.

@@ -267,17 +267,24 @@ impl ChainSync {
                 return Vec::new();
             }
         };
-        let SyncActions { orders, jobs } = act(&mut self.machine, &view);
-        for job in jobs {
-            self.driver.run(job);
-        }
+        let SyncActions { mut orders, mut jobs } = act(&mut self.machine, &view);
         let mut progress = self.machine.progress();
         let parts = (&self.chain, &self.take);
-        if let Err(error) = self
+        match self
             .state
             .go_on(now, (&view, &progress), &mut self.machine, parts)
         {
-            tracing::error!(%error, "the synchronization cannot read the chain");
+            Ok(false) => {}
+            Ok(true) => {
+                let more = self.machine.on_time(now, &view);
+                orders.extend(more.orders);
+                jobs.extend(more.jobs);
+                progress = self.machine.progress();
+            }
+            Err(error) => tracing::error!(%error, "the synchronization cannot read the chain"),
+        }
+        for job in jobs {
+            self.driver.run(job);
         }
         if self.state.holds_work(&progress) {
             progress.state = self.state.progress();

@@ -115,11 +115,16 @@ impl ReceiptQueue {
 
 impl Synchronizer {
     /// Blocks up to this number are not executed, and those above wait; `None`: all are executed.
-    pub(crate) fn fill_to(&mut self, limit: Option<u64>) {
-        if self.fill_limit != limit {
-            self.fill_limit = limit;
-            self.is_stale = true;
+    /// Returns whether this is a change, so that [`Self::on_time`] must be called.
+    pub(crate) fn fill_to(&mut self, limit: Option<u64>) -> bool {
+        if self.fill_limit == limit {
+            return false;
         }
+        self.fill_limit = limit;
+        self.is_stale = true;
+        // Miners get work when the blocks above the state are here, too.
+        self.progress.far_behind |= limit.is_none();
+        true
     }
 
     /// Lets blocks wait for their receipts, and hands over those that have them.

@@ -1,6 +1,7 @@
 //! Runs the fuzz targets on random bytes: valid samples with a few changes, and plain noise.
 //!
-//! Each test run runs the targets for a short time. `cargo fuzz` runs the same targets for longer.
+//! Each test run runs the targets for a short time, and on the inputs that `fuzz/run` has kept. That
+//! runs the same targets for longer, by libFuzzer.
 
 #[path = "../../../../fuzz/targets.rs"]
 mod targets;
@@ -437,7 +438,16 @@ proptest! {
 /// Target, its function, and its samples.
 type Samples = (&'static str, fn(&[u8]), Vec<Vec<u8>>);
 
-/// Each target has samples that it takes. `FUZZ_SEEDS=fuzz/corpus` writes them for `cargo fuzz`.
+/// The inputs of a target that `fuzz/run` has kept, a line of hex each.
+fn kept(name: &str) -> Vec<Vec<u8>> {
+    let path = workspace().join(format!("fuzz/kept/{name}.hex"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let line = |line| hex::decode(line).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(line).collect()
+}
+
+/// Each target has samples that it takes, and holds for all kept inputs. `FUZZ_SEEDS=fuzz/corpus`
+/// writes both as the first inputs of `fuzz/run`.
 #[test]
 fn each_target_has_samples() {
     let all: [Samples; 18] = [
@@ -462,7 +472,7 @@ fn each_target_has_samples() {
     ];
     let corpus = std::env::var_os("FUZZ_SEEDS").map(|folder| workspace().join(folder));
     for (name, run, samples) in &all {
-        for (number, bytes) in samples.iter().enumerate() {
+        for (number, bytes) in samples.iter().chain(&kept(name)).enumerate() {
             run(bytes);
             if let Some(corpus) = &corpus {
                 let folder = corpus.join(name);

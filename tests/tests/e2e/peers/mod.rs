@@ -6,6 +6,7 @@ mod floods;
 mod halves;
 mod hostile;
 mod in_process;
+mod killed_state;
 mod mesh;
 mod namespaces;
 mod nodes;

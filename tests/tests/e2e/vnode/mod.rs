@@ -22,7 +22,7 @@ mod hostile_pool;
 mod logs;
 mod metrics;
 mod networks;
-mod offline;
+pub(crate) mod offline;
 mod old_blocks;
 mod options;
 mod packaging;

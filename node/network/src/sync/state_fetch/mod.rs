@@ -217,7 +217,7 @@ impl StateSync {
         orders
     }
 
-    /// Makes plans after something has happened.
+    /// Makes plans after something has happened. Returns whether other blocks are wanted now.
     ///
     /// # Errors
     /// [`StoreError`] if the chain cannot be read.
@@ -227,7 +227,7 @@ impl StateSync {
         (view, progress): (&View, &SyncState),
         machine: &mut Synchronizer,
         (chain, take): (&Chain, &Arc<TakeOutcome>),
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         if self.stage == StateStage::Waiting {
             self.wait_for_length(now, view, progress, machine.peer_count());
         }
@@ -238,14 +238,13 @@ impl StateSync {
             self.choose_pivot(view, progress)?;
             self.end_if_done(view);
         }
-        machine.fill_to(match (self.stage, self.pivot) {
+        Ok(machine.fill_to(match (self.stage, self.pivot) {
             (StateStage::Full, _) => None,
             (StateStage::Waiting, _) => Some(0),
             (StateStage::Fetching, Some(pivot)) => Some(pivot.id.number),
             // No pivot will be lower. Headers may lead by so many blocks only.
             (StateStage::Fetching, None) => Some(progress.best_header.saturating_sub(PIVOT_DEPTH)),
-        });
-        Ok(())
+        }))
     }
 
     fn wait_for_length(&mut self, now: Moment, view: &View, progress: &SyncState, peers: usize) {
