@@ -3,7 +3,8 @@
 //! As in the codec of `eth`, the entries of each list are counted and compared with a bound before
 //! memory is taken for them. Source: ethereum/devp2p, `caps/snap.md`.
 
-use primitives::rlp::{RlpError, RlpReader, encode_fields_to_vec};
+use alloy_rlp::{BufMut, Header};
+use primitives::rlp::{RlpError, RlpReader, encode_fields, encode_fields_to_vec, fields_length};
 use primitives::{B256, Bytes, DecodeError, EMPTY_CODE_HASH, EMPTY_ROOT, Encodable, U256};
 use store::AccountRecord;
 
@@ -64,36 +65,143 @@ pub(in crate::messages) const fn snap_bytes_max(code: u64) -> usize {
 }
 
 /// The account as the messages have it: no root and no code are no bytes.
-fn slim(account: &AccountRecord) -> Vec<u8> {
-    let bytes = |hash: &B256, empty: B256| {
-        if *hash == empty {
-            Bytes::new()
-        } else {
-            Bytes::copy_from_slice(hash.as_slice())
+struct Slim<'a>(&'a AccountRecord);
+
+impl Slim<'_> {
+    fn with_fields<R>(&self, act: impl FnOnce(&[&dyn Encodable]) -> R) -> R {
+        let AccountRecord {
+            tx_nonce,
+            balance,
+            storage_root,
+            code_hash,
+        } = self.0;
+        let bytes = |hash, empty| HashOrNone((*hash != empty).then_some(hash));
+        act(&[
+            tx_nonce,
+            balance,
+            &bytes(storage_root, EMPTY_ROOT),
+            &bytes(code_hash, EMPTY_CODE_HASH),
+        ])
+    }
+}
+
+impl Encodable for Slim<'_> {
+    fn encode(&self, out: &mut dyn BufMut) {
+        self.with_fields(|fields| encode_fields(fields, out));
+    }
+
+    fn length(&self) -> usize {
+        self.with_fields(fields_length)
+    }
+}
+
+/// A hash, or no bytes.
+struct HashOrNone<'a>(Option<&'a B256>);
+
+impl Encodable for HashOrNone<'_> {
+    fn encode(&self, out: &mut dyn BufMut) {
+        self.0.map_or(&[][..], B256::as_slice).encode(out);
+    }
+
+    fn length(&self) -> usize {
+        self.0.map_or(1, Encodable::length)
+    }
+}
+
+/// The entries of a list: each is a list of a hash and of the value as `V` encodes it.
+struct Entries<'a, T, V>(&'a [(B256, T)], fn(&'a T) -> V);
+
+impl<'a, T, V: Encodable> Entries<'a, T, V> {
+    fn entry_payload(&self, value: &'a T) -> usize {
+        B256::ZERO.length() + (self.1)(value).length()
+    }
+
+    fn list(&self) -> Header {
+        let length = |(_, value): &'a (B256, T)| entry_header(self.entry_payload(value)).length_with_payload();
+        entry_header(self.0.iter().map(length).sum())
+    }
+}
+
+const fn entry_header(payload_length: usize) -> Header {
+    Header {
+        list: true,
+        payload_length,
+    }
+}
+
+impl<T, V: Encodable> Encodable for Entries<'_, T, V> {
+    fn encode(&self, out: &mut dyn BufMut) {
+        self.list().encode(out);
+        for (hash, value) in self.0 {
+            entry_header(self.entry_payload(value)).encode(out);
+            hash.encode(out);
+            (self.1)(value).encode(out);
         }
-    };
-    encode_fields_to_vec(&[
-        &account.tx_nonce,
-        &account.balance,
-        &bytes(&account.storage_root, EMPTY_ROOT),
-        &bytes(&account.code_hash, EMPTY_CODE_HASH),
-    ])
+    }
+
+    fn length(&self) -> usize {
+        self.list().length_with_payload()
+    }
+}
+
+/// The value of a slot: bytes that are the RLP of the number.
+struct SlotValue<'a>(&'a U256);
+
+impl SlotValue<'_> {
+    /// A short number is a byte that stands for itself, inside and outside.
+    fn is_short(&self) -> bool {
+        (1..0x80).contains(&self.0.saturating_to::<u8>())
+    }
+}
+
+impl Encodable for SlotValue<'_> {
+    fn encode(&self, out: &mut dyn BufMut) {
+        if !self.is_short() {
+            let header = Header {
+                list: false,
+                payload_length: self.0.length(),
+            };
+            header.encode(out);
+        }
+        self.0.encode(out);
+    }
+
+    fn length(&self) -> usize {
+        usize::from(!self.is_short()) + self.0.length()
+    }
+}
+
+/// The slots of some accounts.
+struct Storages<'a>(&'a [Vec<(B256, U256)>]);
+
+impl Storages<'_> {
+    fn list(&self) -> Header {
+        let length = |slots: &Vec<_>| Entries(slots, SlotValue).length();
+        entry_header(self.0.iter().map(length).sum())
+    }
+}
+
+impl Encodable for Storages<'_> {
+    fn encode(&self, out: &mut dyn BufMut) {
+        self.list().encode(out);
+        for slots in self.0 {
+            Entries(slots, SlotValue).encode(out);
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.list().length_with_payload()
+    }
 }
 
 /// The bytes that an account counts in an answer.
 pub(crate) fn account_bytes(account: &AccountRecord) -> usize {
-    32 + slim(account).len()
+    32 + Slim(account).length()
 }
 
 /// The bytes that a slot counts in an answer.
 pub(crate) fn slot_bytes(value: &U256) -> usize {
     32 + value.length()
-}
-
-fn encode_slots(slots: &[(B256, U256)]) -> Vec<u8> {
-    let slot =
-        |(hash, value): &(B256, U256)| encode_fields_to_vec(&[hash, &alloy_rlp::encode(value).as_slice()]);
-    raw_list(&slots.iter().map(slot).collect::<Vec<_>>())
 }
 
 impl SnapMessage {
@@ -111,11 +219,7 @@ impl SnapMessage {
                 encode_fields_to_vec(&[&id, root, origin, limit, bytes])
             }
             Self::AccountRange(_, AccountRange { accounts, proof }) => {
-                let account = |(hash, account): &(B256, AccountRecord)| {
-                    encode_fields_to_vec(&[hash, &RawRlp(&slim(account))])
-                };
-                let accounts = raw_list(&accounts.iter().map(account).collect::<Vec<_>>());
-                encode_fields_to_vec(&[&id, &RawRlp(&accounts), proof])
+                encode_fields_to_vec(&[&id, &Entries(accounts, Slim), proof])
             }
             Self::GetStorageRanges(_, request) => {
                 let StorageRangesRequest {
@@ -128,8 +232,7 @@ impl SnapMessage {
                 encode_fields_to_vec(&[&id, root, accounts, origin, limit, bytes])
             }
             Self::StorageRanges(_, StorageRanges { slots, proof }) => {
-                let slots: Vec<_> = slots.iter().map(|slots| encode_slots(slots)).collect();
-                encode_fields_to_vec(&[&id, &RawRlp(&raw_list(&slots)), proof])
+                encode_fields_to_vec(&[&id, &Storages(slots), proof])
             }
             Self::GetByteCodes(_, ByteCodesRequest { hashes, bytes }) => {
                 encode_fields_to_vec(&[&id, hashes, bytes])
