@@ -1,7 +1,7 @@
 //! Runs the fuzz targets on random bytes: valid samples with a few changes, and plain noise.
 //!
-//! Each test run runs the targets for a short time, and on the inputs that `fuzz/run` has kept. That
-//! runs the same targets for longer, by libFuzzer.
+//! Each test run runs the targets for a short time, and on the inputs that `fuzz/run` has kept.
+//! `fuzz/run` runs the same targets for longer, by libFuzzer.
 
 #[path = "../../../../fuzz/targets.rs"]
 mod targets;

@@ -1,8 +1,8 @@
 //! A node that fetches a state and is killed at random moments: each start goes on where the last
 //! one was, and the end is a whole database with the right head.
 //!
-//! Variables of the environment make it longer: `SNAP_KILLS`, `SNAP_ACCOUNTS`, `SNAP_LIFE_MILLIS` (a
-//! life is at most so long) and `SNAP_SEED`.
+//! Variables of the environment make it longer: `SNAP_KILLS`, `SNAP_ACCOUNTS`, `SNAP_LIFE_MILLIS`
+//! (a life is at most so long) and `SNAP_SEED`.
 
 use std::path::Path;
 use std::sync::Arc;

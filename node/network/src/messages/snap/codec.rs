@@ -75,12 +75,11 @@ impl Slim<'_> {
             storage_root,
             code_hash,
         } = self.0;
-        let bytes = |hash, empty| HashOrNone((*hash != empty).then_some(hash));
         act(&[
             tx_nonce,
             balance,
-            &bytes(storage_root, EMPTY_ROOT),
-            &bytes(code_hash, EMPTY_CODE_HASH),
+            &HashOrNone((*storage_root != EMPTY_ROOT).then_some(storage_root)),
+            &HashOrNone((*code_hash != EMPTY_CODE_HASH).then_some(code_hash)),
         ])
     }
 }
@@ -117,7 +116,8 @@ impl<'a, T, V: Encodable> Entries<'a, T, V> {
     }
 
     fn list(&self) -> Header {
-        let length = |(_, value): &'a (B256, T)| entry_header(self.entry_payload(value)).length_with_payload();
+        let length =
+            |(_, value): &'a (B256, T)| entry_header(self.entry_payload(value)).length_with_payload();
         entry_header(self.0.iter().map(length).sum())
     }
 }
