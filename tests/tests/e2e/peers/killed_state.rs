@@ -119,10 +119,10 @@ fn start(data: &Path, mode: &str) -> Vnode {
 type Life = Vec<(Duration, u128)>;
 
 /// The time that passed between the last moment at which no more than `accounts` were there, and
-/// the end of that life.
+/// the end of that life: all of it if there was no such moment.
 fn lost(life: &Life, end: Duration, accounts: u128) -> Duration {
     let kept = life.iter().rev().find(|(_, there)| *there <= accounts);
-    kept.map_or(Duration::ZERO, |(at, _)| end.saturating_sub(*at))
+    end.saturating_sub(kept.map_or(Duration::ZERO, |(at, _)| *at))
 }
 
 #[test]
