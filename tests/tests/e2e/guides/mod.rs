@@ -8,7 +8,7 @@
 //! |---|---|
 //! | none | runs the block, which must succeed |
 //! | `<!-- test: prints REGEX -->` | and looks for REGEX in what it prints |
-//! | `<!-- test: repeat until REGEX -->` | runs the block again until it prints REGEX |
+//! | `<!-- test: repeat until REGEX -->` | runs the block again until it prints REGEX; several, with ` and ` between them, at once |
 //! | `<!-- test: server until REGEX -->` | lets the block go on, and continues when it has printed REGEX |
 //! | `<!-- test: not run: REASON -->` | leaves the block out |
 //! | `<!-- test: needs PROGRAM -->` | skips the whole page where PROGRAM is missing, and says so |

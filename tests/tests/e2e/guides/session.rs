@@ -49,10 +49,11 @@ end() {
 }
 trap end EXIT
 prints() { grep -Eq -- "$1" "$logs/$line" || { echo "did not print $1"; return 1; }; }
+all_printed() { for regex; do grep -Eq -- "$regex" "$logs/$line" || return 1; done; }
 repeat() {
     SECONDS=0
-    until "block_$line" >"$logs/$line" 2>&1; grep -Eq -- "$1" "$logs/$line"; do
-        [ "$SECONDS" -lt "$patience" ] || { echo "has not printed $1 in $SECONDS seconds"; return 1; }
+    until "block_$line" >"$logs/$line" 2>&1; all_printed "$@"; do
+        [ "$SECONDS" -lt "$patience" ] || { echo "has not printed $* in $SECONDS seconds"; return 1; }
         sleep 0.5
     done
 }
@@ -104,7 +105,10 @@ fn script(page: &Page) -> String {
                 let expected = expected.unwrap_or_default();
                 format!("block_{line} >\"$logs/{line}\" 2>&1\n{expected}")
             }
-            Step::Repeat { until } => format!("repeat {}", quoted(until)),
+            Step::Repeat { until } => {
+                let regexes: Vec<_> = until.split(" and ").map(quoted).collect();
+                format!("repeat {}", regexes.join(" "))
+            }
             Step::Server { until } => format!("server {}", quoted(until)),
         };
         script += &format!("block_{line}() {{\n{}}}\nline={line}\n{step}\n", block.text);
