@@ -88,6 +88,13 @@ pub enum DifferentialError {
     #[error("the independent executor answers {line:.2000}, expected its report")]
     Answer { line: String },
 
+    #[error("{} {arguments}: {status}: {got}", program.display())]
+    Program {
+        program: PathBuf,
+        arguments: String,
+        status: String,
+        got: String,
+    },
     #[error("{}: got no line of JSON on standard error, but: {got}", program.display())]
     NoLines { program: PathBuf, got: String },
 

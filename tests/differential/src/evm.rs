@@ -1,20 +1,22 @@
 //! Compares single steps with a program `evm`, such as geth's, by state tests.
 //!
 //! Each transaction of the first block of a case becomes a state test: one file, which
-//! `evm --json statetest` and `vnode testvec --json statetest` run.
+//! `evm --json statetest` and `vnode testvec --json statetest` run. The whole block is a transition:
+//! [`transition`](crate::transition).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use primitives::{B256, hex};
+use primitives::{AccessListEntry, B256, hex};
 use serde_json::{Value, json};
 
 use crate::campaign::SeedRange;
-use crate::case::{Case, CaseTransaction, sender_key};
+use crate::case::{Case, CaseBlock, CaseTransaction, sender_key};
 use crate::error::DifferentialError;
 use crate::generate;
 use crate::ours::pre_state;
 use crate::rules::ForkRules;
+use crate::transition;
 
 /// The members of a line that must be equal. `error` is there on both sides or on none: its texts
 /// differ. `gasCost` and `refund` of a step that fails are not compared: geth tells the whole price
@@ -34,7 +36,7 @@ const MEMBERS: [&str; 12] = [
     "stateRoot",
 ];
 /// The difficulty of the blocks.
-const DIFFICULTY: &str = "0x20000";
+pub(crate) const DIFFICULTY: &str = "0x20000";
 
 /// The figures and the differences of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +45,11 @@ pub struct EvmReport {
     pub tests: usize,
     /// Tests whose transaction was refused by both.
     pub refused: usize,
+    /// Blocks that both programs executed with `t8n` and built with `b11r`.
+    pub blocks: usize,
     /// Lines that were compared.
     pub lines: usize,
-    /// A text for each test that differs.
+    /// A text for each test and each block that differs.
     pub differences: Vec<String>,
 }
 
@@ -58,8 +62,8 @@ pub struct EvmPrograms<'a> {
     pub evm: &'a Path,
 }
 
-/// Compares the state tests of `seeds`, for each of `rules`, in files of `directory`. A file whose
-/// test differs is kept. Each difference is given to `report` at once.
+/// Compares the state tests and the transitions of `seeds`, for each of `rules`, in files of
+/// `directory`. The files of what differs are kept. Each difference is given to `report` at once.
 ///
 /// # Errors
 /// If a file cannot be written, or a program does not start.
@@ -96,6 +100,14 @@ pub fn compare_steps(
                     }
                 }
             }
+            let name = format!("{}-{seed}", rules.name);
+            let found = transition::compare(&case, programs, &directory.join(name))?;
+            all.blocks += 1;
+            all.lines += found.lines;
+            if let Some(text) = found.difference {
+                report(&text);
+                all.differences.push(text);
+            }
         }
     }
     Ok(all)
@@ -106,14 +118,7 @@ fn state_tests(case: &Case) -> Vec<Value> {
     let Some(block) = case.blocks.first() else {
         return Vec::new();
     };
-    let env = json!({
-        "currentBaseFee": format!("{:#x}", case.base_fee),
-        "currentCoinbase": hex::encode_prefixed(block.beneficiary),
-        "currentDifficulty": DIFFICULTY,
-        "currentGasLimit": format!("{:#x}", case.gas_limit),
-        "currentNumber": "0x1",
-        "currentTimestamp": format!("{:#x}", block.seconds),
-    });
+    let env = environment(case, block);
     let post = json!({ case.rules.name: [{
         // Not known: what is compared is the root that each program tells.
         "hash": hex::encode(B256::ZERO),
@@ -129,6 +134,18 @@ fn state_tests(case: &Case) -> Vec<Value> {
         } })
     };
     block.transactions.iter().map(test).collect()
+}
+
+/// The block as programs are told of it.
+pub(crate) fn environment(case: &Case, block: &CaseBlock) -> Value {
+    json!({
+        "currentBaseFee": format!("{:#x}", case.base_fee),
+        "currentCoinbase": hex::encode_prefixed(block.beneficiary),
+        "currentDifficulty": DIFFICULTY,
+        "currentGasLimit": format!("{:#x}", case.gas_limit),
+        "currentNumber": "0x1",
+        "currentTimestamp": format!("{:#x}", block.seconds),
+    })
 }
 
 /// A transaction as the member of a state test.
@@ -147,13 +164,18 @@ fn members(case: &Case, transaction: &CaseTransaction) -> Value {
         "data": [hex::encode_prefixed(transaction.input.bytes())],
     });
     if let Some(list) = &transaction.access_list {
-        let entries = list.iter().map(|entry| {
-            let slots: Vec<String> = entry.slots.iter().map(hex::encode_prefixed).collect();
-            json!({ "address": hex::encode_prefixed(entry.address), "storageKeys": slots })
-        });
-        members["accessLists"] = json!([entries.collect::<Value>()]);
+        members["accessLists"] = json!([access_list(list)]);
     }
     members
+}
+
+/// An access list as JSON.
+pub(crate) fn access_list(list: &[AccessListEntry]) -> Value {
+    let entries = list.iter().map(|entry| {
+        let slots: Vec<String> = entry.slots.iter().map(hex::encode_prefixed).collect();
+        json!({ "address": hex::encode_prefixed(entry.address), "storageKeys": slots })
+    });
+    entries.collect()
 }
 
 /// The lines of JSON that a program writes for a test.
@@ -178,7 +200,7 @@ fn lines(program: &Path, arguments: &[&str], test: &Path) -> Result<Vec<Value>, 
     Ok(lines)
 }
 
-fn read_lines(text: &str) -> Vec<Value> {
+pub(crate) fn read_lines(text: &str) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for line in text
         .lines()
@@ -204,7 +226,7 @@ fn read_lines(text: &str) -> Vec<Value> {
 }
 
 /// The first difference of the lines; `None` if they say the same.
-fn first_difference(ours: &[Value], theirs: &[Value]) -> Option<String> {
+pub(crate) fn first_difference(ours: &[Value], theirs: &[Value]) -> Option<String> {
     let nothing = Value::Null;
     (0..ours.len().max(theirs.len())).find_map(|at| {
         let (our, their) = (

@@ -10,6 +10,7 @@
 //! | what is the smallest case that shows a difference? | [`shrink`] |
 //! | do both accept the same headers and uncles? | [`headers`] |
 //! | do the single steps agree with a program such as geth's `evm`? | [`evm`] |
+//! | does that program make the same block? | [`transition`] |
 //! | does a node that is named by its URL agree? | [`named_node`] |
 //!
 //! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
@@ -29,3 +30,4 @@ pub mod program;
 pub mod random;
 pub mod rules;
 pub mod shrink;
+pub mod transition;

@@ -38,7 +38,7 @@ struct DifferentialOptions {
     /// Compares headers and uncles with the specification in Python, not programs.
     #[arg(long, conflicts_with = "node")]
     headers: bool,
-    /// Compares the steps of `vnode testvec statetest` with those of this program, geth's `evm`.
+    /// Compares `vnode testvec` with this program, geth's `evm`: steps, transitions and blocks.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["node", "specification", "headers"])]
     evm: Option<PathBuf>,
     /// Keeps each difference, shrunk, as a file in this folder.
@@ -210,9 +210,10 @@ fn compare_with_evm(
     // Not removed if it has tests that differ.
     let _ = std::fs::remove_dir(directory);
     println!(
-        "{} state tests, {} of them refused, with {} lines: {} differences",
+        "{} state tests, {} of them refused, and {} blocks, with {} lines: {} differences",
         found.tests,
         found.refused,
+        found.blocks,
         found.lines,
         found.differences.len()
     );
