@@ -4,7 +4,8 @@
 //! requests, and in each hour a reorganization: one node mines apart for some blocks. The clocks of
 //! the nodes jump ahead in steps, and the network makes about a block in each step, so a day takes
 //! less than an hour. The clocks of SCSs, of caches and of connections are real ones, so growth
-//! with time alone is seen for the real time only.
+//! with time alone is seen for the real time only. Some hours go before the first one, because
+//! caches that fill would look like growth.
 
 mod load;
 mod stage;
@@ -38,6 +39,9 @@ struct Options {
     /// Simulated hours
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(HOURS_MIN..))]
     hours: u64,
+    /// Simulated hours before the first one, in which caches fill
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    warm: u64,
     /// Real time of a step, which has 12 simulated seconds, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     step: u64,
@@ -118,8 +122,9 @@ fn run(stage: &Stage, options: &Options, steps: &AtomicU64) -> Result<Vec<Hour>,
     let chain = owner.chains(&pools, servers.len(), 1).remove(0);
     let counter = owner.dapps(&chain, servers[0]);
     println!(
-        "a MicroChain of {} SCSs runs: the first hour begins",
-        servers.len()
+        "a MicroChain of {} SCSs runs: the first hour begins after {} more",
+        servers.len(),
+        options.warm
     );
     let load = Load::new(stage, &owner, &chain, &counter);
     let mut hours = Vec::new();
@@ -127,10 +132,15 @@ fn run(stage: &Stage, options: &Options, steps: &AtomicU64) -> Result<Vec<Hour>,
         let _end = EndOnDrop(&load.done);
         let clients = load.start(scope, options.requests, options.transactions);
         let begin = steps.load(Ordering::Relaxed);
-        for hour in 0..options.hours {
+        for hour in 0..options.warm + options.hours {
             let figures = run_hour(stage, &owner, &chain, &load, steps, begin + hour * STEPS_PER_HOUR)?;
-            print_hour(hour + 1, &figures);
-            hours.push(figures);
+            match hour.checked_sub(options.warm) {
+                None => print_hour(&format!("before the first hour, {}", hour + 1), &figures),
+                Some(hour) => {
+                    print_hour(&format!("hour {}", hour + 1), &figures);
+                    hours.push(figures);
+                }
+            }
         }
         load.done.store(true, Ordering::Relaxed);
         for client in clients {
@@ -209,9 +219,9 @@ fn meet(stage: &Stage, apart: u128) -> u128 {
     depths.max().unwrap_or_default()
 }
 
-fn print_hour(number: u64, hour: &Hour) {
+fn print_hour(name: &str, hour: &Hour) {
     println!(
-        "hour {number}: {} blocks, {} taken back, {} flushes, {} transactions; {} requests, median {:.2} ms, one of a \
+        "{name}: {} blocks, {} taken back, {} flushes, {} transactions; {} requests, median {:.2} ms, one of a \
          hundred over {:.2} ms",
         hour.blocks, hour.taken_back, hour.flushes, hour.sent, hour.requests, hour.median, hour.slowest
     );
