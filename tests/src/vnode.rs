@@ -31,6 +31,9 @@ const COMMANDS: [&str; 11] = [
     "version",
 ];
 
+/// Options of a development node that makes a block each second. No processor searches for seals.
+pub const MAKES_BLOCKS: [&str; 4] = ["--dev.seal", "instant", "--dev.period", "1"];
+
 /// A node that has not been started yet.
 #[derive(Debug)]
 pub struct Launch {
@@ -69,6 +72,14 @@ impl Launch {
     /// A node of the development network with new data, HTTP on a free port, and these arguments.
     pub fn dev<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
         let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
+        launch.arguments.extend(arguments.into_iter().map(Into::into));
+        launch
+    }
+
+    /// A node of the development network that makes a block each second without a search
+    /// ([`MAKES_BLOCKS`]), for tests that are not about seals.
+    pub fn with_blocks<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        let mut launch = Self::dev(MAKES_BLOCKS);
         launch.arguments.extend(arguments.into_iter().map(Into::into));
         launch
     }
@@ -262,6 +273,12 @@ impl Vnode {
     #[track_caller]
     pub fn dev<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
         Launch::dev(arguments).start()
+    }
+
+    /// Starts a node of the development network that makes a block each second without a search.
+    #[track_caller]
+    pub fn with_blocks<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Launch::with_blocks(arguments).start()
     }
 
     /// Starts a node of the development network that does not mine, with a Stratum server, the

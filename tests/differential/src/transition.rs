@@ -362,7 +362,8 @@ mod tests {
         };
         let same = outcome.difference(&outcome);
         assert_eq!((same.lines, same.difference), (1, None));
-        let changes: [(fn(&mut Outcome), &str); 5] = [
+        type Change = fn(&mut Outcome);
+        let changes: [(Change, &str); 5] = [
             (
                 |other| other.result["gasUsed"] = "0x2".into(),
                 "result, gasUsed: ours null",

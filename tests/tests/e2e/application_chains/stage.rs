@@ -10,15 +10,13 @@ use primitives::{hex, keccak256};
 use serde_json::json;
 
 pub(crate) use e2e::microchain::{PROXY, counting};
+pub(crate) use e2e::vnode::MAKES_BLOCKS;
 
 /// The address that is paid by the second VNODE.
 pub(crate) const OTHER_PROXY: &str = "0x1d96f2f6bef1202e4ce1ff6dad0c2cb002861d3e";
 
 /// Longest wait for what takes many blocks of the base chain, one a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Options of a VNODE that makes a block a second. No processor searches for seals.
-pub(crate) const MAKES_BLOCKS: [&str; 4] = ["--dev.seal", "instant", "--dev.period", "1"];
 
 /// A port that nobody listens on.
 pub(crate) fn free_port() -> u16 {

@@ -4,7 +4,7 @@ use e2e::scs::Scs;
 use e2e::tls::CertificateFiles;
 use e2e::wait::wait_for;
 
-use crate::application_chains::stage::{PROXY, vnode};
+use crate::application_chains::stage::{MAKES_BLOCKS, PROXY, vnode};
 
 /// The name in the certificates.
 const NAME: &str = "vnode.test";
@@ -14,13 +14,13 @@ fn the_certificate_of_the_vnode_decides() {
     let folder = tempfile::tempdir().expect("a folder");
     let right = CertificateFiles::write(folder.path(), "right", NAME);
     let other = CertificateFiles::write(folder.path(), "other", NAME);
-    let options = [
-        "--mine",
+    let tls = [
         "--scs.tls.cert",
         right.certificate(),
         "--scs.tls.key",
         right.key(),
     ];
+    let options = [&MAKES_BLOCKS[..], &tls].concat();
     let node = vnode(&folder.path().join("vnode"), "127.0.0.1:0", PROXY, &options);
     let endpoints = node.banner_values("endpoint");
     let service = endpoints.iter().find_map(|value| value.strip_prefix("grpcs://"));

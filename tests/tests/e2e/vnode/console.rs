@@ -22,7 +22,7 @@ fn rpc(node: &Vnode, arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn scripts_call_methods() {
-    let node = Vnode::dev(["--mine", "--ws", "--wsport", "0"]);
+    let node = Vnode::with_blocks(["--ws", "--wsport", "0"]);
     let (code, out, err) = rpc(&node, &["net_version"]);
     assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "\"100\"\n", ""));
     let account = &node.accounts()[0];
@@ -110,7 +110,7 @@ fn attach(arguments: &[&str], lines: &str) -> (bool, String) {
 
 #[test]
 fn the_console_calls_methods() {
-    let node = Vnode::dev(["--mine", "--ws", "--wsport", "0"]);
+    let node = Vnode::with_blocks(["--ws", "--wsport", "0"]);
     node.wait_for_head(1);
     let account = node.accounts()[0].clone();
     let lines = format!(
@@ -153,7 +153,7 @@ fn the_console_calls_methods() {
 
 #[test]
 fn notifications_are_printed() {
-    let node = Vnode::dev(["--mine"]);
+    let node = Vnode::with_blocks([] as [&str; 0]);
     let socket = node.socket();
     // `mc.getWork` waits for the next block, so a head is announced before the console ends.
     let lines = "mc.subscribe newHeads\n".to_owned() + &"mc.getWork\n".repeat(3) + "mc.blockNumber\n";

@@ -8,7 +8,7 @@ const APIS: &str = "mc,net,chain3,debug,txpool,miner";
 
 #[test]
 fn traces_agree_with_receipts() {
-    let node = Vnode::dev(["--mine", "--rpcapi", APIS]);
+    let node = Vnode::with_blocks(["--rpcapi", APIS]);
     let accounts = node.accounts();
     let created = node.send(json!({"from": accounts[0], "data": creation_code(), "gas": "0x7a120"}));
     let contract = node.receipt(&created)["contractAddress"].clone();

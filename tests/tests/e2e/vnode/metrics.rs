@@ -103,7 +103,7 @@ fn a_node_tells_prometheus_what_it_does() {
 
 #[test]
 fn a_node_with_an_old_head_is_not_ready() {
-    let node = Vnode::dev(["--mine", "--ready.maxage", "20"]);
+    let node = Vnode::with_blocks(["--ready.maxage", "20"]);
     node.wait_for_head(1);
     let at = node.addresses()[0];
     let ready = http::get(at, "/ready").expect("served");

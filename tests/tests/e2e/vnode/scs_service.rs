@@ -30,13 +30,11 @@ fn write_settings(folder: &Path, address: &str) {
     std::fs::write(folder.join("vnodeconfig.json"), settings).expect("a write");
 }
 
-/// A node that mines and serves SCSs at this address. Its data stay in `folder`.
+/// A node that makes blocks and serves SCSs at this address. Its data stay in `folder`.
 pub(crate) fn serving(folder: &Path, address: &str, arguments: &[&str]) -> Vnode {
     write_settings(folder, address);
-    let all = ["--mine", "--rpcapi", "mc,vnode,txpool,admin"]
-        .iter()
-        .chain(arguments);
-    Launch::dev(all.copied())
+    let all = ["--rpcapi", "mc,vnode,txpool,admin"].iter().chain(arguments);
+    Launch::with_blocks(all.copied())
         .data(&folder.join("data"))
         .directory(folder)
         .start()

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 const GWEI: u128 = 1_000_000_000;
 
-/// A mining node and its accounts.
+/// A node that makes blocks, and its accounts.
 fn mining() -> (Vnode, Vec<String>) {
-    let node = Vnode::dev(["--mine", "--moacbase", MINER]);
+    let node = Vnode::with_blocks(["--moacbase", MINER]);
     let accounts = node.accounts();
     (node, accounts)
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn the_local_socket_is_private_and_serves_every_module() {
-    let node = Vnode::dev(["--mine", "--rpcapi", "net"]);
+    let node = Vnode::with_blocks(["--rpcapi", "net"]);
     let path = node.socket();
     let mode = std::fs::metadata(&path)
         .expect("the socket is there")
@@ -102,7 +102,7 @@ fn http_answers_every_post() {
 
 #[test]
 fn health_needs_no_json_rpc() {
-    let node = Vnode::dev(["--mine"]);
+    let node = Vnode::with_blocks([] as [&str; 0]);
     node.wait_for_head(2);
     let health = get(node.addresses()[0], "/health");
     let health: Value = serde_json::from_str(&health).expect("JSON");

@@ -9,7 +9,7 @@ use e2e::{RpcCallError, Vnode, quantity};
 use serde_json::{Value, json};
 
 fn node<const N: usize>(more: [&str; N]) -> Vnode {
-    Vnode::dev(["--mine", "--ws", "--wsport", "0"].into_iter().chain(more))
+    Vnode::with_blocks(["--ws", "--wsport", "0"].into_iter().chain(more))
 }
 
 #[test]

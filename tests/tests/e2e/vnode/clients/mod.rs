@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 /// The value that the scripts store in the contract.
 const SECOND_VALUE: u128 = 7;
 
-/// A node that mines and has a block.
+/// A node that makes blocks and has one.
 fn mining() -> Vnode {
-    let node = Vnode::dev(["--mine", "--moacbase", MINER]);
+    let node = Vnode::with_blocks(["--moacbase", MINER]);
     node.wait_for_head(1);
     node
 }

@@ -12,7 +12,7 @@ use super::{account, check_contract};
 #[test]
 fn viem_reads_sends_deploys_and_receives_events() {
     let Some(clients) = javascript() else { return };
-    let node = Vnode::dev(["--mine", "--moacbase", MINER, "--ws", "--wsport", "0"]);
+    let node = Vnode::with_blocks(["--moacbase", MINER, "--ws", "--wsport", "0"]);
     node.wait_for_head(1);
     let (from, key) = account(&node, 4);
     let result = clients.run(
