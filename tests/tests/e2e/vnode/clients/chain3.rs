@@ -48,7 +48,7 @@ fn chain3_works_over_the_local_socket() {
 #[track_caller]
 fn check(over: &str) {
     let Some(clients) = javascript() else { return };
-    let node = Vnode::with_blocks(["--moacbase", MINER, "--lightkdf", "--rpcapi", APIS]);
+    let node = Vnode::dev(["--mine", "--moacbase", MINER, "--lightkdf", "--rpcapi", APIS]);
     node.wait_for_head(1);
     let (sender, _) = account(&node, 1);
     let address = node.addresses()[0];
