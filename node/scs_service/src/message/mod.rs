@@ -104,13 +104,15 @@ impl FromStr for ScsId {
 
     fn from_str(text: &str) -> Result<Self, BadScsId> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-        let address = digits
+        let mut address = Address::ZERO;
+        // The library would skip a second 0x, which leaves fewer bytes: that is an error, too.
+        let is_read = digits
             .filter(|digits| digits.len() == 2 * ADDRESS_LEN)
-            .and_then(|digits| hex::decode(digits).ok())
-            .map(|bytes| Address::from_slice(&bytes));
-        match address {
-            Some(address) if !address.is_zero() => Ok(Self(address)),
-            _ => Err(BadScsId(text.chars().take(SCS_ID_LEN_MAX).collect())),
+            .is_some_and(|digits| hex::decode_to_slice(digits, address.as_mut_slice()).is_ok());
+        if is_read && !address.is_zero() {
+            Ok(Self(address))
+        } else {
+            Err(BadScsId(text.chars().take(SCS_ID_LEN_MAX).collect()))
         }
     }
 }

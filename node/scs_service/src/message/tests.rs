@@ -208,8 +208,17 @@ fn ids_are_texts() {
         "0xABABABABABABABABABABABABABABABABABABABAB".parse::<ScsId>(),
         Ok(id)
     );
-    for bad in ["", "0x12", "abc", "0x0000000000000000000000000000000000000000"] {
+    // The last two have as many characters as an id, and 19 bytes after two prefixes.
+    for bad in [
+        "",
+        "0x12",
+        "abc",
+        "0x0000000000000000000000000000000000000000",
+        "0x0x11111111111111111111111111111111111111",
+        "0x0X11111111111111111111111111111111111111",
+    ] {
         assert!(bad.parse::<ScsId>().is_err(), "{bad}");
+        assert!(ScsId::from_wire(bad.as_bytes()).is_err(), "{bad}");
     }
     assert!(ScsId::from_wire(&[0xff; 42]).is_err());
 }
