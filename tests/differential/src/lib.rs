@@ -11,6 +11,7 @@
 //! | do both accept the same headers and uncles? | [`headers`] |
 //! | do the single steps agree with a program such as geth's `evm`? | [`evm`] |
 //! | does that program make the same block? | [`transition`] |
+//! | which forms have its inputs and lines? | [`evm_form`] |
 //! | does a node that is named by its URL agree? | [`named_node`] |
 //!
 //! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
@@ -21,6 +22,7 @@ pub mod client;
 pub mod compare;
 pub mod error;
 pub mod evm;
+pub mod evm_form;
 pub mod generate;
 pub mod headers;
 pub mod named_node;

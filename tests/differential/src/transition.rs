@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, CaseBlock, CaseTransaction, SENDERS, SignatureKind, sender_key};
 use crate::error::DifferentialError;
-use crate::evm::{DIFFICULTY, EvmPrograms, access_list, environment, first_difference, read_lines};
+use crate::evm_form::{DIFFICULTY, EvmPrograms, access_list, environment, first_difference, read_lines};
 use crate::ours::{pre_state, sign};
 
 /// The reward for the block, in wei.
@@ -25,7 +25,7 @@ const CHAIN_ID: u64 = 1;
 
 /// The outcome for one block.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Transition {
+pub(crate) struct TransitionReport {
     /// The lines of traces that were compared.
     pub(crate) lines: usize,
     /// The first difference.
@@ -41,9 +41,9 @@ pub(crate) fn compare(
     case: &Case,
     programs: EvmPrograms<'_>,
     directory: &Path,
-) -> Result<Transition, DifferentialError> {
+) -> Result<TransitionReport, DifferentialError> {
     let Some(block) = case.blocks.first() else {
-        return Ok(Transition::default());
+        return Ok(TransitionReport::default());
     };
     for (name, value) in [
         ("alloc.json", pre_state(case)),
@@ -128,7 +128,7 @@ fn transactions(case: &Case, block: &CaseBlock) -> Value {
 
 /// Files of one program's `t8n`.
 #[derive(Clone, Debug)]
-struct Outcome {
+struct TransitionFiles {
     result: Value,
     accounts: Value,
     /// The list of transactions in RLP. Null if some were refused.
@@ -137,9 +137,9 @@ struct Outcome {
     traces: BTreeMap<String, Vec<Value>>,
 }
 
-impl Outcome {
-    fn difference(&self, other: &Self) -> Transition {
-        let mut found = Transition::default();
+impl TransitionFiles {
+    fn difference(&self, other: &Self) -> TransitionReport {
+        let mut found = TransitionReport::default();
         let names: Vec<&String> = self.traces.keys().collect();
         if !names.iter().eq(&other.traces.keys().collect::<Vec<_>>()) {
             let theirs = other.traces.keys().cloned().collect();
@@ -191,7 +191,7 @@ fn run_t8n(
     case: &Case,
     directory: &Path,
     side: &str,
-) -> Result<Outcome, DifferentialError> {
+) -> Result<TransitionFiles, DifferentialError> {
     let output = directory.join(side);
     std::fs::create_dir_all(&output).map_err(failed(&output))?;
     let input = |name: &str| directory.join(name).display().to_string();
@@ -233,7 +233,7 @@ fn run_t8n(
         Value::Null => read(&output.join("txs.rlp"))?,
         _ => Value::Null,
     };
-    Ok(Outcome {
+    Ok(TransitionFiles {
         result,
         accounts: read(&output.join("alloc.json"))?,
         body,
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn each_difference_of_outcomes_is_found() {
-        let outcome = Outcome {
+        let outcome = TransitionFiles {
             result: json!({ "stateRoot": "0x1" }),
             accounts: json!({ "0xaa": { "balance": "0x1" } }),
             body: "0xc0".into(),
@@ -362,7 +362,7 @@ mod tests {
         };
         let same = outcome.difference(&outcome);
         assert_eq!((same.lines, same.difference), (1, None));
-        type Change = fn(&mut Outcome);
+        type Change = fn(&mut TransitionFiles);
         let changes: [(Change, &str); 5] = [
             (
                 |other| other.result["gasUsed"] = "0x2".into(),
