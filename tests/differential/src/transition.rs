@@ -370,7 +370,7 @@ mod tests {
             ),
             (
                 |other| other.accounts["0xaa"] = json!({}),
-                "accounts, 0xaa: ours {",
+                "accounts, 0xaa, balance: ours \"0x1\", theirs null",
             ),
             (|other| other.body = "0xc1".into(), "body: ours \"0xc0\""),
             (|other| other.traces.clear(), "traces: ours [\"trace-0\"]"),
