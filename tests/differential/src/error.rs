@@ -1,7 +1,7 @@
 //! The errors of a comparison.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chain::evm::execute::TransactionError;
@@ -120,6 +120,12 @@ pub enum DifferentialError {
 }
 
 impl DifferentialError {
+    /// For `map_err`: adds the path of a file or program.
+    pub(crate) fn of_path(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |error| Self::File { path, error }
+    }
+
     /// For `map_err`: adds the place where the error was met.
     pub(crate) fn at<E: Into<Self>>(place: impl FnOnce() -> String) -> impl FnOnce(E) -> Self {
         move |error| Self::At {

@@ -52,11 +52,7 @@ pub fn compare_steps(
             let case = generate::case(seed, rules);
             for (index, test) in state_tests(&case).iter().enumerate() {
                 let path = directory.join(format!("{}-{seed}-{index}.json", rules.name));
-                let failed = |error| DifferentialError::File {
-                    path: path.clone(),
-                    error,
-                };
-                std::fs::write(&path, test.to_string()).map_err(failed)?;
+                std::fs::write(&path, test.to_string()).map_err(DifferentialError::of_path(&path))?;
                 let ours = lines(programs.vnode, &["testvec", "--json", "statetest"], &path)?;
                 let theirs = lines(programs.evm, &["--json", "statetest"], &path)?;
                 all.tests += 1;
@@ -64,7 +60,7 @@ pub fn compare_steps(
                 // The only line is the state root.
                 all.refused += usize::from(ours.len() == 1);
                 match first_difference(&ours, &theirs) {
-                    None => std::fs::remove_file(&path).map_err(failed)?,
+                    None => std::fs::remove_file(&path).map_err(DifferentialError::of_path(&path))?,
                     Some(difference) => {
                         let text = format!("{}: {difference}", path.display());
                         report(&text);
@@ -136,10 +132,7 @@ fn lines(program: &Path, arguments: &[&str], test: &Path) -> Result<Vec<Value>, 
         .arg(test)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| DifferentialError::File {
-            path: program.to_owned(),
-            error,
-        })?;
+        .map_err(DifferentialError::of_path(program))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let lines = read_lines(&text);
     if lines.is_empty() {

@@ -7,7 +7,7 @@
 //! its own way](comparable).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use primitives::{SecretKey, TxForm, hex};
@@ -66,7 +66,7 @@ pub(crate) fn compare(
     }
     match &mut found.difference {
         Some(text) => *text = format!("{}: {text}", directory.display()),
-        None => std::fs::remove_dir_all(directory).map_err(failed(directory))?,
+        None => std::fs::remove_dir_all(directory).map_err(DifferentialError::of_path(directory))?,
     }
     Ok(found)
 }
@@ -193,7 +193,7 @@ fn run_t8n(
     side: &str,
 ) -> Result<TransitionFiles, DifferentialError> {
     let output = directory.join(side);
-    std::fs::create_dir_all(&output).map_err(failed(&output))?;
+    std::fs::create_dir_all(&output).map_err(DifferentialError::of_path(&output))?;
     let input = |name: &str| directory.join(name).display().to_string();
     let options = [
         ("--input.alloc", input("alloc.json")),
@@ -212,15 +212,15 @@ fn run_t8n(
     arguments.extend(options.map(|(name, value)| format!("{name}={value}")));
     run(program, &arguments)?;
     let mut traces = BTreeMap::new();
-    for entry in std::fs::read_dir(&output).map_err(failed(&output))? {
-        let path = entry.map_err(failed(&output))?.path();
+    for entry in std::fs::read_dir(&output).map_err(DifferentialError::of_path(&output))? {
+        let path = entry.map_err(DifferentialError::of_path(&output))?.path();
         let name = path
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
         if name.starts_with("trace-") {
-            let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
+            let text = std::fs::read_to_string(&path).map_err(DifferentialError::of_path(&path))?;
             let lines = read_lines(&text);
             // geth leaves an empty file for a refused transaction.
             if !lines.is_empty() {
@@ -316,7 +316,7 @@ fn run(program: &Path, arguments: &[String]) -> Result<(), DifferentialError> {
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .map_err(failed(program))?;
+        .map_err(DifferentialError::of_path(program))?;
     if output.status.success() {
         return Ok(());
     }
@@ -333,19 +333,13 @@ fn run(program: &Path, arguments: &[String]) -> Result<(), DifferentialError> {
 
 fn write(path: &Path, text: &str) -> Result<(), DifferentialError> {
     let folder = path.parent().unwrap_or(path);
-    std::fs::create_dir_all(folder).map_err(failed(folder))?;
-    std::fs::write(path, text).map_err(failed(path))
+    std::fs::create_dir_all(folder).map_err(DifferentialError::of_path(folder))?;
+    std::fs::write(path, text).map_err(DifferentialError::of_path(path))
 }
 
 fn read(path: &Path) -> Result<Value, DifferentialError> {
-    let text = std::fs::read_to_string(path).map_err(failed(path))?;
-    serde_json::from_str(&text).map_err(|error| failed(path)(error.into()))
-}
-
-/// For `map_err`: adds the path.
-fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> DifferentialError {
-    let path: PathBuf = path.to_owned();
-    |error| DifferentialError::File { path, error }
+    let text = std::fs::read_to_string(path).map_err(DifferentialError::of_path(path))?;
+    serde_json::from_str(&text).map_err(|error| DifferentialError::of_path(path)(error.into()))
 }
 
 #[cfg(test)]

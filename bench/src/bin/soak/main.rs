@@ -40,7 +40,7 @@ struct Options {
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(HOURS_MIN..))]
     hours: u64,
     /// Simulated hours before the first one, in which caches fill
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(..=1000))]
     warm: u64,
     /// Real time of a step, which has 12 simulated seconds, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -132,7 +132,7 @@ fn run(stage: &Stage, options: &Options, steps: &AtomicU64) -> Result<Vec<Hour>,
         let _end = EndOnDrop(&load.done);
         let clients = load.start(scope, options.requests, options.transactions);
         let begin = steps.load(Ordering::Relaxed);
-        for hour in 0..options.warm + options.hours {
+        for hour in 0..options.warm.saturating_add(options.hours) {
             let figures = run_hour(stage, &owner, &chain, &load, steps, begin + hour * STEPS_PER_HOUR)?;
             match hour.checked_sub(options.warm) {
                 None => print_hour(&format!("before the first hour, {}", hour + 1), &figures),
