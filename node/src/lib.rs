@@ -33,7 +33,6 @@ mod sync_rate;
 mod sync_row;
 pub mod system;
 pub mod testing;
-pub mod testvec;
 mod token_file;
 pub mod tools;
 mod version;
@@ -43,12 +42,11 @@ mod work_notices;
 
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccessOptions, AccountCommand, AccountRef, BootNodes, BuilderOptions, ClientAccess, DbCommand, DevSeal,
-    DnsLists, ExportFormat, HeightRef, LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint,
+    AccessOptions, AccountCommand, AccountRef, BootNodes, ClientAccess, DbCommand, DevSeal, DnsLists,
+    ExportFormat, HeightRef, LimitOptions, LogOptions, MinerDatasetOption, Network, NodeEndpoint,
     NodeEndpointError, NodeProgram, OptionValueError, OptionsError, OptionsFileError, PARTITION_BLOCKS,
-    PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, StepLineOptions, SyncMode, TABLES,
-    TestvecCommand, TestvecOptions, TransitionOptions, TxPoolOptions, VnodeCommand, VnodeOptions,
-    parse_options, states_of, vnode_command, write_options,
+    PERIOD_SECS_MAX, PeerOptions, SHELLS, ScsOptions, Seconds, SyncMode, TABLES, TxPoolOptions, VnodeCommand,
+    VnodeOptions, parse_options, states_of, vnode_command, write_options,
 };
 pub use output::print_line;
 pub use passwords::PasswordError;

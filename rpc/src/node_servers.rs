@@ -1,39 +1,45 @@
-//! Starts the servers of a base-chain node.
+//! Starts the servers of a base-chain node, and that of an SCS.
 //!
-//! The servers are generic, and code that is generic is compiled where it is used. So it is used
-//! here, where all is optimised, and not in the package that puts the node together.
+//! The servers are generic and asynchronous, and such code is compiled where it is used. So it is
+//! used here: behind a boxed future it is compiled once, and no other package compiles it again.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use daemon::ClientId;
+use futures_util::future::BoxFuture;
+
 use crate::dispatch::Dispatcher;
+use crate::micro_chains::ScsNode;
 use crate::node::Node;
 use crate::server::http::{self, HttpOptions, SharedWs};
 use crate::server::ipc::{self, IpcServer};
 use crate::server::ws::{self, WsOptions};
 use crate::server::{ServeError, TcpServer};
+use crate::wallet_chains::WalletChains;
 
 /// Starts an HTTP server, see [`http::start_with_ws`].
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start_http(
+pub fn start_http(
     dispatcher: Arc<Dispatcher<Node>>,
     options: &HttpOptions,
     ws: Option<SharedWs<Node>>,
-) -> Result<TcpServer, ServeError> {
-    http::start_with_ws(dispatcher, options, ws).await
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    Box::pin(http::start_with_ws(dispatcher, options, ws))
 }
 
 /// Starts a WebSocket server, see [`ws::start`].
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start_ws(
+pub fn start_ws(
     dispatcher: Arc<Dispatcher<Node>>,
     options: &WsOptions,
-) -> Result<TcpServer, ServeError> {
-    ws::start(dispatcher, options).await
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    Box::pin(ws::start(dispatcher, options))
 }
 
 /// Starts the server of the local socket, see [`ipc::start`].
@@ -42,4 +48,25 @@ pub async fn start_ws(
 /// If the path is in use, if it is not a socket, or if the socket cannot be made.
 pub fn start_ipc(dispatcher: Arc<Dispatcher<Node>>, path: &Path) -> Result<IpcServer, ServeError> {
     ipc::start(dispatcher, path)
+}
+
+/// Starts the HTTP server of an SCS, see [`http::start_with_chains`].
+///
+/// # Errors
+/// If the address cannot be found or listened on.
+pub fn start_scs_http(
+    dispatcher: Arc<Dispatcher<ScsNode>>,
+    options: &HttpOptions,
+    chains: WalletChains,
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    Box::pin(http::start_with_chains(dispatcher, options, chains))
+}
+
+/// Answers a message that has come over another server, see [`Dispatcher::handle_remote`].
+pub fn answer(
+    dispatcher: &Dispatcher<Node>,
+    message: Bytes,
+    client: ClientId,
+) -> BoxFuture<'_, Option<Vec<u8>>> {
+    Box::pin(dispatcher.handle_remote(message, client))
 }

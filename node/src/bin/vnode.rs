@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             Ok(code) => code,
             Err(error) => node::system::end("vnode", Err(error.into())),
         },
-        Some(VnodeCommand::Testvec(vectors)) => match node::testvec::run(vectors) {
+        Some(VnodeCommand::Testvec(vectors)) => match testvec::run(vectors) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ERROR({}): {error}", error.exit_code());

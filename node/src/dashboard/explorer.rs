@@ -21,7 +21,7 @@ use chain::Chain;
 use daemon::ClientId;
 use daemon::status::{PageFuture, StatusPage};
 use hyper::StatusCode;
-use rpc::{Dispatcher, Modules, Node};
+use rpc::{Dispatcher, Modules, Node, node_servers};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
@@ -298,7 +298,7 @@ impl ChainExplorer {
             |(id, (method, params))| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
         );
         let message = requests.collect::<Value>().to_string();
-        let answer = self.dispatcher.handle_remote(Bytes::from(message), client).await;
+        let answer = node_servers::answer(&self.dispatcher, Bytes::from(message), client).await;
         let answer: Value = serde_json::from_slice(&answer.unwrap_or_default()).unwrap_or_default();
         // A message that is refused as a whole has one error.
         if answer.get("error").is_some() {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use chain::import::limits::BATCH_BYTES_DEFAULT;
 use clap::Args;
+use testvec::TestvecOptions;
 
 use super::endpoint::NodeEndpoint;
-use super::testvec::TestvecOptions;
 use super::values::{AccountRef, HeightRef, parse_block_number};
 
 /// The tables of `vnode export --format parquet`.

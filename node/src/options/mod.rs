@@ -18,7 +18,7 @@
 //! | headings, short help, the options that a command shows | `help` |
 //! | options that have no effect | `effect` |
 //! | notices of work | `notify` |
-//! | test vectors, and the command lines of geth's `evm` | `testvec` |
+//! | test vectors, and the command lines of geth's `evm` | package `testvec` |
 
 mod access;
 mod command;
@@ -31,7 +31,6 @@ mod log;
 mod notify;
 mod peers;
 mod scs;
-mod testvec;
 mod txpool;
 mod values;
 
@@ -50,7 +49,6 @@ pub(crate) use notify::WorkNotify;
 pub(crate) use peers::NodeIdentity;
 pub use peers::{BootNodes, DnsLists, PeerOptions};
 pub use scs::ScsOptions;
-pub use testvec::{BuilderOptions, StepLineOptions, TestvecCommand, TestvecOptions, TransitionOptions};
 pub use txpool::TxPoolOptions;
 pub use values::{AccountRef, DevSeal, HeightRef, MinerDatasetOption, Network, SyncMode, states_of};
 pub(crate) use values::{DevFork, IndexChoice};

@@ -58,6 +58,7 @@ use std::thread::JoinHandle;
 use chain::Chain;
 use daemon::status::{self as status_server, StatusServer, StatusSource};
 use ethash::LightCaches;
+use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -123,7 +124,15 @@ impl Drop for StratumServer {
 ///
 /// # Errors
 /// [`StratumError`] if the server cannot listen at an address, or a thread cannot start.
-pub async fn start(
+pub fn start<'a>(
+    chain: &'a Chain,
+    caches: &'a LightCaches,
+    config: StratumConfig,
+) -> BoxFuture<'a, Result<StratumServer, StratumError>> {
+    Box::pin(begin(chain, caches, config))
+}
+
+async fn begin(
     chain: &Chain,
     caches: &LightCaches,
     config: StratumConfig,

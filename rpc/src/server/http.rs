@@ -72,7 +72,7 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start_with_chains<C: Healthy + Send + Sync + 'static>(
+pub(crate) async fn start_with_chains<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &HttpOptions,
     chains: WalletChains,

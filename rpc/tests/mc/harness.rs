@@ -16,9 +16,10 @@ use history::AddressIndex;
 use keystore::{AccountManager, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
 use rpc::methods;
+use rpc::node_servers;
 use rpc::server::TcpServer;
-use rpc::server::http::{self, HttpOptions};
-use rpc::server::ws::{self, WsOptions};
+use rpc::server::http::HttpOptions;
+use rpc::server::ws::WsOptions;
 use rpc::types::data;
 use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
@@ -255,7 +256,7 @@ impl Net {
             ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start(Arc::clone(&dispatcher), &options))
+            .block_on(node_servers::start_http(Arc::clone(&dispatcher), &options, None))
             .expect("a free port");
         let options = WsOptions {
             host: "127.0.0.1".to_owned(),
@@ -263,7 +264,7 @@ impl Net {
             ..WsOptions::default()
         };
         let ws = runtime
-            .block_on(ws::start(dispatcher, &options))
+            .block_on(node_servers::start_ws(dispatcher, &options))
             .expect("a free port");
         Self {
             chain,

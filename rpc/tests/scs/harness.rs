@@ -12,9 +12,10 @@ use rpc::micro_chains::{
     DappCall, Exchange, ExchangeEntry, MicroChains, ServedAccount, ServedBlock, ServedChain, ServedChainInfo,
     ServedTransaction,
 };
+use rpc::node_servers;
 use rpc::objects::TransactionPlace;
 use rpc::server::TcpServer;
-use rpc::server::http::{self, HttpOptions};
+use rpc::server::http::HttpOptions;
 use rpc::types::data;
 use rpc::{Limits, Modules, Node, Rpc, RpcError, RpcResult, ScsNode, WalletChains, methods};
 use serde_json::{Value, json};
@@ -259,7 +260,7 @@ impl TestScs {
             ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start_with_chains(
+            .block_on(node_servers::start_scs_http(
                 dispatcher,
                 &options,
                 WalletChains::new(rpc, &"scs,debug".parse().expect("modules")).expect("valid rows"),

@@ -2,7 +2,7 @@
 //!
 //! Each transaction of the first block of a case becomes a state test: one file, which
 //! `evm --json statetest` and `vnode testvec --json statetest` run. The whole block is one
-//! [`transition`](crate::transition).
+//! [`transition`].
 
 use std::path::Path;
 use std::process::{Command, Stdio};

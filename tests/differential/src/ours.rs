@@ -70,7 +70,7 @@ pub struct ExecutedCase {
 /// # Errors
 /// If the node does not have the fork.
 pub fn spec_of(rules: &ForkRules) -> Result<ChainSpec, DifferentialError> {
-    node::testvec::spec_of_fork(rules.name).map_err(|_| DifferentialError::NoSpec(rules.name))
+    testvec::spec_of_fork(rules.name).map_err(|_| DifferentialError::NoSpec(rules.name))
 }
 
 /// Executes a case by the rules of `spec`, which are mostly those of the case.

@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn every_row_is_a_fork_of_the_node() {
         for rules in &RULES {
-            assert!(node::testvec::spec_of_fork(rules.name).is_ok(), "{}", rules.name);
+            assert!(testvec::spec_of_fork(rules.name).is_ok(), "{}", rules.name);
             assert_eq!(
                 ForkRules::named(rules.name).map(|found| found.name),
                 Some(rules.name)

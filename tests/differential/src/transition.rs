@@ -3,8 +3,8 @@
 //! The first block of a case is given to both programs as accounts, block and signed
 //! transactions. Compared are the members of the result, the accounts afterwards, the list of
 //! transactions, the lines of each trace, and the block that is built of them. Not compared are the
-//! reasons for which transactions are refused, whose texts differ, and [what geth 1.10.26 does in
-//! its own way](comparable).
+//! reasons for which transactions are refused, whose texts differ, and what geth 1.10.26 does in
+//! its own way: the function `comparable` lists it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 17] = [
+const PACKAGES: [Knowledge; 18] = [
     Knowledge {
         package: "history",
         folder: "node/history",
@@ -29,6 +29,12 @@ const PACKAGES: [Knowledge; 17] = [
         folder: "node/etl",
         without: &["tokio", "hyper", "serde_json", "clap", "rpc"],
         unnamed: &["std::net", "StopSignal"],
+    },
+    Knowledge {
+        package: "testvec",
+        folder: "node/testvec",
+        without: &["tokio", "hyper", "redb", "revm", "rpc", "network"],
+        unnamed: &["std::net"],
     },
     Knowledge {
         package: "ethash",

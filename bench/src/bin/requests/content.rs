@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 /// Chain id of both nodes.
 pub(crate) const CHAIN_ID: u64 = 100;
 const GAS_PRICE: u64 = 20_000_000_000;
+/// Creates a contract that counts from 8,000 to 0, in 56,000 steps.
+const LOOP: &str = "0x600d8060093d393df3611f405b600190038060035700";
 /// Keys of accounts that both development networks fund.
 const KEYS: [&str; 4] = [
     "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80",
@@ -36,8 +38,8 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// One block that creates a contract, and `blocks` blocks in which every second transaction
-    /// changes the contract, with a log.
+    /// One block that creates two contracts, and `blocks` blocks in which every second transaction
+    /// changes the first of them, with a log.
     pub(crate) fn new(blocks: usize, transactions: usize) -> Self {
         let keys = KEYS.map(|key| SecretKey::from_hex(key).expect("a constant"));
         let mut nonces = [0; KEYS.len()];
@@ -57,7 +59,12 @@ impl Content {
         };
         let code = contract::creation_code().parse().expect("hexadecimal digits");
         let counter = Transaction::created_address(&keys[0].address(), 0);
-        let mut all = vec![vec![sign(0, None, 0, code, 1_000_000)]];
+        let long = Transaction::created_address(&keys[0].address(), 1);
+        let loop_code = LOOP.parse().expect("hexadecimal digits");
+        let mut all = vec![vec![
+            sign(0, None, 0, code, 1_000_000),
+            sign(0, None, 0, loop_code, 1_000_000),
+        ]];
         for _ in 0..blocks {
             let block = (0..transactions).map(|index| {
                 let sender = index % KEYS.len();
@@ -73,7 +80,7 @@ impl Content {
             });
             all.push(block.collect());
         }
-        let calls = calls(&all, &keys, &counter);
+        let calls = calls(&all, &keys, &counter, &long);
         Self { blocks: all, calls }
     }
 
@@ -83,7 +90,12 @@ impl Content {
     }
 }
 
-fn calls(blocks: &[Vec<Transaction>], keys: &[SecretKey], counter: &Address) -> Vec<MeasuredCall> {
+fn calls(
+    blocks: &[Vec<Transaction>],
+    keys: &[SecretKey],
+    counter: &Address,
+    long: &Address,
+) -> Vec<MeasuredCall> {
     let numbers = || (2..=blocks.len()).map(|number| format!("{number:#x}"));
     let call = |name, method, params: Vec<Value>| MeasuredCall {
         name,
@@ -102,6 +114,16 @@ fn calls(blocks: &[Vec<Transaction>], keys: &[SecretKey], counter: &Address) -> 
             "call",
             "eth_call",
             vec![json!([{"to": counter.to_string(), "data": contract::get()}, "latest"])],
+        ),
+        call(
+            "call, 56,000 steps",
+            "eth_call",
+            vec![json!([{"to": long.to_string()}, "latest"])],
+        ),
+        call(
+            "feeHistory, 10 blocks",
+            "eth_feeHistory",
+            vec![json!(["0xa", "latest", [25, 50, 75]])],
         ),
         call(
             "getTransactionReceipt",

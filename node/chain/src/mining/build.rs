@@ -4,7 +4,7 @@
 //! fit or is invalid is left out. This module knows the pool and the head; it seals nothing.
 
 use primitives::{Address, B256, Block, Bytes, Header, SYSTEM_SENDER, Transaction, U256, uncles_hash};
-use store::{BlockReads, HeaderRecord, StateReads, StoreError};
+use store::{BlockReads, HeaderRecord, Snapshot, StoreError};
 
 use crate::developer::GAS_LIMIT_MARK;
 use crate::evm::execute::{Executed, Executor, TransactionError};
@@ -15,7 +15,6 @@ use crate::rules::difficulty::next_difficulty;
 use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, dao_extra, next_gas_limit, steered_gas_limit};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
-use crate::trie::NodeSource;
 
 /// The choices of a miner for its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +59,9 @@ pub struct UnsealedBlock {
 ///
 /// # Errors
 /// [`StateError`] if the store fails. Invalid transactions are left out and cause no error.
-pub fn build<S: StateReads + BlockReads + NodeSource>(
+pub fn build(
     spec: &ChainSpec,
-    view: &S,
+    view: &Snapshot,
     parent: &HeaderRecord,
     timestamp: u64,
     settings: &BuildSettings,
@@ -93,13 +92,13 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
 ///
 /// # Errors
 /// [`StateError`] if the store fails.
-pub fn build_on<S: StateReads + BlockReads + NodeSource>(
+pub fn build_on(
     spec: &ChainSpec,
-    view: &S,
+    view: &Snapshot,
     parent: &HeaderRecord,
     mut header: Header,
     uncles: Vec<Header>,
-    fill: impl FnOnce(&mut Executor<'_, '_, S>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
+    fill: impl FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
 ) -> Result<UnsealedBlock, StateError> {
     let above = &parent.header;
     let mut state = BlockState::new(view, above.number, above.state_root);
@@ -128,8 +127,8 @@ pub fn build_on<S: StateReads + BlockReads + NodeSource>(
 
 /// Executes the system transaction, then transactions of the pool until the block's gas is used up.
 /// Returns the transactions and their senders.
-fn fill<S: StateReads + BlockReads + NodeSource>(
-    executor: &mut Executor<'_, '_, S>,
+fn fill(
+    executor: &mut Executor<'_, '_, Snapshot>,
     mut ready: ReadyTransactions,
 ) -> Result<(Vec<Transaction>, Vec<Address>), StateError> {
     let mut transactions = Vec::new();

@@ -14,9 +14,9 @@ mod metrics;
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Method, Response, StatusCode, header};
@@ -39,7 +39,7 @@ pub trait StatusSource: Send + Sync + 'static {
 }
 
 /// A page that is being made.
-pub type PageFuture<'a> = Pin<Box<dyn Future<Output = StatusPage> + Send + 'a>>;
+pub type PageFuture<'a> = BoxFuture<'a, StatusPage>;
 
 /// Provides the pages of a server by their paths.
 pub trait PageSource: Send + Sync + 'static {
@@ -117,28 +117,30 @@ impl StatusServer {
 ///
 /// # Errors
 /// If the server cannot listen at that address.
-pub async fn serve(
+pub fn serve(
     address: SocketAddr,
     hosts: Hosts,
     source: Arc<dyn StatusSource>,
-) -> io::Result<StatusServer> {
-    serve_pages(address, hosts, Arc::new(StatusPages(source))).await
+) -> BoxFuture<'static, io::Result<StatusServer>> {
+    serve_pages(address, hosts, Arc::new(StatusPages(source)))
 }
 
 /// Starts a server of `pages` at `address`. Requests must name one of `hosts`.
 ///
 /// # Errors
 /// If the server cannot listen at that address.
-pub async fn serve_pages(
+pub fn serve_pages(
     address: SocketAddr,
     hosts: Hosts,
     pages: Arc<dyn PageSource>,
-) -> io::Result<StatusServer> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    let (stop, stopped) = watch::channel(false);
-    tokio::spawn(connections::run(listener, hosts, pages, stopped));
-    Ok(StatusServer { address, _stop: stop })
+) -> BoxFuture<'static, io::Result<StatusServer>> {
+    Box::pin(async move {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(connections::run(listener, hosts, pages, stopped));
+        Ok(StatusServer { address, _stop: stop })
+    })
 }
 
 /// The content type of plain text.

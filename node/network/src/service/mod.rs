@@ -34,6 +34,7 @@ use std::time::Duration;
 use alloy_eip2124::ForkFilter;
 use chain::Chain;
 use chain::import::BlockId;
+use futures_util::future::BoxFuture;
 use primitives::{B256, B512, SecretKey};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -147,7 +148,14 @@ impl NetworkService {
     ///
     /// # Errors
     /// [`NetworkStartError`] if the node cannot listen.
-    pub async fn start(settings: NetworkSettings, chain: Chain) -> Result<Self, NetworkStartError> {
+    pub fn start(
+        settings: NetworkSettings,
+        chain: Chain,
+    ) -> BoxFuture<'static, Result<Self, NetworkStartError>> {
+        Box::pin(Self::begin(settings, chain))
+    }
+
+    async fn begin(settings: NetworkSettings, chain: Chain) -> Result<Self, NetworkStartError> {
         let mut entropy = Entropy::from_system()?;
         let news = ChainNews::of(&chain);
         let access: Arc<dyn ChainAccess> = Arc::new(chain.clone());
@@ -242,11 +250,13 @@ impl NetworkService {
     }
 
     /// Tells the peers that the node stops, and ends all tasks.
-    pub async fn stop(self) {
-        // The keeper ends the subnets when it hears this.
-        let _ = self.stop.send(true);
-        let subnets = tokio::time::timeout(SUBNETS_STOP_WAIT, self.subnets);
-        let (_, ()) = tokio::join!(subnets, self.tasks.stop());
+    pub fn stop(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // The keeper ends the subnets when it hears this.
+            let _ = self.stop.send(true);
+            let subnets = tokio::time::timeout(SUBNETS_STOP_WAIT, self.subnets);
+            let (_, ()) = tokio::join!(subnets, self.tasks.stop());
+        })
     }
 }
 

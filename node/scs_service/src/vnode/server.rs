@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use daemon::tls::ServerTls;
 use daemon::{Claim, ClientAddress, Place, PlaceLimits, Places, StatedClaim, accept, all_ended, stopped};
+use futures_util::future::BoxFuture;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -69,7 +70,17 @@ impl ScsServer {
     ///
     /// # Errors
     /// [`ServerError`] if it cannot listen.
-    pub async fn start(
+    pub fn start(
+        address: &str,
+        tls: Option<Arc<ServerTls>>,
+        config: ServiceConfig,
+        host: Arc<dyn ScsHost>,
+        heads: watch::Receiver<u64>,
+    ) -> BoxFuture<'_, Result<Self, ServerError>> {
+        Box::pin(Self::begin(address, tls, config, host, heads))
+    }
+
+    async fn begin(
         address: &str,
         tls: Option<Arc<ServerTls>>,
         config: ServiceConfig,

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use daemon::Quota;
+use futures_util::future::BoxFuture;
 use primitives::{Address, B256};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -184,14 +185,19 @@ impl ScsService {
     /// # Errors
     /// [`ScsMessageError`] if the message is malformed, or no broadcast: nothing else may come from
     /// a peer.
-    pub async fn push_from_peer(&self, message: &ScsPushMsg) -> Result<usize, ScsMessageError> {
-        let kind = ScsMessage::decode(message)?.kind;
-        if !matches!(kind, MessageKind::Broadcast(_)) {
-            return Err(ScsMessageError::NotBroadcast {
-                got: kind.numbers().0,
-            });
-        }
-        self.0.push(message.compact(), None).await
+    pub fn push_from_peer<'a>(
+        &'a self,
+        message: &'a ScsPushMsg,
+    ) -> BoxFuture<'a, Result<usize, ScsMessageError>> {
+        Box::pin(async move {
+            let kind = ScsMessage::decode(message)?.kind;
+            if !matches!(kind, MessageKind::Broadcast(_)) {
+                return Err(ScsMessageError::NotBroadcast {
+                    got: kind.numbers().0,
+                });
+            }
+            self.0.push(message.compact(), None).await
+        })
     }
 
     /// The counters of the service.

@@ -23,6 +23,7 @@ use node::logging::{self, LogStartError};
 use node::node_metrics::{self, Collector, MetricsError, MetricsServer, process_collector};
 use node::{span_export, system};
 use primitives::Address;
+use rpc::node_servers::start_scs_http;
 use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
 use rpc::{Limits, Rpc, ScsNode, WalletChains};
@@ -260,7 +261,7 @@ pub(crate) async fn start_http(
     modules: &rpc::Modules,
 ) -> Result<TcpServer, ServeError> {
     let (rpc, chains) = methods_of(runner.served(), modules);
-    rpc::server::http::start_with_chains(Arc::new(rpc.dispatcher(modules)), http, chains).await
+    start_scs_http(Arc::new(rpc.dispatcher(modules)), http, chains).await
 }
 
 /// The methods of an SCS, and those of wallets on each of its MicroChains.

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use chain::spec::Rule;
-use node::TestvecCommand;
-use node::testvec::{StateOutcome, TestVectorService, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
+use testvec::{StateOutcome, TestVectorService, TestvecCommand, run_blocks, run_state, spec_of_fork};
 
 use crate::public_suites::report::Report;
 

@@ -1,6 +1,6 @@
 //! Runs public test vectors: reads JSON requests, calls production code, writes JSON answers.
 //!
-//! The module knows the field names of the vectors and which library call answers which kind of
+//! The package knows the field names of the vectors and which library call answers which kind of
 //! request; it computes nothing itself. Format: docs/testvec.md.
 
 mod block;
@@ -8,6 +8,7 @@ mod builder;
 mod error;
 mod fields;
 mod forks;
+mod options;
 mod places;
 mod simple;
 mod state;
@@ -19,13 +20,12 @@ mod transition;
 pub use block::{BlockOutcome, run_blocks};
 pub use error::{TestVectorError, ToolError};
 pub use forks::spec_of_fork;
+pub use options::{BuilderOptions, StepLineOptions, TestvecCommand, TestvecOptions, TransitionOptions};
 pub use state::{StateOutcome, run_state};
 
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
-
-use crate::options::{TestvecCommand, TestvecOptions};
 
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;
