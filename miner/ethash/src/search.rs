@@ -214,7 +214,7 @@ fn prefetch_item(item: &DatasetItem) {
 mod tests {
     use super::*;
     use crate::LightCache;
-    use crate::simd::for_each_instruction_set;
+    use crate::simd::on_each_instruction_set;
 
     #[test]
     fn streams_hash_like_single_nonces() {
@@ -260,37 +260,21 @@ mod tests {
             .collect();
         let full = FullDataset::new(&dataset).expect("1009 items");
         let header_hash = B256::repeat_byte(0x61);
-        struct SearchNonces<'a>(&'a FullDataset<'a>, &'a B256);
-        impl SimdKernel for SearchNonces<'_> {
-            type Output = Vec<(u64, PowHash)>;
-            #[inline(always)]
-            fn run<S: SimdOps>(self, simd: S) -> Self::Output {
-                let (mut hashes, mut nonce) = (Vec::new(), 0);
-                DatasetSearch {
-                    items: self.0.items,
-                    item_count: self.0.item_count,
-                    header: lanes(&self.1.0),
-                    next: &mut || {
-                        nonce += SEARCH_GROUP as u64;
-                        (nonce <= 160).then(|| core::array::from_fn(|i| nonce + i as u64))
-                    },
-                    done: &mut |nonces: &[u64; SEARCH_GROUP], done: &[PowHash; SEARCH_GROUP]| {
-                        hashes.extend(nonces.iter().copied().zip(*done));
-                    },
-                }
-                .run(simd);
-                hashes
+        on_each_instruction_set(|set| {
+            let (mut hashes, mut nonce) = (Vec::new(), 0);
+            full.search(
+                &header_hash,
+                || {
+                    nonce += SEARCH_GROUP as u64;
+                    (nonce <= 160).then(|| core::array::from_fn(|i| nonce + i as u64))
+                },
+                |nonces, done| hashes.extend(nonces.iter().copied().zip(*done)),
+            );
+            assert_eq!(hashes.len(), 160, "{set}");
+            for (nonce, hash) in hashes {
+                let expected = crate::hash_full(&dataset, &header_hash, nonce);
+                assert_eq!(Some(hash), expected, "{set}, nonce {nonce}");
             }
-        }
-        for_each_instruction_set(
-            || SearchNonces(&full, &header_hash),
-            |hashes, set| {
-                assert_eq!(hashes.len(), 160, "{set}");
-                for (nonce, hash) in hashes {
-                    let expected = crate::hash_full(&dataset, &header_hash, nonce);
-                    assert_eq!(Some(hash), expected, "{set}, nonce {nonce}");
-                }
-            },
-        );
+        });
     }
 }

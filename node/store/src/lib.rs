@@ -140,9 +140,9 @@ pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::{RowVisitor, Source};
 pub use state::{
     AccountKey, AccountRecord, AccountVersion, AccountWrite, FetchedStage, FetchedStateReads,
-    FetchedStateRecord, HorizonReads, NO_STATE, NewestChanges, PastNode, PastNodeReads, SlotChange, SlotKey,
-    SlotWrite, StateChanges, StateHorizon, StateKind, StateLeaf, StateReads, StateTrieId, StorageOwner,
-    WalkedAccount, WalkedSlot, slot_hash,
+    FetchedStateRecord, HorizonReads, NO_STATE, NewestChanges, PastLeaves, PastNode, PastNodeReads,
+    SlotChange, SlotKey, SlotWrite, StateChanges, StateHorizon, StateKind, StateLeaf, StateReads,
+    StateTrieId, StorageOwner, WalkedAccount, WalkedSlot, slot_hash,
 };
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

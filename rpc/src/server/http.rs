@@ -67,8 +67,8 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
     start_with_ws(dispatcher, options, None).await
 }
 
-/// Starts to listen as [`start`] does, for an SCS. Calls at the path of a MicroChain, over HTTP and
-/// WebSockets, are answered by the methods of wallets.
+/// Starts to listen as [`start`] does, for an SCS: see
+/// [`start_scs_http`](crate::node_servers::start_scs_http).
 ///
 /// # Errors
 /// If the address cannot be found or listened on.

@@ -2,10 +2,11 @@
 //! Compared are `cargo run`, `cargo test --workspace`, the `cargo build` that tests start, and
 //! `cargo test` of each package.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::process::Command;
 
-use crate::sources::{expect_none, packages};
+use crate::sources::{expect_none, packages, root};
 
 /// The packages that `cargo` would build with `options`, each with its features.
 fn built(options: &[&str]) -> BTreeSet<String> {
@@ -44,4 +45,46 @@ fn programs_and_tests_share_the_features_of_their_dependencies() {
         &faults,
         "let [workspace.dependencies] or the manifest of `features` turn on what the tests of all turn on",
     );
+}
+
+/// The dependencies that a manifest names in its first list.
+fn dependencies_of(manifest: &str) -> Vec<&str> {
+    let lines = manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_alphabetic()))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .collect()
+}
+
+/// The fuzz targets are a workspace of their own, which no other build compiles.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_follows_the_manifests() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a file of the workspace");
+    let lock = read("fuzz/Cargo.lock");
+    let locked: BTreeMap<&str, &str> = lock
+        .split("[[package]]\nname = \"")
+        .skip(1)
+        .filter_map(|package| package.split_once('"'))
+        .collect();
+    let (mut compared, mut faults) = (0, Vec::new());
+    for folder in packages() {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let name = name.expect("a package has a name").trim_matches('"');
+        let Some(package) = locked.get(name) else { continue };
+        for dependency in dependencies_of(&manifest) {
+            compared += 1;
+            // A version follows, if the lock file has several of them.
+            let is_locked = [format!("\"{dependency}\""), format!("\"{dependency} ")];
+            if !is_locked.iter().any(|text| package.contains(text)) {
+                faults.push(format!("fuzz/Cargo.lock: {name} without {dependency}"));
+            }
+        }
+    }
+    assert!(compared > 100, "only {compared} dependencies were compared");
+    expect_none(&faults, "`cargo metadata` in `fuzz` writes its lock file anew");
 }

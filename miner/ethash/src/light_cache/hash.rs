@@ -96,7 +96,7 @@ impl<S: SimdOps, const N: usize> ItemLookup<N> for ItemsFromCache<'_, S> {
 mod tests {
     use super::*;
     use crate::light_cache::reference;
-    use crate::simd::for_each_instruction_set;
+    use crate::simd::on_each_instruction_set;
 
     #[test]
     fn nonces_hashed_together_hash_like_single_ones() {
@@ -120,15 +120,15 @@ mod tests {
     fn light_hashes_agree_on_every_instruction_set() {
         let cache = reference::small_cache();
         let header_hash = B256::repeat_byte(0x77);
-        let pow_nonces = core::array::from_fn::<_, 10, _>(|i| (i as u64).wrapping_sub(4));
+        // Groups of each size: 64, 8 and 1.
+        let pow_nonces =
+            core::array::from_fn::<_, { LIGHT_IN_FLIGHT + 10 }, _>(|i| (i as u64).wrapping_sub(4));
         let expected = pow_nonces.map(|nonce| {
             let lookup = |index| reference::dataset_item(&cache, index);
             crate::hashimoto(97, lookup, &header_hash, nonce).expect("97 items")
         });
-        let kernel = || LightHash {
-            cache: &cache,
-            seeds: pow_nonces.map(|nonce| seed512(&header_hash, nonce)),
-        };
-        for_each_instruction_set(kernel, |hashes, set| assert_eq!(hashes, expected, "{set}"));
+        on_each_instruction_set(|set| {
+            assert_eq!(cache.hash_many(&header_hash, pow_nonces), expected, "{set}");
+        });
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::B256;
     use crate::light_cache::reference;
-    use crate::simd::for_each_instruction_set;
+    use crate::simd::on_each_instruction_set;
 
     #[test]
     fn consecutive_items_equal_single_ones() {
@@ -222,20 +222,13 @@ mod tests {
 
     #[test]
     fn items_follow_the_rules_on_every_instruction_set() {
-        fn check<const N: usize>(cache: &LightCache) {
-            // Not in order, as in a search.
-            let indices: [u32; N] = core::array::from_fn(|i| (i as u32 * 41 + 5) % 97);
-            let expected = indices.map(|index| reference::dataset_item(cache, index));
-            for_each_instruction_set(
-                || ComputeItems { cache, indices },
-                |items, set| assert!(items == expected, "{N} items, {set}"),
-            );
-        }
         let cache = reference::small_cache();
-        check::<1>(&cache);
-        check::<2>(&cache);
-        check::<15>(&cache);
-        check::<PARALLEL_ITEMS_MAX>(&cache);
-        check::<{ PARALLEL_ITEMS_MAX + 9 }>(&cache);
+        let expected: [_; 97] = core::array::from_fn(|index| reference::dataset_item(&cache, index as u32));
+        on_each_instruction_set(|set| {
+            // One group of the largest size, four of eight, and one item.
+            let mut items = [[0; ITEM_WORDS]; 97];
+            cache.fill_items(0, items.as_flattened_mut());
+            assert!(items == expected, "{set}");
+        });
     }
 }

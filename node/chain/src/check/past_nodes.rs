@@ -1,18 +1,18 @@
 //! Checks the trie nodes of recent states: the rows are those of the last blocks without a gap, and
 //! each has what taking the block back makes again.
 
-use store::{BlockReads, HeaderReads, PastNodeReads, StoreError, TableId};
+use store::{BlockReads, HeaderReads, PastNodeReads, StateReads, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded};
 use crate::import::KEPT_TRIES;
 use crate::state::nodes_before_block;
-use crate::trie::PastNodeIndex;
+use crate::trie::PastTries;
 
 const TABLE: TableId = TableId::BlockToPastNodes;
 
 /// Checks the rows up to block `head`.
 pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckError> {
-    let (view, mut index) = (check.view, PastNodeIndex::at_head(head));
+    let (view, mut tries) = (check.view, PastTries::default());
     let range = guarded(TABLE.name(), || {
         let range = view.past_nodes_range()?;
         // A reorganization that was cut short leaves the head above them.
@@ -46,10 +46,11 @@ pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckEr
                 // The check of blocks has reported the missing block.
                 return Ok(None);
             };
-            let expected = nodes_before_block(view, &index, root, parent_root)?;
-            let got = view.past_nodes(number)?;
-            let is_stored = index.step_down(view)?;
-            Ok::<_, StoreError>(Some(is_stored && got == Some(expected)))
+            let changes = view.changes(number)?;
+            let expected = nodes_before_block(&tries.over(view), number, &changes, root, parent_root)?;
+            let is_right = view.past_nodes(number)?.as_ref() == Some(&expected);
+            tries.take_back(&changes, expected);
+            Ok::<_, StoreError>(Some(is_right))
         });
         let fault = match compared {
             Ok(Some(true)) => None,

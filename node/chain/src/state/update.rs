@@ -9,14 +9,14 @@ use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
 use store::{
-    AccountKey, AccountVersion, AccountWrite, PastNode, PastNodeReads, StateChanges, StateReads, StateTrieId,
+    AccountKey, AccountRecord, AccountVersion, AccountWrite, PastNode, StateChanges, StateReads, StateTrieId,
     StorageOwner, StoreError, TableId, Tables,
 };
 
 use super::TRIE_IS_HERE;
 use super::account::CachedAccount;
 use super::code::CodeCache;
-use crate::trie::{NodeSource, PastNodeIndex, PastNodes, StateTrie, TrieStats};
+use crate::trie::{LoadedTries, NodeSource, StateTrie, TrieStats};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
@@ -247,14 +247,15 @@ pub(crate) fn revert_block(
     for (address, version) in &changes.accounts {
         revive_storage(tables, &mut trie, number, AccountKey::of(address), version)?;
     }
-    take_back(&*tables, &*tables, &mut trie, number, &changes)?;
+    let account = |key: &AccountKey| Ok(tables.account_by_key(key, number)?.account);
+    take_back(&*tables, account, &mut trie, &changes)?;
     compare_root(&mut trie, number, parent_root)?;
     trie.write_to(tables)?;
     tables.revert_state(number, &changes)
 }
 
-/// The trie nodes that block `number` changed, as they were before it, sorted by path. `index` is
-/// that of the state after the block.
+/// The trie nodes that block `number` changed, as they were before it, sorted by path. `after` is
+/// the state after the block, `changes` are the block's.
 ///
 /// `root` is the block's state root, `parent_root` the one of its parent.
 ///
@@ -262,34 +263,31 @@ pub(crate) fn revert_block(
 /// [`StoreError`] when the store fails, or when the resulting state root is not `parent_root`,
 /// which means that the store is damaged.
 pub(crate) fn nodes_before_block(
-    source: &(impl StateReads + PastNodeReads),
-    index: &PastNodeIndex,
+    after: &LoadedTries<'_, impl StateReads>,
+    number: u64,
+    changes: &StateChanges,
     root: B256,
     parent_root: B256,
 ) -> Result<Vec<PastNode>, StoreError> {
-    let number = index.number();
-    let changes = source.changes(number)?;
-    let nodes = PastNodes::new(source, index);
     let mut trie = StateTrie::new(root);
-    take_back(source, &nodes, &mut trie, number, &changes)?;
+    take_back(after, |key| after.account(key), &mut trie, changes)?;
     compare_root(&mut trie, number, parent_root)?;
     let mut before = Vec::new();
     for (path, node) in trie.take_rows() {
         // A node may have been made anew as it was.
-        if nodes.node(&path)? != node {
+        if after.node(&path)? != node {
             before.push((path, node));
         }
     }
     Ok(before)
 }
 
-/// Puts the values before block `number` into the tries of the state after it, whose nodes are
-/// those of `nodes`.
+/// Puts the values before a block into the tries of the state after it, whose nodes and leaves are
+/// those of `nodes`. `account` returns an account of that state.
 fn take_back(
-    source: &impl StateReads,
     nodes: &impl NodeSource,
+    account: impl Fn(&AccountKey) -> Result<Option<AccountRecord>, StoreError>,
     trie: &mut StateTrie,
-    number: u64,
     changes: &StateChanges,
 ) -> Result<(), StoreError> {
     let mut slots: BTreeMap<StorageOwner, Vec<(B256, U256)>> = BTreeMap::new();
@@ -302,8 +300,8 @@ fn take_back(
     }
     for (owner, slots) in slots {
         // The trie still has the storage root after this block.
-        let now = source.account_by_key(&owner.account, number)?;
-        let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
+        let now = account(&owner.account)?;
+        let root = now.map_or(EMPTY_ROOT, |account| account.storage_root);
         trie.set_slots(nodes, owner, root, slots)?;
     }
     let accounts = changes.accounts.iter();

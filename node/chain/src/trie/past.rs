@@ -3,9 +3,12 @@
 
 use std::collections::HashMap;
 
-use store::{PastNodeReads, StateReads, StoreError};
+use store::{
+    AccountKey, AccountRecord, PastLeaves, PastNode, PastNodeReads, StateChanges, StateLeaf, StateReads,
+    StateTrieId, StoreError,
+};
 
-use super::{NodeSource, StoredLeaf, split_path};
+use super::{NodeSource, StoredLeaf, nibbles, split_path};
 
 /// For each path of a node that differs from that of the head: the first block above a block that
 /// changed it.
@@ -18,7 +21,7 @@ pub struct PastNodeIndex {
 
 impl PastNodeIndex {
     /// The index for the state after the head block, which has this number.
-    pub fn at_head(number: u64) -> Self {
+    fn at_head(number: u64) -> Self {
         Self {
             number,
             blocks: HashMap::new(),
@@ -94,6 +97,68 @@ impl<S: StateReads + PastNodeReads> NodeSource for PastNodes<'_, S> {
     fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
         let (trie, nibbles) = split_path(path)?;
         let found = self.source.past_trie_leaf(trie, nibbles, self.index.number)?;
+        Ok(found.map(|found| StoredLeaf::below(nibbles.len(), found)))
+    }
+}
+
+/// The difference between the tries of a past state and those of the head, in memory. It is made
+/// from the head downwards, block by block. So a read searches in no row of a block, and reading
+/// all that a block changed takes time in proportion to it.
+#[derive(Debug, Default)]
+pub struct PastTries {
+    nodes: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    leaves: PastLeaves,
+}
+
+impl PastTries {
+    /// Goes on to the state before a block: its changes, and the nodes before it.
+    pub fn take_back(&mut self, changes: &StateChanges, nodes: Vec<PastNode>) {
+        self.leaves.take_back(changes);
+        self.nodes.extend(nodes);
+    }
+
+    /// The nodes and leaves of this state. `source` must have the head from which it was made.
+    pub const fn over<'a, S>(&'a self, source: &'a S) -> LoadedTries<'a, S> {
+        LoadedTries { source, tries: self }
+    }
+}
+
+/// The nodes and leaves of a past state: the head's, under what differs from them.
+#[derive(Debug)]
+pub struct LoadedTries<'a, S> {
+    source: &'a S,
+    tries: &'a PastTries,
+}
+
+impl<S: StateReads> LoadedTries<'_, S> {
+    /// An account of the state; `None` if it did not exist.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    pub fn account(&self, key: &AccountKey) -> Result<Option<AccountRecord>, StoreError> {
+        let path = nibbles(key.0.as_slice());
+        let leaves = &self.tries.leaves;
+        let found = self
+            .source
+            .trie_leaf_before(StateTrieId::Accounts, &path, leaves)?;
+        Ok(match found {
+            Some((_, StateLeaf::Account(account))) => Some(account),
+            _ => None,
+        })
+    }
+}
+
+impl<S: StateReads> NodeSource for LoadedTries<'_, S> {
+    fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.tries.nodes.get(path) {
+            Some(node) => Ok(node.clone()),
+            None => self.source.trie_node(path),
+        }
+    }
+
+    fn leaf(&self, path: &[u8]) -> Result<Option<StoredLeaf>, StoreError> {
+        let (trie, nibbles) = split_path(path)?;
+        let found = self.source.trie_leaf_before(trie, nibbles, &self.tries.leaves)?;
         Ok(found.map(|found| StoredLeaf::below(nibbles.len(), found)))
     }
 }

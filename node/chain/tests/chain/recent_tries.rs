@@ -92,6 +92,17 @@ fn forks(plan: Vec<RandomBlock>, old_blocks: OldBlocks) {
         assert_proven(&view, number);
     }
     assert_sound(&node.store, &maker.spec);
+    // Made from the head downwards they are the same.
+    let rows = || stored_rows(&node.store)[TableId::BlockToPastNodes.name()].clone();
+    let before = rows();
+    let batch = node.store.batch().expect("batch");
+    let deleted = batch.write(|tables| match tables.past_nodes_range()? {
+        Some((first, last)) => tables.delete_past_nodes(first, last),
+        None => Ok(()),
+    });
+    deleted.and_then(|()| batch.commit()).expect("deleted");
+    node.importer.make_past_nodes().expect("made");
+    assert_eq!(rows(), before);
 }
 
 proptest! {

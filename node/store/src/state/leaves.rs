@@ -1,11 +1,14 @@
 //! The leaves of the tries of the state: they are made of the rows of accounts and slots.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use primitives::{B256, U256};
 
 use super::history::StateRow;
-use super::{AccountKey, AccountRecord, AccountVersion, StateKind, StateTrieId, decode_slot_value, walk};
+use super::{
+    AccountKey, AccountRecord, AccountVersion, StateChanges, StateKind, StateTrieId, decode_slot_value, walk,
+};
 use crate::StoreError;
 use crate::row_error::RowError;
 use crate::source::Source;
@@ -19,11 +22,55 @@ pub enum StateLeaf {
     Slot(U256),
 }
 
-/// The first present row of a trie whose key begins with these nibbles.
+/// The leaves of a past state that differ from those of the head state. They are collected from
+/// the head downwards, from the changes of each block. So a read costs no search in the changes of
+/// later blocks.
+#[derive(Clone, Debug, Default)]
+pub struct PastLeaves(BTreeMap<StateTrieId, BTreeMap<B256, Option<StateLeaf>>>);
+
+impl PastLeaves {
+    /// Goes on to the state before a block, whose changes these are.
+    pub fn take_back(&mut self, changes: &StateChanges) {
+        let accounts = self.0.entry(StateTrieId::Accounts).or_default();
+        for (address, before) in &changes.accounts {
+            accounts.insert(AccountKey::of(address).0, before.account.map(StateLeaf::Account));
+        }
+        for change in &changes.slots {
+            let key = change.row_key();
+            let slots = self.0.entry(StateTrieId::Storage(key.owner)).or_default();
+            slots.insert(
+                key.hash,
+                (!change.before.is_zero()).then_some(StateLeaf::Slot(change.before)),
+            );
+        }
+    }
+
+    /// The first leaf of a trie whose key begins with these nibbles. `source` has the head state.
+    pub(super) fn first(
+        &self,
+        source: &(impl Source + ?Sized),
+        trie: StateTrieId,
+        nibbles: &[u8],
+    ) -> Result<Option<(B256, StateLeaf)>, StoreError> {
+        let Some(changed) = self.0.get(&trie) else {
+            return trie_leaf(source, trie, nibbles, |_| false);
+        };
+        let mut changed_here = changed
+            .range(lowest_hash(nibbles)..)
+            .take_while(|(hash, _)| begins_with(hash, nibbles));
+        let past = changed_here.find_map(|(hash, leaf)| leaf.map(|leaf| (*hash, leaf)));
+        let stored = trie_leaf(source, trie, nibbles, |hash| changed.contains_key(hash))?;
+        let both = past.into_iter().chain(stored);
+        Ok(both.min_by_key(|(hash, _)| *hash))
+    }
+}
+
+/// The first present row of a trie whose key begins with these nibbles and is not `passed_over`.
 pub(super) fn trie_leaf(
     source: &(impl Source + ?Sized),
     trie: StateTrieId,
     nibbles: &[u8],
+    passed_over: impl Fn(&B256) -> bool,
 ) -> Result<Option<(B256, StateLeaf)>, StoreError> {
     let (kind, prefix) = match trie {
         StateTrieId::Accounts => (StateKind::Account, Vec::new()),
@@ -42,6 +89,9 @@ pub(super) fn trie_leaf(
         else {
             return ControlFlow::Break(());
         };
+        if passed_over(&hash) {
+            return ControlFlow::Continue(());
+        }
         let leaf = StateRow::parse(kind, row).and_then(|row| {
             Ok(match kind {
                 StateKind::Account => {

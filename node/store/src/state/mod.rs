@@ -48,7 +48,7 @@ pub(crate) use history::is_present;
 use history::{LaterChange, StateRow, next_older_change, read_state_row, scan_older_changes};
 pub use horizon::{HorizonReads, StateHorizon};
 pub use keys::{AccountKey, SlotKey, StateKind, StateTrieId, StorageOwner, slot_hash};
-pub use leaves::StateLeaf;
+pub use leaves::{PastLeaves, StateLeaf};
 use leaves::{past_trie_leaf, trie_leaf};
 pub use past_nodes::{PastNode, PastNodeReads};
 pub use walk::{WalkedAccount, WalkedSlot};
@@ -340,7 +340,21 @@ pub trait StateReads: Source {
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
     fn trie_leaf(&self, trie: StateTrieId, nibbles: &[u8]) -> Result<Option<(B256, StateLeaf)>, StoreError> {
-        trie_leaf(self, trie, nibbles)
+        trie_leaf(self, trie, nibbles, |_| false)
+    }
+
+    /// As [`Self::trie_leaf`], of the past state whose leaves differ by `leaves` from those of the
+    /// head.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn trie_leaf_before(
+        &self,
+        trie: StateTrieId,
+        nibbles: &[u8],
+        leaves: &PastLeaves,
+    ) -> Result<Option<(B256, StateLeaf)>, StoreError> {
+        leaves.first(self, trie, nibbles)
     }
 
     /// As [`Self::trie_leaf`], of the state after block `number`.

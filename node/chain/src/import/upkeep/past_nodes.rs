@@ -8,12 +8,12 @@
 //! The rows are those of the blocks up to the head without a gap, or none. A reader that meets a
 //! block without a row knows that the trie of the state before it is not kept.
 
-use store::{AncientReads, BlockReads, HorizonReads, PastNode, PastNodeReads, StoreError, Tables};
+use store::{AncientReads, BlockReads, HorizonReads, PastNodeReads, StateReads, StoreError, Tables};
 
 use super::super::Importer;
 use super::super::block::read_header;
 use crate::state::nodes_before_block;
-use crate::trie::PastNodeIndex;
+use crate::trie::PastTries;
 
 /// The number of states whose tries can be read, that of the head included.
 pub const KEPT_TRIES: u64 = 128;
@@ -46,31 +46,33 @@ impl Importer {
             tables.delete_past_nodes(first, last.min(lowest - 1))?;
             stored = (last >= lowest).then_some((lowest, last));
         }
-        let mut index = PastNodeIndex::at_head(head);
+        let (mut number, mut tries) = (head, PastTries::default());
         let mut left = MADE_PER_COMMIT;
-        while index.number() >= lowest {
-            let number = index.number();
-            match stored {
+        while number >= lowest {
+            let is_stored = match stored {
                 Some((first, last)) if first == lowest && number <= last => return Ok(true),
-                Some((first, last)) if (first..=last).contains(&number) => {}
-                _ if left == 0 => return Ok(false),
-                _ => match nodes_before(tables, &index) {
-                    Ok(nodes) => {
-                        tables.put_past_nodes(number, &nodes)?;
-                        left -= 1;
-                    }
-                    // Blocks are imported all the same: only these proofs are missing.
-                    Err(error @ StoreError::Corrupt { .. }) => {
-                        tracing::warn!(%error, number, "trie nodes before this block cannot be made");
-                        if let Some((first, _)) = stored {
-                            tables.delete_past_nodes(first, number)?;
-                        }
-                        return Ok(true);
-                    }
-                    Err(error) => return Err(error),
-                },
+                Some((first, last)) => (first..=last).contains(&number),
+                None => false,
+            };
+            if !is_stored {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
             }
-            index.step_down(&*tables)?;
+            match step_down(tables, number, &mut tries, is_stored) {
+                Ok(()) => {}
+                // Blocks are imported all the same: only these proofs are missing.
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::warn!(%error, number, "trie nodes before this block cannot be made");
+                    if let Some((first, _)) = stored {
+                        tables.delete_past_nodes(first, number)?;
+                    }
+                    return Ok(true);
+                }
+                Err(error) => return Err(error),
+            }
+            number -= 1;
         }
         Ok(true)
     }
@@ -108,12 +110,33 @@ fn lowest_kept(source: &(impl HorizonReads + AncientReads), head: u64) -> Result
         .max(horizon.block.saturating_add(1)))
 }
 
-/// The nodes before the block of the index.
-fn nodes_before(tables: &Tables<'_>, index: &PastNodeIndex) -> Result<Vec<PastNode>, StoreError> {
-    let root = |number: u64| {
-        let hash = tables.canonical_hash(number)?.unwrap_or_default();
-        Ok::<_, StoreError>(read_header(tables, number, &hash)?.header.state_root)
+/// Goes on from the state after block `number` to the state before it. Stores the nodes of that
+/// state, if they are not stored.
+fn step_down(
+    tables: &mut Tables<'_>,
+    number: u64,
+    tries: &mut PastTries,
+    is_stored: bool,
+) -> Result<(), StoreError> {
+    let changes = tables.changes(number)?;
+    let stored = if is_stored {
+        tables.past_nodes(number)?
+    } else {
+        None
     };
-    let number = index.number();
-    nodes_before_block(tables, index, root(number)?, root(number.saturating_sub(1))?)
+    let nodes = match stored {
+        Some(nodes) => nodes,
+        None => {
+            let root = |number: u64| {
+                let hash = tables.canonical_hash(number)?.unwrap_or_default();
+                Ok::<_, StoreError>(read_header(tables, number, &hash)?.header.state_root)
+            };
+            let (root, parent_root) = (root(number)?, root(number.saturating_sub(1))?);
+            let nodes = nodes_before_block(&tries.over(&*tables), number, &changes, root, parent_root)?;
+            tables.put_past_nodes(number, &nodes)?;
+            nodes
+        }
+    };
+    tries.take_back(&changes, nodes);
+    Ok(())
 }
