@@ -50,8 +50,8 @@ pub fn start_ipc(dispatcher: Arc<Dispatcher<Node>>, path: &Path) -> Result<IpcSe
     ipc::start(dispatcher, path)
 }
 
-/// Starts an HTTP server of an SCS. Calls at the path of a MicroChain, over HTTP and WebSockets, are
-/// answered by the methods of wallets.
+/// Starts an HTTP server of an SCS. Calls at the path of a MicroChain, over HTTP and WebSockets,
+/// are answered by the methods of wallets.
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
