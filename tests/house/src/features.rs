@@ -1,6 +1,7 @@
 //! Programs and tests have the same features of their dependencies, so nothing is compiled twice.
 //! Compared are `cargo run`, `cargo test --workspace`, the `cargo build` that tests start, and
-//! `cargo test` of each package.
+//! `cargo test` of each package. Besides, the lock file of the fuzz targets names the dependencies
+//! that the manifests name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
