@@ -26,7 +26,8 @@ pub use parts::{
     NodeFormError, NodePart, PartContent, account_value, hex_prefix, node_at, node_parts, read_account_value,
     read_slot_value, row_of_node, slot_value,
 };
-pub use past::{LoadedTries, PastNodeIndex, PastNodes, PastTries};
+pub(crate) use past::{LoadedTries, PastTries};
+pub use past::{PastNodeIndex, PastNodes};
 pub(crate) use proof::trie_proof;
 pub use proof::{KeyProofError, ProofNodes};
 pub use range_proof::{RANGE_PROOF_NODES_MAX, RangeProofError, prove_range, verify_range};

@@ -48,7 +48,7 @@ impl PastNodeIndex {
     ///
     /// # Errors
     /// [`StoreError`] when a read fails or the row is corrupt.
-    pub fn step_down(&mut self, source: &impl PastNodeReads) -> Result<bool, StoreError> {
+    fn step_down(&mut self, source: &impl PastNodeReads) -> Result<bool, StoreError> {
         let Some(below) = self.number.checked_sub(1) else {
             return Ok(false);
         };
@@ -105,27 +105,27 @@ impl<S: StateReads + PastNodeReads> NodeSource for PastNodes<'_, S> {
 /// from the head downwards, block by block. So a read searches in no row of a block, and reading
 /// all that a block changed takes time in proportion to it.
 #[derive(Debug, Default)]
-pub struct PastTries {
+pub(crate) struct PastTries {
     nodes: HashMap<Vec<u8>, Option<Vec<u8>>>,
     leaves: PastLeaves,
 }
 
 impl PastTries {
     /// Goes on to the state before a block: its changes, and the nodes before it.
-    pub fn take_back(&mut self, changes: &StateChanges, nodes: Vec<PastNode>) {
+    pub(crate) fn take_back(&mut self, changes: &StateChanges, nodes: Vec<PastNode>) {
         self.leaves.take_back(changes);
         self.nodes.extend(nodes);
     }
 
     /// The nodes and leaves of this state. `source` must have the head from which it was made.
-    pub const fn over<'a, S>(&'a self, source: &'a S) -> LoadedTries<'a, S> {
+    pub(crate) const fn over<'a, S>(&'a self, source: &'a S) -> LoadedTries<'a, S> {
         LoadedTries { source, tries: self }
     }
 }
 
 /// The nodes and leaves of a past state: the head's, under what differs from them.
 #[derive(Debug)]
-pub struct LoadedTries<'a, S> {
+pub(crate) struct LoadedTries<'a, S> {
     source: &'a S,
     tries: &'a PastTries,
 }
@@ -135,7 +135,7 @@ impl<S: StateReads> LoadedTries<'_, S> {
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
-    pub fn account(&self, key: &AccountKey) -> Result<Option<AccountRecord>, StoreError> {
+    pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRecord>, StoreError> {
         let path = nibbles(key.0.as_slice());
         let leaves = &self.tries.leaves;
         let found = self
