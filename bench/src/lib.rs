@@ -86,7 +86,7 @@ pub fn next_block(spec: &ChainSpec, store: &Store, transactions: Vec<Transaction
         timestamp: parent.timestamp + 13,
         ..Default::default()
     };
-    let mut state = BlockState::new(&view, number, parent.state_root);
+    let mut state = BlockState::new(&*view, number, parent.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &transactions {
         let outcome = executor.transaction(transaction, transaction.recover_sender(true)?)?;

@@ -100,7 +100,7 @@ fn run(config: &str, program: &[u8], gas: u64) -> Result<(Duration, u64), Failur
         ..Default::default()
     };
     let call = call.sign(&sender, 100, TxForm::Native);
-    let mut state = BlockState::new(&view, 0, root);
+    let mut state = BlockState::new(&*view, 0, root);
     let mut executor = Executor::new(&spec, &header, &mut state);
     let started = Instant::now();
     executor.transaction(&call, sender.address())?;

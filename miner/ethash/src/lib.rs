@@ -14,6 +14,7 @@
 //! | hash of a nonce | [`hashimoto`], [`hash_full`], [`LightCache::hash`] |
 //! | search over a full dataset | [`FullDataset::search`] |
 //! | seal check, also of many seals, on a device | [`verify_seal`], [`verify_seals`], [`MixDevice`] |
+//! | random reads, to compare a search with | [`read_items`], [`read_cache_rows`] |
 //! | Keccak-256 of many inputs, of one long input | [`keccak256_many`], [`keccak256_long`] |
 //!
 //! Words are little-endian 32-bit numbers. An *item* is 128 bytes of the dataset, a *row* is 64
@@ -41,6 +42,7 @@ mod keccak;
 mod keccak_long;
 mod keccak_many;
 mod light_cache;
+mod memory;
 mod seal;
 mod search;
 mod simd;
@@ -63,6 +65,7 @@ pub use keccak::{ROUND_CONSTANTS as KECCAK_ROUND_CONSTANTS, keccak256, keccak512
 pub use keccak_long::keccak256_long;
 pub use keccak_many::keccak256_many;
 pub use light_cache::{CacheError, LIGHT_IN_FLIGHT, LightCache};
+pub use memory::{read_cache_rows, read_items, sum_u64};
 pub use seal::{
     GotExpected, MixDevice, Seal, SealError, boundary, final_hash, meets_boundary, verify_seal, verify_seals,
     verify_seals_on,

@@ -195,7 +195,7 @@ fn measure_cpu(
     match dataset {
         Ok(dataset) => {
             figures.dataset_seconds = Some(seconds);
-            figures.dataset_sum_u64 = Some(rates::sum_u64(dataset.words()));
+            figures.dataset_sum_u64 = Some(ethash::sum_u64(dataset.words()));
             note(&figures);
             let full = dataset.view();
             figures.hashrate = Some(rates::rate(threads, config.time, |first, end| {

@@ -92,7 +92,7 @@ impl<'a, 'b, 's> BlockFiller<'a, 'b, 's> {
             && let Some(next) = self.ready.next_of_members()
         {
             // Their messages may use much gas, but not for nothing.
-            self.try_next(next, u64::MAX, |used| used.success || is_cheap(used))?;
+            self.try_next(next, u64::MAX, &|used| used.success || is_cheap(used))?;
         }
         self.ready.close_lane();
         self.take_cheap(true)?;
@@ -105,13 +105,13 @@ impl<'a, 'b, 's> BlockFiller<'a, 'b, 's> {
                 break;
             };
             // To its end, so that its gas is known from now on.
-            self.try_next(next, u64::MAX, |used| used.gas_used <= left)?;
+            self.try_next(next, u64::MAX, &|used| used.gas_used <= left)?;
         }
         self.take_cheap(false)?;
         while self.takes_more(BLOCK_GAS_FILL)
             && let Some(next) = self.ready.next_costly(u64::MAX)
         {
-            self.try_next(next, u64::MAX, |_| true)?;
+            self.try_next(next, u64::MAX, &|_| true)?;
         }
         Ok((self.transactions, self.senders, self.left_out))
     }
@@ -131,7 +131,7 @@ impl<'a, 'b, 's> BlockFiller<'a, 'b, 's> {
             let Some(next) = self.ready.next_cheap() else {
                 return Ok(());
             };
-            self.try_next(next, CHEAP_GAS_MAX, is_cheap)?;
+            self.try_next(next, CHEAP_GAS_MAX, &is_cheap)?;
         }
     }
 
@@ -148,7 +148,7 @@ impl<'a, 'b, 's> BlockFiller<'a, 'b, 's> {
         &mut self,
         (sender, waiting): (Address, WaitingTransaction),
         gas: u64,
-        accepts: impl FnOnce(&TransactionOutcome) -> bool,
+        accepts: &dyn Fn(&TransactionOutcome) -> bool,
     ) -> Result<(), StateError> {
         let transaction = waiting.transaction.clone();
         let key = (sender, transaction.tx_nonce);

@@ -9,11 +9,11 @@ use chain::application::{ApplicationRules, BlockExtra};
 use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::{BlockId, ForkLimits, ImportError, Imported, Importer, OldBlocks, StateRetention};
-use chain::mining::build::{UnsealedBlock, build_on};
+use chain::mining::build::{BlockFill, UnsealedBlock, build_on};
 use chain::rules::seal::SealCheck;
 use chain::state::StateError;
 use chain::{ChainSpec, View};
-use primitives::{Address, B256, Block, Header, SecretKey, Transaction};
+use primitives::{Address, B256, Block, Header, SecretKey};
 use store::{HeaderReads, SideBlock, Snapshot, Store, StoreError};
 
 use crate::block::{
@@ -237,10 +237,11 @@ impl Ledger {
         };
         let timestamp = parent.timestamp + self.setup.period_secs;
         let header = draft_header(&parent, key.address(), timestamp, &extra);
-        self.execute(view, header, |executor| {
+        let fill = |executor: &mut Executor<'_, '_, Snapshot>| {
             run(executor)?;
             Ok((Vec::new(), Vec::new()))
-        })
+        };
+        self.execute(view, header, Box::new(fill))
     }
 
     /// Executes a block with this header after the head. `fill` returns its transactions with their
@@ -249,7 +250,7 @@ impl Ledger {
         &self,
         view: &View,
         header: Header,
-        fill: impl FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
+        fill: BlockFill<'_>,
     ) -> Result<UnsealedBlock, EngineError> {
         let (spec, snapshot) = (&self.spec, view.snapshot());
         Ok(build_on(spec, snapshot, view.head(), header, Vec::new(), fill)?)
@@ -267,11 +268,12 @@ impl Ledger {
     ) -> Result<(Block, LeftOut), EngineError> {
         let header = draft_header(parent, key.address(), timestamp, extra);
         let mut left_out = LeftOut::default();
-        let built = self.execute(view, header, |executor| {
+        let fill = |executor: &mut Executor<'_, '_, Snapshot>| {
             let filled = BlockFiller::new(executor, ready, time).fill()?;
             left_out = filled.2;
             Ok((filled.0, filled.1))
-        })?;
+        };
+        let built = self.execute(view, header, Box::new(fill))?;
         let mut block = built.block;
         sign_header(&mut block.header, &self.setup.address, key)?;
         Ok((block, left_out))

@@ -1,25 +1,24 @@
 //! Executes one transaction on a given state, with the executor of the node.
 
-use std::io::Write;
+use std::collections::BTreeMap;
 
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
-use chain::spec::Rule;
+use chain::spec::{GenesisAccount, Rule};
 use chain::state::BlockState;
-use chain::trace::{StreamOptions, stream_transaction};
+use chain::trace::{StepSink, StreamOptions, stream_transaction};
 use primitives::{
     AccessListEntry, Address, B256, EMPTY_ROOT, Header, Log, SecretKey, TxForm, TxRules, UnsignedTransaction,
     keccak256,
 };
 use serde_json::{Value, json};
-use store::{Store, TableId};
+use store::{Snapshot, Store, StoreError, TableId, Tables};
 
 use super::error::TestVectorError;
 use super::fields::{
     accounts, data, fixed, hash_text, member, number, optional_address, text, uint, uint64, wrong,
 };
 use super::forks::spec_of_fork;
-use super::steps::StepLines;
 
 /// The state after the transaction.
 #[derive(Clone, Debug)]
@@ -49,16 +48,16 @@ pub(super) fn answer(request: &Value) -> Result<Value, TestVectorError> {
 /// # Errors
 /// [`TestVectorError`] for an invalid request or an unsupported fork.
 pub fn run_state(request: &Value) -> Result<StateOutcome, TestVectorError> {
-    run_state_with::<Vec<u8>>(request, None)
+    run_state_with(request, None)
 }
 
 /// The steps that are wanted, and the place for them.
-pub(super) type VectorSteps<'w, W> = Option<(StreamOptions, &'w mut StepLines<W>)>;
+pub(super) type VectorSteps<'w> = Option<(StreamOptions, &'w mut dyn StepSink)>;
 
 /// As [`run_state`], with the steps of the transaction.
-pub(super) fn run_state_with<W: Write>(
+pub(super) fn run_state_with(
     request: &Value,
-    steps: VectorSteps<'_, W>,
+    steps: VectorSteps<'_>,
 ) -> Result<StateOutcome, TestVectorError> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
@@ -66,37 +65,56 @@ pub(super) fn run_state_with<W: Write>(
     let base_fee = base_fee(&spec, env).map_err(|error| error.in_object("env"))?;
     let env = header(&spec, env).map_err(|error| error.in_object("env"))?;
     let pre = accounts(member(request, "pre")?)?;
-    let store = Store::in_memory().map_err(TestVectorError::refused)?;
-    let batch = store.batch().map_err(TestVectorError::refused)?;
-    batch
-        .write(|tables| {
-            let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
-            for (address, account) in &pre {
-                state.set_account(*address, account)?;
-            }
-            let update = state.update().map_err(|error| error.0)?;
-            let root = update.root;
-            update.write(tables, 0)?;
-            // By convention of the vectors, BLOCKHASH is the hash of the block number as decimal
-            // text.
-            for number in env.number.saturating_sub(256)..env.number {
-                let hash = keccak256(number.to_string());
-                tables.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
-            }
-            let env = (&env, base_fee);
-            Ok(run((&spec, steps), &*tables, env, root, member(request, "tx")))
-        })
-        .map_err(|error: store::StoreError| TestVectorError::refused(error))?
+    let (store, root) = store_with(&pre, |tables| {
+        // By convention of the vectors, BLOCKHASH is the hash of the block number as decimal text.
+        for number in env.number.saturating_sub(256)..env.number {
+            let hash = keccak256(number.to_string());
+            tables.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
+        }
+        Ok(())
+    })
+    .map_err(TestVectorError::refused)?;
+    let snapshot = store.snapshot().map_err(TestVectorError::refused)?;
+    run(
+        (&spec, steps),
+        &snapshot,
+        (&env, base_fee),
+        root,
+        member(request, "tx"),
+    )
 }
 
-fn run<W: Write>(
-    (spec, steps): (&ChainSpec, VectorSteps<'_, W>),
-    tables: &store::Tables<'_>,
+/// A store in memory that has the accounts `pre` after block 0 and what `write` adds; and the state
+/// root.
+pub(super) fn store_with(
+    pre: &BTreeMap<Address, GenesisAccount>,
+    write: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreError>,
+) -> Result<(Store, B256), StoreError> {
+    let store = Store::in_memory()?;
+    let batch = store.batch()?;
+    let root = batch.write(|tables| {
+        let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
+        for (address, account) in pre {
+            state.set_account(*address, account)?;
+        }
+        let update = state.update().map_err(|error| error.0)?;
+        let root = update.root;
+        update.write(tables, 0)?;
+        write(tables)?;
+        Ok::<_, StoreError>(root)
+    })?;
+    batch.commit()?;
+    Ok((store, root))
+}
+
+fn run(
+    (spec, steps): (&ChainSpec, VectorSteps<'_>),
+    snapshot: &Snapshot,
     (env, base_fee): (&Header, u64),
     root: B256,
     tx: Result<&Value, TestVectorError>,
 ) -> Result<StateOutcome, TestVectorError> {
-    let mut state = BlockState::new(tables, env.number.saturating_sub(1), root);
+    let mut state = BlockState::new(snapshot, env.number.saturating_sub(1), root);
     let mut executor = Executor::new(spec, env, &mut state);
     executor.set_base_fee(base_fee);
     let refused = match transaction(spec, tx?) {

@@ -69,7 +69,7 @@ fn run_case(
 ) -> Result<Value, ToolError> {
     let mut result = json!({ "name": name, "fork": fork, "pass": true });
     let outcome = match lines {
-        None => request(test, fork, expected).and_then(|request| run_state_with::<Vec<u8>>(&request, None)),
+        None => request(test, fork, expected).and_then(|request| run_state_with(&request, None)),
         Some(options) => {
             let mut sink = StepLines::new(BufWriter::new(std::io::stderr().lock()));
             let outcome = request(test, fork, expected)

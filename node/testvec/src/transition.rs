@@ -15,16 +15,16 @@ use chain::trace::{StreamOptions, stream_transaction};
 use chain::trie::ordered_root;
 use primitives::rlp::RlpItem;
 use primitives::{
-    Address, B256, EMPTY_ROOT, Header, Log, ReceiptOutcome, Transaction, TxForm, U256, keccak256, uncles_hash,
+    Address, B256, Header, Log, ReceiptOutcome, Transaction, TxForm, U256, keccak256, uncles_hash,
 };
 use serde_json::{Map, Value, json};
-use store::{AccountKey, StateReads, Store, StoreError, TableId};
+use store::{AccountKey, Snapshot, StateReads, Store, StoreError, TableId};
 
 use super::error::{TestVectorError, ToolError};
 use super::fields::{accounts, bytes, fixed, hash_text, hex_text, number, uint, uint64, wrong};
 use super::forks::spec_of_fork;
 use super::places::{Outputs, ToolInputs, file_error, json_error};
-use super::state::{base_fee, header};
+use super::state::{base_fee, header, store_with};
 use super::steps::StepLines;
 use super::transactions::{TransactionInput, from_json, from_rlp};
 use crate::options::TransitionOptions;
@@ -71,44 +71,36 @@ pub(super) fn run(options: &TransitionOptions) -> Result<(), ToolError> {
     };
     let mut outputs = Outputs::new(options.basedir.as_deref())?;
     let failed = |error: StoreError| ToolError::Execution(TestVectorError::refused(error));
-    let store = Store::in_memory().map_err(failed)?;
-    let batch = store.batch().map_err(failed)?;
     // Block 0 has the state before.
     let number = block.number.max(1);
-    let done = batch
-        .write(|tables| {
-            let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
-            for (address, account) in &pre {
-                state.set_account(*address, account)?;
+    let (store, root) = store_with(&pre, |tables| {
+        for (number, hash) in env["blockHashes"].as_object().into_iter().flatten() {
+            let number =
+                self::number(&Value::from(number.as_str())).and_then(|number| u64::try_from(number).ok());
+            if let (Some(number), Ok(hash)) = (number, bytes(hash)) {
+                tables.put(TableId::NumberToHash, &number.to_be_bytes(), &hash)?;
             }
-            let update = state.update().map_err(|error| error.0)?;
-            let root = update.root;
-            update.write(tables, 0)?;
-            for (number, hash) in env["blockHashes"].as_object().into_iter().flatten() {
-                let number =
-                    self::number(&Value::from(number.as_str())).and_then(|number| u64::try_from(number).ok());
-                if let (Some(number), Ok(hash)) = (number, bytes(hash)) {
-                    tables.put(TableId::NumberToHash, &number.to_be_bytes(), &hash)?;
-                }
-            }
-            let mut state = BlockState::new(&*tables, number - 1, root);
-            let done = execute(
-                (&spec, &block, base_fee),
-                &mut state,
-                (&transactions, payment.clone()),
-                (options, &outputs),
-            );
-            let mut done = match done {
-                Ok(done) => done,
-                Err(error) => return Ok(Err(error)),
-            };
-            let update = state.update().map_err(|error| error.0)?;
-            done.state_root = update.root;
-            update.write(tables, number)?;
-            Ok(Ok(done))
+        }
+        Ok(())
+    })
+    .map_err(failed)?;
+    let snapshot = store.snapshot().map_err(failed)?;
+    let mut state = BlockState::new(&*snapshot, number - 1, root);
+    let mut done = execute(
+        (&spec, &block, base_fee),
+        &mut state,
+        (&transactions, payment),
+        (options, &outputs),
+    )?;
+    let update = state.update().map_err(|error| failed(error.0))?;
+    done.state_root = update.root;
+    store
+        .batch()
+        .and_then(|batch| {
+            batch.write::<_, StoreError>(|tables| update.write(tables, number))?;
+            batch.commit()
         })
-        .map_err(failed)??;
-    batch.commit().map_err(failed)?;
+        .map_err(failed)?;
     let post = post_alloc(&store, number).map_err(failed)?;
     let list: Vec<Transaction> = done.included.iter().map(|one| one.transaction.clone()).collect();
     let mut result = result(&spec, &block, &done, &list);
@@ -131,9 +123,9 @@ pub(super) fn run(options: &TransitionOptions) -> Result<(), ToolError> {
     Ok(())
 }
 
-fn execute<S: store::StateReads + store::BlockReads + chain::trie::NodeSource>(
+fn execute(
     (spec, block, base_fee): (&ChainSpec, &Header, u64),
-    state: &mut BlockState<'_, S>,
+    state: &mut BlockState<'_, Snapshot>,
     (transactions, payment): (&[TransactionInput], Option<BlockPayment>),
     (options, outputs): (&TransitionOptions, &Outputs),
 ) -> Result<Transition, ToolError> {

@@ -17,16 +17,19 @@ use bench::Failure;
 use chain::genesis::ensure_genesis;
 use chain::import::limits::BATCH_BYTES_DEFAULT;
 use chain::import::stream_import::import_stream;
-use chain::import::{Imported, Importer, StateRetention};
+use chain::import::{Imported, Importer, KEPT_TRIES, StateRetention};
 use chain::rules::seal::SealCheck;
 use clap::Parser;
-use store::{Store, StoreOptions};
+use store::{BlockReads, Store, StoreOptions};
 
 use made_chain::{ACCOUNTS_A_BLOCK, BlockMaker, CONTRACTS_A_TRANSACTION};
 
 /// Past states that the measurement with recent ones keeps. Fewer than the node's default, so that
 /// the measured blocks are enough to come behind the horizon.
 const RECENT_BLOCKS: u64 = 1000;
+
+/// Accounts that a block of the second measurement makes.
+const MORE_A_BLOCK: u64 = 10_000;
 
 /// Benchmark of large states.
 #[derive(Debug, Parser)]
@@ -46,25 +49,36 @@ struct Options {
     /// Memory for the blocks that share a commit, in MiB
     #[arg(long, default_value_t = BATCH_BYTES_DEFAULT >> 20)]
     batch: usize,
+    /// Accounts that full blocks make at each size, in a second measurement; 0 for none
+    #[arg(long, default_value_t = 1_000_000)]
+    more: u64,
     /// Folder for the stores, which are removed [default: a temporary folder]
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Folder of a store that stays, and that a later run with the same `--full` goes on with
+    #[arg(long)]
+    kept: Option<PathBuf>,
 }
 
 fn main() -> Result<(), Failure> {
     let options = Options::parse();
     let parent = options.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::tempdir_in(&parent)?;
+    let folder = options.kept.as_deref().unwrap_or_else(|| folder.path());
     let mut maker = BlockMaker::begin()?;
-    ensure_genesis(&open(&options, folder.path())?, maker.spec())?;
-    let mut accounts = 0;
+    let mut accounts = {
+        let store = open(&options, folder)?;
+        ensure_genesis(&store, maker.spec())?;
+        let full_blocks = store.snapshot()?.head()?.map_or(0, |(number, _)| number);
+        maker.skip_full_blocks(full_blocks, options.full / CONTRACTS_A_TRANSACTION)
+    };
     for stop in &options.accounts {
         while accounts < *stop {
             let until = (accounts + 1_000_000).min(*stop);
-            fill(&options, folder.path(), &mut maker, accounts, until)?;
+            fill(&options, folder, &mut maker, accounts, until)?;
             accounts = until;
         }
-        measure(&options, &parent, folder.path(), &maker, accounts)?;
+        measure(&options, &parent, folder, &maker, accounts)?;
     }
     Ok(())
 }
@@ -126,7 +140,7 @@ fn import_head(importer: &Importer, block: &primitives::Block) -> Result<(), Fai
     }
 }
 
-/// Makes ordinary blocks on a copy of the store, and imports them into two other copies.
+/// Measures ordinary blocks, and then full ones.
 fn measure(
     options: &Options,
     parent: &Path,
@@ -134,68 +148,119 @@ fn measure(
     maker: &BlockMaker,
     accounts: u64,
 ) -> Result<(), Failure> {
-    let blocks = tempfile::NamedTempFile::new_in(parent)?;
-    let (transactions, seconds) = {
-        let scratch = tempfile::tempdir_in(parent)?;
-        gauge::copy_files(path, scratch.path())?;
-        make_blocks(options, scratch.path(), maker, blocks.path())?
-    };
-    println!(
-        "{accounts} accounts: {} blocks with {transactions} transactions and {:.0} new accounts; one by one, a commit each: {:.0} blocks/s",
-        options.blocks,
-        options.blocks as f64 * ACCOUNTS_A_BLOCK,
-        options.blocks as f64 / seconds,
-    );
-    let all_states = tempfile::tempdir_in(parent)?;
-    gauge::copy_files(path, all_states.path())?;
-    let archive = StateRetention::Archive;
-    import_blocks(
+    let base = tempfile::tempdir_in(parent)?;
+    gauge::copy_files(path, base.path())?;
+    let mut maker = maker.clone();
+    settle(options, base.path(), &mut maker)?;
+    let base = Base {
         options,
-        all_states.path(),
-        maker,
-        archive,
-        blocks.path(),
-        transactions,
-    )?;
-    let recent_states = tempfile::tempdir_in(parent)?;
-    gauge::copy_files(path, recent_states.path())?;
-    prune(options, recent_states.path(), maker)?;
+        parent,
+        path: base.path(),
+        maker: &maker,
+    };
+    if options.blocks > 0 {
+        measure_ordinary(&base, accounts)?;
+    }
+    let blocks = options.more / MORE_A_BLOCK;
+    if blocks > 0 {
+        let making = MORE_A_BLOCK / CONTRACTS_A_TRANSACTION;
+        let full = base.make(blocks, |maker, store| maker.full_block(store, making))?;
+        println!("{accounts} accounts: {blocks} blocks with {MORE_A_BLOCK} new accounts each");
+        base.import(StateRetention::Archive, &full)?;
+    }
+    Ok(())
+}
+
+fn measure_ordinary(base: &Base<'_>, accounts: u64) -> Result<(), Failure> {
+    let options = base.options;
+    let ordinary = base.make(options.blocks, |maker, store| maker.ordinary_block(store))?;
+    println!(
+        "{accounts} accounts: {} blocks with {} transactions and {:.0} new accounts; one by one, a commit each: {:.0} blocks/s",
+        ordinary.blocks,
+        ordinary.transactions,
+        options.blocks as f64 * ACCOUNTS_A_BLOCK,
+        options.blocks as f64 / ordinary.seconds,
+    );
+    base.import(StateRetention::Archive, &ordinary)?;
     let recent = StateRetention::Recent {
         blocks: RECENT_BLOCKS,
     };
-    import_blocks(
-        options,
-        recent_states.path(),
-        maker,
-        recent,
-        blocks.path(),
-        transactions,
-    )
+    base.import(recent, &ordinary)
 }
 
-/// Makes and imports ordinary blocks one by one, and writes them into `file`. Returns how many
-/// transactions they have, and the seconds of the imports.
-fn make_blocks(
-    options: &Options,
-    path: &Path,
-    maker: &BlockMaker,
-    file: &Path,
-) -> Result<(u64, f64), Failure> {
-    let mut maker = maker.clone();
+/// Imports ordinary blocks until no block before them is recent, so that the nodes of past tries
+/// which full blocks leave do not count.
+fn settle(options: &Options, path: &Path, maker: &mut BlockMaker) -> Result<(), Failure> {
     let store = open(options, path)?;
-    let importer = importer(&store, &maker);
-    let mut out = BufWriter::new(File::create(file)?);
-    let (mut transactions, mut seconds) = (0, 0.0);
-    for _ in 0..options.blocks {
-        let block = maker.ordinary_block(&store)?;
-        out.write_all(&block.encode())?;
-        transactions += block.transactions.len() as u64;
-        let started = Instant::now();
-        import_head(&importer, &block)?;
-        seconds += started.elapsed().as_secs_f64();
+    let importer = importer(&store, maker);
+    for _ in 0..=KEPT_TRIES {
+        import_head(&importer, &maker.ordinary_block(&store)?)?;
     }
-    out.flush()?;
-    Ok((transactions, seconds))
+    Ok(())
+}
+
+/// A store that measurements begin with, each on a copy.
+struct Base<'a> {
+    options: &'a Options,
+    parent: &'a Path,
+    path: &'a Path,
+    maker: &'a BlockMaker,
+}
+
+/// Blocks in a file, and what it took to import them one by one when they were made.
+struct Made {
+    file: tempfile::NamedTempFile,
+    blocks: u64,
+    transactions: u64,
+    seconds: f64,
+}
+
+impl Base<'_> {
+    fn copy(&self) -> Result<tempfile::TempDir, Failure> {
+        let copy = tempfile::tempdir_in(self.parent)?;
+        gauge::copy_files(self.path, copy.path())?;
+        Ok(copy)
+    }
+
+    /// Makes blocks on a copy, where each is imported by a commit of its own.
+    fn make(
+        &self,
+        blocks: u64,
+        next: impl Fn(&mut BlockMaker, &Store) -> Result<primitives::Block, Failure>,
+    ) -> Result<Made, Failure> {
+        let copy = self.copy()?;
+        let mut maker = self.maker.clone();
+        let store = open(self.options, copy.path())?;
+        let importer = importer(&store, &maker);
+        let file = tempfile::NamedTempFile::new_in(self.parent)?;
+        let mut out = BufWriter::new(file.as_file());
+        let (mut transactions, mut seconds) = (0, 0.0);
+        for _ in 0..blocks {
+            let block = next(&mut maker, &store)?;
+            out.write_all(&block.encode())?;
+            transactions += block.transactions.len() as u64;
+            let started = Instant::now();
+            import_head(&importer, &block)?;
+            seconds += started.elapsed().as_secs_f64();
+        }
+        out.flush()?;
+        drop(out);
+        Ok(Made {
+            file,
+            blocks,
+            transactions,
+            seconds,
+        })
+    }
+
+    /// Imports blocks into a copy, and prints what that costs.
+    fn import(&self, states: StateRetention, made: &Made) -> Result<(), Failure> {
+        let copy = self.copy()?;
+        if states != StateRetention::Archive {
+            prune(self.options, copy.path(), self.maker)?;
+        }
+        import_blocks(self.options, copy.path(), self.maker, states, made)
+    }
 }
 
 /// Imports the blocks of a file, as `vnode import` does, and prints what that costs.
@@ -204,8 +269,7 @@ fn import_blocks(
     path: &Path,
     maker: &BlockMaker,
     states: StateRetention,
-    file: &Path,
-    transactions: u64,
+    made: &Made,
 ) -> Result<(), Failure> {
     let store = open(options, path)?;
     let tables = gauge::tables(&store)?;
@@ -214,7 +278,7 @@ fn import_blocks(
         .keeping(states)
         .with_batch_bytes(options.batch << 20);
     let files = gauge::file_bytes(path)?;
-    let input = Box::new(File::open(file)?);
+    let input = Box::new(File::open(made.file.path())?);
     gauge::reset_peak()?;
     let before = gauge::disk_bytes()?;
     let started = Instant::now();
@@ -230,13 +294,13 @@ fn import_blocks(
         .zip(&tables_after)
         .map(|((_, _, before), (_, _, after))| *after as i64 - *before as i64)
         .sum();
-    let blocks = options.blocks as f64;
+    let blocks = made.blocks as f64;
     let old_blocks = gauge::file_bytes(path)?[2] - files[2];
     let kept = grown as f64 + old_blocks as f64;
     println!(
         "  {states:?}: {:.0} blocks/s, {:.0} transactions/s; a block: {:.0} bytes kept, {:.0} written ({:.1} times), {:.0} read; {:.2} GiB of memory",
         blocks / seconds,
-        transactions as f64 / seconds,
+        made.transactions as f64 / seconds,
         kept / blocks,
         (after.written - before.written) as f64 / blocks,
         (after.written - before.written) as f64 / kept,
@@ -246,7 +310,7 @@ fn import_blocks(
     for ((name, rows, bytes), (_, rows_after, bytes_after)) in tables.iter().zip(&tables_after) {
         let rows = *rows_after as i64 - *rows as i64;
         let bytes = *bytes_after as i64 - *bytes as i64;
-        if bytes.unsigned_abs() >= options.blocks {
+        if bytes.unsigned_abs() >= made.blocks {
             println!(
                 "    {name:<24} {:>8.2} rows a block, {:>8.0} bytes a block",
                 rows as f64 / blocks,

@@ -72,7 +72,8 @@ impl<const N: usize> SimdKernel for ComputeItems<'_, N> {
     }
 }
 
-/// Computes the items at `indices`: [`PARALLEL_ITEMS_MAX`] at once, then eight, four, two and one.
+/// Computes the items at `indices`: [`PARALLEL_ITEMS_MAX`] at once, then eight, then one. The
+/// conditions around the loops are constants, so a step that `N` does not need is not compiled.
 #[inline(always)]
 pub(super) fn compute_items<S: SimdOps, const N: usize>(
     simd: S,
@@ -81,24 +82,23 @@ pub(super) fn compute_items<S: SimdOps, const N: usize>(
 ) -> [DatasetItem; N] {
     let mut out = [[0; ITEM_WORDS]; N];
     let mut done = 0;
-    while done + PARALLEL_ITEMS_MAX <= N {
-        compute_both_halves::<S, PARALLEL_HALVES_MAX>(simd, cache, &indices[done..], &mut out[done..]);
-        done += PARALLEL_ITEMS_MAX;
+    if const { N >= PARALLEL_ITEMS_MAX } {
+        while done + PARALLEL_ITEMS_MAX <= N {
+            compute_both_halves::<S, PARALLEL_HALVES_MAX>(simd, cache, &indices[done..], &mut out[done..]);
+            done += PARALLEL_ITEMS_MAX;
+        }
     }
-    while done + 8 <= N {
-        compute_both_halves::<S, 16>(simd, cache, &indices[done..], &mut out[done..]);
-        done += 8;
+    if const { N % PARALLEL_ITEMS_MAX >= 8 } {
+        while done + 8 <= N {
+            compute_both_halves::<S, 16>(simd, cache, &indices[done..], &mut out[done..]);
+            done += 8;
+        }
     }
-    if done + 4 <= N {
-        compute_both_halves::<S, 8>(simd, cache, &indices[done..], &mut out[done..]);
-        done += 4;
-    }
-    if done + 2 <= N {
-        compute_both_halves::<S, 4>(simd, cache, &indices[done..], &mut out[done..]);
-        done += 2;
-    }
-    if done < N {
-        compute_both_halves::<S, 2>(simd, cache, &indices[done..], &mut out[done..]);
+    if const { !N.is_multiple_of(8) } {
+        while done < N {
+            compute_both_halves::<S, 2>(simd, cache, &indices[done..], &mut out[done..]);
+            done += 1;
+        }
     }
     out
 }
@@ -135,7 +135,7 @@ fn compute_halves<S: SimdOps, const N: usize>(
         mix.0[0] ^= index;
     }
     simd.keccak512_rows(&mut mixes);
-    if N <= LATENCY_BOUND_HALVES_MAX {
+    if const { N <= LATENCY_BOUND_HALVES_MAX } {
         mix_parents_low_latency(simd, cache, half_indices, &mut mixes);
     } else {
         mix_parents(simd, cache, half_indices, &mut mixes);

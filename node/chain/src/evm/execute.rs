@@ -14,7 +14,7 @@ use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
 use revm::{Database, DatabaseCommit};
-use store::{BlockReads, ScsNotice, StateReads};
+use store::{BlockReads, ScsNotice, Snapshot, StateReads};
 
 use crate::application::guard::CallGuard;
 use crate::application::members_in_force;
@@ -119,6 +119,22 @@ impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '
     }
 }
 
+/// For other packages. Generic code is compiled where it is used: through these methods, which are
+/// not generic, they share the EVM that is compiled here.
+impl Executor<'_, '_, Snapshot> {
+    /// Runs the next transaction. After an error the state is unchanged.
+    ///
+    /// # Errors
+    /// [`TransactionError`] when the transaction cannot be the next one of the block.
+    pub fn transaction(
+        &mut self,
+        transaction: &Transaction,
+        sender: Address,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        self.next_transaction(transaction, sender)
+    }
+}
+
 impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
     /// read.
@@ -215,7 +231,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             .enumerate()
             .filter(|(_, (transaction, _))| !transaction.is_system());
         for (index, (transaction, sender)) in signed {
-            self.transaction(transaction, *sender)
+            self.next_transaction(transaction, *sender)
                 .map_err(|error| refused(index, transaction, error))?;
         }
         Ok(())
@@ -235,7 +251,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     ///
     /// # Errors
     /// [`TransactionError`] when the transaction cannot be the next one of the block.
-    pub fn transaction(
+    pub(super) fn next_transaction(
         &mut self,
         transaction: &Transaction,
         sender: Address,
@@ -243,10 +259,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         self.transaction_by(transaction, sender, transact)
     }
 
-    /// As [`Self::transaction`]; `run` runs it on the EVM of the block.
+    /// As [`Self::next_transaction`]; `run` runs it on the EVM of the block.
     ///
     /// # Errors
-    /// As [`Self::transaction`].
+    /// As [`Self::next_transaction`].
     pub(crate) fn transaction_by(
         &mut self,
         transaction: &Transaction,

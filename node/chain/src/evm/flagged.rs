@@ -8,7 +8,7 @@ use std::time::Duration;
 use primitives::{Address, LEGACY_TX_TYPE, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
 use revm::context::TxEnv;
 use revm::primitives::{Bytes, TxKind};
-use store::{BlockReads, StateReads};
+use store::{BlockReads, Snapshot, StateReads};
 
 use crate::application::guard::CallGuard;
 use crate::application::{
@@ -65,27 +65,7 @@ pub(crate) struct FlaggedRun {
     has_dapp_base: bool,
 }
 
-impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
-    /// Runs the next transaction of an application chain. After an error the state is unchanged.
-    pub(super) fn flagged_transaction(
-        &mut self,
-        application: &ApplicationRules,
-        transaction: &Transaction,
-        sender: Address,
-    ) -> Result<TransactionOutcome, TransactionError> {
-        let Some(run) = self.plan_flagged(application, transaction, sender)? else {
-            return Ok(self.refuse(sender)?);
-        };
-        self.evm.ctx.cfg.chain_id = run.chain_id;
-        let outcome = transact(&mut self.evm, self.spec, run.env);
-        self.evm.ctx.cfg.chain_id = self.spec.chain_id_at(self.header.number);
-        self.take_flagged(
-            application,
-            outcome.map_err(transaction_error)?,
-            !run.has_dapp_base,
-        )
-    }
-
+impl Executor<'_, '_, Snapshot> {
     /// Runs a transaction of an application chain as [`Self::transaction`] does, but leaves it out
     /// of the block if it exceeds a bound, or if `accepts` returns false for what it did. After an
     /// error, or if it is left out, the state is unchanged.
@@ -100,7 +80,7 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         transaction: &Transaction,
         sender: Address,
         bound: TrialBound,
-        accepts: impl FnOnce(&TransactionOutcome) -> bool,
+        accepts: &dyn Fn(&TransactionOutcome) -> bool,
     ) -> Result<TriedTransaction, TransactionError> {
         let Some(application) = &self.spec.application else {
             return Err(TransactionError::Other(
@@ -134,6 +114,28 @@ impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
         }
         self.take_flagged(application, outcome, !run.has_dapp_base)
             .map(TriedTransaction::Taken)
+    }
+}
+
+impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
+    /// Runs the next transaction of an application chain. After an error the state is unchanged.
+    pub(super) fn flagged_transaction(
+        &mut self,
+        application: &ApplicationRules,
+        transaction: &Transaction,
+        sender: Address,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        let Some(run) = self.plan_flagged(application, transaction, sender)? else {
+            return Ok(self.refuse(sender)?);
+        };
+        self.evm.ctx.cfg.chain_id = run.chain_id;
+        let outcome = transact(&mut self.evm, self.spec, run.env);
+        self.evm.ctx.cfg.chain_id = self.spec.chain_id_at(self.header.number);
+        self.take_flagged(
+            application,
+            outcome.map_err(transaction_error)?,
+            !run.has_dapp_base,
+        )
     }
 
     /// Takes the outcome of a transaction into the block.

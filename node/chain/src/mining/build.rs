@@ -82,13 +82,17 @@ pub fn build(
         extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
-    build_on(spec, view, parent, header, uncles, |executor| {
-        fill(executor, ready)
-    })
+    let fill = |executor: &mut Executor<'_, '_, Snapshot>| fill(executor, ready);
+    build_on(spec, view, parent, header, uncles, Box::new(fill))
 }
 
-/// Builds a block with this header and these uncles. `fill` executes its transactions and returns
-/// them with their senders. The roots, the bloom and the gas used are filled into the header.
+/// Executes the transactions of a block, and returns them with their senders.
+pub type BlockFill<'a> = Box<
+    dyn FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError> + 'a,
+>;
+
+/// Builds a block with this header and these uncles. The roots, the bloom and the gas used are
+/// filled into the header.
 ///
 /// # Errors
 /// [`StateError`] if the store fails.
@@ -98,7 +102,7 @@ pub fn build_on(
     parent: &HeaderRecord,
     mut header: Header,
     uncles: Vec<Header>,
-    fill: impl FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError>,
+    fill: BlockFill<'_>,
 ) -> Result<UnsealedBlock, StateError> {
     let above = &parent.header;
     let mut state = BlockState::new(view, above.number, above.state_root);

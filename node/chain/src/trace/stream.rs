@@ -9,13 +9,12 @@ use revm::interpreter::{
     CallInputs, CallOutcome, CreateInputs, CreateOutcome, FrameInput, InstructionResult, Interpreter,
     InterpreterAction, InterpreterResult,
 };
-use store::{BlockReads, StateReads};
+use store::Snapshot;
 
 use super::calls::failure_text;
 use crate::evm::chain_evm;
 use crate::evm::execute::{Executor, TransactionError, TransactionOutcome};
 use crate::evm::handler::inspect;
-use crate::trie::NodeSource;
 
 /// The parts of each step that are handed on besides its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,12 +86,12 @@ pub trait StepSink {
 ///
 /// # Errors
 /// As [`Executor::transaction`].
-pub fn stream_transaction<S: StateReads + BlockReads + NodeSource>(
-    executor: &mut Executor<'_, '_, S>,
+pub fn stream_transaction(
+    executor: &mut Executor<'_, '_, Snapshot>,
     transaction: &Transaction,
     sender: Address,
     options: StreamOptions,
-    sink: &mut impl StepSink,
+    sink: &mut dyn StepSink,
 ) -> Result<TransactionOutcome, TransactionError> {
     executor.transaction_by(transaction, sender, |evm, spec, env| {
         let block = evm.ctx.block.clone();
@@ -109,9 +108,9 @@ pub fn stream_transaction<S: StateReads + BlockReads + NodeSource>(
     })
 }
 
-struct StreamTracer<'k, K> {
+struct StreamTracer<'k> {
     options: StreamOptions,
-    sink: &'k mut K,
+    sink: &'k mut dyn StepSink,
     /// The current step, until its cost is known.
     open: Option<StreamedStep>,
     /// Calls and creations that have not ended.
@@ -120,7 +119,7 @@ struct StreamTracer<'k, K> {
     refunds: Vec<i64>,
 }
 
-impl<K: StepSink> StreamTracer<'_, K> {
+impl StreamTracer<'_> {
     fn end(&mut self, result: &InterpreterResult) {
         self.frames = self.frames.saturating_sub(1);
         if self.frames == 0 {
@@ -138,7 +137,7 @@ impl<K: StepSink> StreamTracer<'_, K> {
     }
 }
 
-impl<C, K: StepSink> Inspector<C, EthInterpreter> for StreamTracer<'_, K> {
+impl<C> Inspector<C, EthInterpreter> for StreamTracer<'_> {
     fn step(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
         let depth = interpreter.input.depth() + 1;
         self.refunds.resize(depth, 0);

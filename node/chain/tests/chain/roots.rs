@@ -121,7 +121,7 @@ fn transactions(actions: &[(usize, Action)], nonces: &mut HashMap<usize, u64>) -
 }
 
 /// Computes the state root from all accounts that can exist in `state`.
-fn recomputed_root(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
+fn recomputed_root(state: &mut BlockState<'_, Snapshot>) -> B256 {
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
         for (key, value) in &leaves {
@@ -169,7 +169,7 @@ fn check_roots(maker: &Maker, block: &Block) {
         |parent| parent.header.state_root,
     );
     for count in 1..=block.transactions.len() {
-        let mut state = BlockState::new(&view, block.header.number - 1, root);
+        let mut state = BlockState::new(&*view, block.header.number - 1, root);
         let mut executor = Executor::new(&maker.spec, &block.header, &mut state);
         for transaction in &block.transactions[..count] {
             let sender = transaction.recover_sender(true).expect("signed");

@@ -94,7 +94,7 @@ impl Run {
             ..Default::default()
         };
         let root = genesis_header(&self.spec).state_root;
-        let mut state = BlockState::new(&view, 0, root);
+        let mut state = BlockState::new(&*view, 0, root);
         let mut executor = Executor::new(&self.spec, &header, &mut state);
         let mut plain = unsigned(0, (!self.create).then_some(self.to), 0, &self.input);
         plain.gas = self.gas;

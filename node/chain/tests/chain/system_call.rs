@@ -41,7 +41,7 @@ fn run(code: &str, callee: &str) -> SystemRun {
         gas_limit: 9_000_000,
         ..Default::default()
     };
-    let mut state = BlockState::new(&view, 0, root);
+    let mut state = BlockState::new(&*view, 0, root);
     let mut executor = Executor::new(&spec, &header, &mut state);
     executor.system_transaction().expect("the store works");
     let executed = executor.finish(&[]).expect("finish");
