@@ -1,7 +1,7 @@
 //! Loops that only read memory: they show what it can deliver to a search at best.
 //!
-//! This package is always optimised, so the loops are here and not beside the program that measures.
-//! Starts no threads and knows no hashing.
+//! This package is always optimised, so the loops are here and not beside the program that
+//! measures. Starts no threads and knows no hashing.
 
 use std::hint::black_box;
 use std::time::Instant;
