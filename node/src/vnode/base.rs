@@ -57,7 +57,7 @@ impl NodeBase {
     /// Opens all of it. The light cache takes longest, so it starts first.
     pub(super) fn open(options: VnodeOptions) -> Result<Self, StartError> {
         let seals = SealChecker::new(&options, LightCaches::new())?;
-        if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash {
+        if options.network()? == Some(Network::Dev) && options.dev_seal == DevSeal::Ethash && options.mine {
             // Here its epoch is known before the directory is open.
             seals.prepare(ChainSpec::dev().schedule.epoch(0));
         }
@@ -166,7 +166,8 @@ fn open_chain(
         },
     )?;
     let next = chain.view()?.head_number() + 1;
-    if options.dev_seal == DevSeal::Ethash {
+    // A development network may never have a seal to check.
+    if options.dev_seal == DevSeal::Ethash && (options.mine || !spec.developer) {
         seals.prepare(spec.schedule.epoch(next));
     }
     chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);

@@ -109,6 +109,9 @@ impl ChainInner {
         if now < earliest {
             return Ok(earliest - now);
         }
+        // A share of this work is checked as soon as it comes.
+        let seals = self.work.seals();
+        seals.prepare(&self.spec, view.head_number() + 1);
         let started = Instant::now();
         let block = self.build_block(&view, now.as_secs())?.block;
         let built = started.elapsed();

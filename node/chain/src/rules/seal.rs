@@ -54,6 +54,13 @@ impl SealCheck {
         }
     }
 
+    /// Starts to build the light cache for block `number` in the background, unless it is there.
+    pub(crate) fn prepare(&self, spec: &ChainSpec, number: u64) {
+        if let Some(caches) = self.light_caches() {
+            caches.prepare(spec.schedule.epoch(number));
+        }
+    }
+
     /// Starts to build the next epoch's light cache in the background, if block `number` is near
     /// the end of its epoch.
     pub(crate) fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
