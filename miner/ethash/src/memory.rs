@@ -15,8 +15,8 @@ const ROUNDS_PER_LOOK: usize = 64;
 const LINE_WORDS: usize = 16;
 
 /// Reads random items until `end`, and returns how many it has read. The next `ahead` items are
-/// requested before they are read. `first` is the number of the first read: threads that begin at other
-/// numbers read other items. Returns 0 if there is no item.
+/// requested before they are read. `first` is the number of the first read: threads that begin at
+/// other numbers read other items. Returns 0 if there is no item.
 pub fn read_items(items: &[[u32; ITEM_WORDS]], ahead: usize, first: u64, end: Instant) -> u64 {
     read_random(items, ahead, first, end)
 }
