@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use primitives::{B256, Header, Receipt, ReceiptOutcome, TxRules, U256};
 use store::{
@@ -117,14 +117,31 @@ fn block_plan(index: u32) -> BlockPlan {
     }
 }
 
+type Written = (B256, HeaderRecord, BlockBody, Vec<Receipt>);
+
+/// Number of branches, and of the blocks of each.
+const BRANCHES: u8 = 3;
+const BRANCH_BLOCKS: u64 = 6;
+
 /// A block of branch `mark`, which has bytes that cannot be compressed.
-fn block(number: u64, mark: u8) -> (B256, HeaderRecord, BlockBody, Vec<Receipt>) {
-    let mark = if number < 3 { 0 } else { mark };
+fn block(number: u64, mark: u8) -> &'static Written {
+    static BLOCKS: LazyLock<Vec<Vec<Written>>> = LazyLock::new(|| (0..BRANCHES).map(branch).collect());
+    &BLOCKS[usize::from(mark)][number as usize]
+}
+
+fn branch(mark: u8) -> Vec<Written> {
+    let mut blocks: Vec<Written> = Vec::new();
+    for number in 0..BRANCH_BLOCKS {
+        let parent_hash = blocks.last().map_or(B256::ZERO, |(hash, ..)| *hash);
+        blocks.push(make_block(number, if number < 3 { 0 } else { mark }, parent_hash));
+    }
+    blocks
+}
+
+fn make_block(number: u64, mark: u8, parent_hash: B256) -> Written {
     let header = Header {
         number,
-        parent_hash: number
-            .checked_sub(1)
-            .map_or(B256::ZERO, |parent| block(parent, mark).0),
+        parent_hash,
         extra_data: vec![mark; 9].into(),
         ..Header::default()
     };
@@ -164,22 +181,28 @@ fn write_blocks(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
     }
     for number in numbers {
         let (hash, record, body, receipts) = block(number, mark);
-        tables.put_block(&hash, &record, &body)?;
-        tables.put_receipts(number, &hash, &receipts)?;
-        tables.put_canonical(number, &hash, &[], &receipts)?;
+        tables.put_block(hash, record, body)?;
+        tables.put_receipts(number, hash, receipts)?;
+        tables.put_canonical(number, hash, &[], receipts)?;
     }
     moved.map_or(Ok(()), |last| tables.move_to_file(last))
 }
 
 /// Key and value of a block in [`Rows`].
 fn block_row(hash: &B256, is_canonical: bool, body: &BlockBody, receipts: &[Receipt]) -> (Vec<u8>, Vec<u8>) {
-    let value = format!("{is_canonical} {body:?} {receipts:?}");
-    (hash.as_slice().to_vec(), value.into_bytes())
+    let BlockBody {
+        transactions,
+        senders,
+        uncles,
+    } = body;
+    let mut value = format!("{is_canonical} {transactions:?} {senders:?} {receipts:?}").into_bytes();
+    value.extend(uncles.iter().flat_map(Header::encode));
+    (hash.as_slice().to_vec(), value)
 }
 
 /// All blocks that were written in the batches up to `index`, with their parts.
 fn apply_blocks(rows: &mut Rows, index: u32) {
-    let mut canonical: Vec<B256> = Vec::new();
+    let mut canonical: Vec<&B256> = Vec::new();
     let mut stored = Vec::new();
     for earlier in 0..=index {
         let plan = block_plan(earlier);
@@ -193,7 +216,7 @@ fn apply_blocks(rows: &mut Rows, index: u32) {
     rows.extend(
         stored
             .iter()
-            .map(|(hash, body, receipts)| block_row(hash, canonical.contains(hash), body, receipts)),
+            .map(|&(hash, body, receipts)| block_row(hash, canonical.contains(&hash), body, receipts)),
     );
 }
 
