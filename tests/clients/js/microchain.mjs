@@ -1,5 +1,5 @@
 // The life of MicroChains as far as it goes without an SCS program: pools, chain bases, members, flushes,
-// deposits and withdrawals by hand-made transactions, with chain3 on a node that mines.
+// deposits and withdrawals by hand-made transactions, with chain3 on a development node.
 //
 // The argument has the node, its accounts with keys, and the file of the compiled contracts. With `exact` the books of a
 // chain base must match its balance to the last sha; the public network's contracts are off by some gas.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primitives::{
-    Address, Bloom, Bytes, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT,
+    Address, B256, Bloom, Bytes, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT,
     SYSTEM_SENDER, Transaction, TxForm, U256,
 };
 use revm::context::TxEnv;
@@ -77,6 +77,31 @@ pub struct TransactionOutcome {
     pub success: bool,
 }
 
+/// The transactions of a block could not all be executed.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockExecutionError {
+    /// The store failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A transaction cannot be in the block.
+    #[error("transaction {index} ({hash}): {error}")]
+    Refused {
+        /// Its index.
+        index: usize,
+        /// Its hash.
+        hash: B256,
+        /// The reason.
+        error: TransactionError,
+    },
+}
+
+impl BlockExecutionError {
+    fn refused(index: usize, transaction: &Transaction, error: TransactionError) -> Self {
+        let hash = transaction.hash();
+        Self::Refused { index, hash, error }
+    }
+}
+
 /// Executes one block.
 pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     pub(super) spec: &'b ChainSpec,
@@ -121,7 +146,26 @@ impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '
 
 /// For other packages. Generic code is compiled where it is used: through these methods, which are
 /// not generic, they share the EVM that is compiled here.
-impl Executor<'_, '_, Snapshot> {
+impl<'b, 's> Executor<'b, 's, Snapshot> {
+    /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
+    /// read.
+    pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, Snapshot>) -> Self {
+        Self::over(spec, header, state)
+    }
+
+    /// Begins the block and runs its transactions: on networks with a system contract first the
+    /// system transaction, then all others.
+    ///
+    /// # Errors
+    /// [`BlockExecutionError`] when the store fails or a transaction cannot be in the block.
+    pub fn body(
+        &mut self,
+        transactions: &[Transaction],
+        senders: &[Address],
+    ) -> Result<(), BlockExecutionError> {
+        self.run_body(transactions, senders)
+    }
+
     /// Runs the next transaction. After an error the state is unchanged.
     ///
     /// # Errors
@@ -136,9 +180,8 @@ impl Executor<'_, '_, Snapshot> {
 }
 
 impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
-    /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
-    /// read.
-    pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
+    /// As [`Executor::new`], on a state of any source.
+    pub(crate) fn over(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
         state.set_remove_empty(spec.rules_at(header.number).has(Rule::Eip161));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
         let evm = evm.with_inspector(Deadline::new(QueryLimit::new(Duration::MAX)));
@@ -207,23 +250,20 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(())
     }
 
-    /// Begins the block and runs its transactions: on networks with a system contract first the
-    /// system transaction, then all others. `refused` makes the error for a transaction that cannot
-    /// be in the block, by its index.
+    /// As [`Executor::body`].
     ///
     /// # Errors
-    /// That error, and [`StateError`] when the store fails.
-    pub fn body<E: From<StateError>>(
+    /// As [`Executor::body`].
+    pub(crate) fn run_body(
         &mut self,
         transactions: &[Transaction],
         senders: &[Address],
-        refused: impl Fn(usize, &Transaction, TransactionError) -> E,
-    ) -> Result<(), E> {
+    ) -> Result<(), BlockExecutionError> {
         self.begin()?;
         if self.spec.system_contract {
             let system = self.expected_system_transaction()?;
             self.system_transaction()
-                .map_err(|error| refused(0, &system, error))?;
+                .map_err(|error| BlockExecutionError::refused(0, &system, error))?;
         }
         let signed = transactions
             .iter()
@@ -232,7 +272,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             .filter(|(_, (transaction, _))| !transaction.is_system());
         for (index, (transaction, sender)) in signed {
             self.next_transaction(transaction, *sender)
-                .map_err(|error| refused(index, transaction, error))?;
+                .map_err(|error| BlockExecutionError::refused(index, transaction, error))?;
         }
         Ok(())
     }

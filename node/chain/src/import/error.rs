@@ -6,7 +6,7 @@ use primitives::{B256, PanicMessage, U256};
 use store::StoreError;
 
 use super::BlockId;
-use crate::evm::execute::TransactionError;
+use crate::evm::execute::{BlockExecutionError, TransactionError};
 use crate::rules::HeaderError;
 use crate::rules::body::BodyError;
 use crate::rules::seal::SealCheckError;
@@ -112,6 +112,15 @@ pub enum ImportError {
     /// The state could not be read.
     #[error(transparent)]
     State(#[from] StateError),
+}
+
+impl From<BlockExecutionError> for ImportError {
+    fn from(error: BlockExecutionError) -> Self {
+        match error {
+            BlockExecutionError::State(error) => Self::State(error),
+            BlockExecutionError::Refused { index, hash, error } => Self::Transaction { index, hash, error },
+        }
+    }
 }
 
 impl ImportError {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
-use chain::import::Importer;
+use chain::import::{ImportError, Importer};
 use chain::rules::body::senders;
 use chain::rules::order::ExecutionOrder;
 use chain::rules::seal::SealCheck;
@@ -146,9 +146,9 @@ impl Follower {
         let snapshot = self.store.snapshot()?;
         let mut state = BlockState::new(&*snapshot, parent.number, parent.state_root);
         let mut executor = Executor::new(spec, &block.header, &mut state);
-        executor.body(&block.transactions, &senders, |index, _, error| {
-            DifferentialError::at(|| format!("transaction {index} is refused"))(error)
-        })?;
+        executor
+            .body(&block.transactions, &senders)
+            .map_err(ImportError::from)?;
         let executed = executor.finish(&block.uncles)?;
         let mut own = block.clone();
         own.header.state_root = state.root()?;

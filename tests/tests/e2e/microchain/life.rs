@@ -1,4 +1,4 @@
-//! MicroChains on the base chain without an SCS: a node that mines, and chain3 as the client.
+//! MicroChains on the base chain without an SCS: a development node, and chain3 as the client.
 
 use std::fs;
 
@@ -26,7 +26,16 @@ fn accounts(node: &Vnode) -> Vec<Value> {
 #[test]
 fn microchains_live_on_the_base_chain() {
     let Some(clients) = javascript() else { return };
-    let node = Vnode::dev(["--mine", "--moacbase", MINER, "--rpcapi", "mc,net,chain3,debug"]);
+    let node = Vnode::dev([
+        "--dev.seal",
+        "instant",
+        "--dev.period",
+        "1",
+        "--moacbase",
+        MINER,
+        "--rpcapi",
+        "mc,net,chain3,debug",
+    ]);
     node.wait_for_head(1);
     let compiled = folder().join("compiled.json");
     assert!(
