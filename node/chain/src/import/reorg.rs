@@ -311,7 +311,7 @@ impl Importer {
                     // first.
                     self.upkeep(tables, 1)?;
                 }
-                self.keep_past_nodes(tables, 0)?;
+                self.keep_past_nodes(tables, false)?;
             }
             // Nothing is removed before the end: the way back may need it.
             PartEnd::At(_) => best_header_follows(tables)?,

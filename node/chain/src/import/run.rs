@@ -14,6 +14,7 @@ use store::{BlockReads, StoreError, Tables};
 use super::block::{CandidateBlock, CurrentHead};
 use super::reorg::refuse_below_horizon;
 use super::state_session::{RootTimes, StateSession};
+use super::upkeep::PAST_NODES_A_COMMIT;
 use super::{ImportError, Importer, PreparedBlock};
 use crate::measured::ImportStage;
 use crate::trie::TrieStats;
@@ -97,15 +98,14 @@ impl Importer {
         let span = tracing::debug_span!("blocks", count = tracing::field::Empty);
         let _entered = span.enter();
         let mut cost = RunCost::default();
-        let (mut valid, mut block_bytes) = (Vec::new(), 0);
+        let (mut valid, mut block_bytes, mut is_full) = (Vec::new(), 0, false);
         let batch = self.store.batch()?;
         let last_commit = self.store.snapshot()?;
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
             while !session.is_poisoned()
-                && (valid.is_empty()
-                    || block_bytes + tables.waiting_bytes() + session.memory_bytes() < self.batch_bytes)
+                && !is_full
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
@@ -121,6 +121,8 @@ impl Importer {
                 if (valid.len() as u64).is_multiple_of(MOVE_INTERVAL) {
                     self.move_old_blocks(tables, MOVE_INTERVAL)?;
                 }
+                let bytes = block_bytes + tables.waiting_bytes() + session.memory_bytes();
+                is_full = bytes >= self.batch_bytes;
             }
             session.compare_all_roots(tables)?;
             let blocks_done = Instant::now();
@@ -130,7 +132,8 @@ impl Importer {
                 self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
                 self.upkeep(tables, valid.len() as u64)?;
-                self.keep_past_nodes(tables, valid.len() as u64)?;
+                let is_long = valid.len() > PAST_NODES_A_COMMIT || (is_full && valid.len() > 1);
+                self.keep_past_nodes(tables, is_long)?;
             }
             Ok::<_, StoreError>(blocks_done)
         })?;

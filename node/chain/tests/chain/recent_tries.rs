@@ -176,6 +176,35 @@ fn a_long_import_makes_none_and_they_are_made_later() {
 }
 
 #[test]
+fn a_full_batch_is_a_part_of_a_long_import() {
+    let mut maker = Maker::new(spec());
+    let blocks = maker.line(maker.genesis, 90, 1);
+    let mut node = Node::new(&maker.spec);
+    let (mut done, mut batch_bytes) = (0, 1);
+    let count = loop {
+        node.importer = node.importer.with_batch_bytes(batch_bytes);
+        let mut waiting = prepare(&node, &blocks[done..]);
+        let run = node.importer.import_run(None, &mut || waiting.pop_front());
+        let (count, _) = run.expect("the store works");
+        done += count;
+        if count > 1 {
+            break count;
+        }
+        // A batch of one block may be that of the newest block.
+        assert_window(&node, &maker, 0);
+        batch_bytes *= 2;
+    };
+    assert!(
+        (2..=32).contains(&count) && done < blocks.len(),
+        "{count}, {done}"
+    );
+    assert_window(&node, &maker, done as u64);
+    node.take(&blocks[done..=done]);
+    assert_window(&node, &maker, (done as u64).saturating_sub(31));
+    assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
 fn damage_is_found_and_nothing_below_it_is_proven() {
     let mut maker = Maker::new(spec());
     let blocks = maker.line(maker.genesis, 6, 1);

@@ -9,6 +9,7 @@ mod states;
 
 pub use old_blocks::OldBlocks;
 pub use past_nodes::KEPT_TRIES;
+pub(super) use past_nodes::PAST_NODES_A_COMMIT;
 pub use states::{PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use store::{StoreError, Tables};

@@ -18,28 +18,28 @@ use crate::trie::PastTries;
 /// The number of states whose tries can be read, that of the head included.
 pub const KEPT_TRIES: u64 = 128;
 /// The most blocks whose past nodes one commit makes. After a commit of more blocks there are none.
-const MADE_PER_COMMIT: u64 = 32;
+pub(in crate::import) const PAST_NODES_A_COMMIT: usize = 32;
 
 impl Importer {
-    /// Makes the past nodes that a commit of `imported` blocks is to make, and removes those that
-    /// are too old. Returns `true` if none are missing.
+    /// Makes the past nodes that a commit is to make, and removes those that are too old. A commit
+    /// of a long import makes none, and none stay. Returns `true` if none are missing.
     pub(in crate::import) fn keep_past_nodes(
         &self,
         tables: &mut Tables<'_>,
-        imported: u64,
+        is_long: bool,
     ) -> Result<bool, StoreError> {
         let Some((head, _)) = tables.head()? else {
             return Ok(true);
         };
         let mut stored = tables.past_nodes_range()?;
         let new = stored.map_or(0, |(_, last)| head.saturating_sub(last));
-        if imported > MADE_PER_COMMIT || new > MADE_PER_COMMIT {
-            if let Some((first, last)) = stored.take() {
-                tables.delete_past_nodes(first, last)?;
-            }
-            if imported > MADE_PER_COMMIT {
-                return Ok(false);
-            }
+        if (is_long || new > PAST_NODES_A_COMMIT as u64)
+            && let Some((first, last)) = stored.take()
+        {
+            tables.delete_past_nodes(first, last)?;
+        }
+        if is_long {
+            return Ok(false);
         }
         let lowest = lowest_kept(tables, head)?;
         if let Some((first, last)) = stored.filter(|(first, _)| *first < lowest) {
@@ -47,7 +47,7 @@ impl Importer {
             stored = (last >= lowest).then_some((lowest, last));
         }
         let (mut number, mut tries) = (head, PastTries::default());
-        let mut left = MADE_PER_COMMIT;
+        let mut left = PAST_NODES_A_COMMIT;
         while number >= lowest {
             let is_stored = match stored {
                 Some((first, last)) if first == lowest && number <= last => return Ok(true),
@@ -91,7 +91,7 @@ impl Importer {
         drop(view);
         loop {
             let batch = self.store.batch()?;
-            if batch.write(|tables| self.keep_past_nodes(tables, 0))? {
+            if batch.write(|tables| self.keep_past_nodes(tables, false))? {
                 return batch.commit();
             }
             batch.commit()?;
