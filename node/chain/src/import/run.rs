@@ -132,6 +132,7 @@ impl Importer {
                 self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
                 self.upkeep(tables, valid.len() as u64)?;
+                // A full batch is followed by another, but a single block may be the newest.
                 let is_long = valid.len() > PAST_NODES_A_COMMIT || (is_full && valid.len() > 1);
                 self.keep_past_nodes(tables, is_long)?;
             }

@@ -117,6 +117,7 @@ fn block_plan(index: u32) -> BlockPlan {
     }
 }
 
+/// A block with its hash and receipts.
 type Written = (B256, HeaderRecord, BlockBody, Vec<Receipt>);
 
 /// Number of branches, and of the blocks of each.

@@ -126,8 +126,8 @@ pub fn run(
         command: None,
         dev: true,
         mine: true,
-        // Enough for the demo, and the machine has others to serve.
-        minerthreads: Some(1),
+        // One thread finds a block a second, and the SCSs run on the same machine.
+        minerthreads: options.minerthreads.or(Some(1)),
         rpc: true,
         rpcport: rpc_port,
         rpcapi: "chain3,mc,net,vnode,txpool,personal".parse().unwrap_or_default(),
