@@ -153,45 +153,63 @@ fn install_once(
         .join("clients")
         .join(language);
     let directory = target_directory().join("clients").join(language);
-    let failed = |what: &Path, error: std::io::Error| format!("{}: {error}", what.display());
+    install_into(&directory, &source, lists, install)?;
+    Ok(directory)
+}
+
+/// Copies the scripts of `source` into `directory` and runs `install` there, unless it has run for
+/// the same `lists`. Test programs run side by side, so one works and the others wait for it.
+fn install_into(
+    directory: &Path,
+    source: &Path,
+    lists: &[&str],
+    install: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<(), String> {
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let mut wanted = String::new();
     for name in lists {
         let path = source.join(name);
         wanted += &fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
     }
-    if fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == wanted) {
-        return copy_scripts(&source, directory);
+    fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    // Beside the folder, which may be removed. The lock ends with the process.
+    let path = directory.with_extension("lock");
+    let lock = fs::File::create(&path).map_err(|error| failed(&path, error))?;
+    lock.lock().map_err(|error| failed(&path, error))?;
+    let is_installed = fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == wanted);
+    if !is_installed {
+        // The folder has other libraries, or an installation that did not finish.
+        fs::remove_dir_all(directory).map_err(|error| failed(directory, error))?;
+        fs::create_dir(directory).map_err(|error| failed(directory, error))?;
     }
-    // The folder has other libraries, or an installation that did not finish.
-    match fs::remove_dir_all(&directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&directory, error)),
-        _ => fs::create_dir_all(&directory).map_err(|error| failed(&directory, error))?,
+    copy_scripts(source, directory).map_err(|error| format!("cannot copy {}: {error}", source.display()))?;
+    if is_installed {
+        return Ok(());
     }
-    let directory = copy_scripts(&source, directory)?;
     let started = Instant::now();
-    install(&directory)?;
+    install(directory)?;
     note(&format!(
-        "installed the {language} clients in {:.1} s",
+        "installed {} in {:.1} s",
+        directory.display(),
         started.elapsed().as_secs_f64()
     ));
-    fs::write(directory.join(MARK), wanted).map_err(|error| failed(&directory, error))?;
-    Ok(directory)
+    fs::write(directory.join(MARK), wanted).map_err(|error| failed(directory, error))
 }
 
 /// Copies the scripts from `source` into `directory`, because scripts find libraries in their own
-/// folder.
-fn copy_scripts(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
-    let copy = || -> std::io::Result<()> {
-        for entry in fs::read_dir(source)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                fs::copy(entry.path(), directory.join(entry.file_name()))?;
+/// folder. Another process may be reading those that are there, so equal ones stay.
+fn copy_scripts(source: &Path, directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let script = fs::read(entry.path())?;
+            let copy = directory.join(entry.file_name());
+            if fs::read(&copy).ok().as_ref() != Some(&script) {
+                fs::write(copy, script)?;
             }
         }
-        Ok(())
-    };
-    copy().map_err(|error| format!("cannot copy {}: {error}", source.display()))?;
-    Ok(directory)
+    }
+    Ok(())
 }
 
 /// Runs a command that must succeed.
@@ -352,5 +370,44 @@ fn wait_for_end(timeout: Duration, mut command: Command) -> Output {
                 panic!("{command:?} has not ended after {timeout:?}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn programs_side_by_side_install_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (source, directory) = (folder.path().join("source"), folder.path().join("python"));
+        fs::create_dir(&source).expect("a folder");
+        fs::write(source.join("list"), "a library").expect("a file");
+        let installs = AtomicUsize::new(0);
+        let install_as_a_program = || {
+            install_into(&directory, &source, &["list"], |directory| {
+                installs.fetch_add(1, Ordering::Relaxed);
+                fs::create_dir(directory.join("venv")).map_err(|error| error.to_string())?;
+                // Long enough for the others to find a folder without a mark.
+                std::thread::sleep(Duration::from_millis(50));
+                fs::write(directory.join("venv/library"), "").map_err(|error| error.to_string())
+            })
+            .expect("installed");
+            assert!(directory.join("venv/library").exists());
+        };
+        let all_install = || {
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(install_as_a_program);
+                }
+            });
+        };
+        all_install();
+        assert_eq!(installs.load(Ordering::Relaxed), 1);
+        fs::write(source.join("list"), "another library").expect("a file");
+        all_install();
+        assert_eq!(installs.load(Ordering::Relaxed), 2);
     }
 }
