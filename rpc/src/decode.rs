@@ -87,7 +87,7 @@ string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 impl FromParam for BlockRef {
     const TYPE: WireType = WireType::Named("BLOCKREF");
 
-    /// Reads a number, a tag, or an object as in EIP-1898. The number may also be a plain JSON
+    /// Reads a number, a tag, a hash, or an object as in EIP-1898. The number may also be a plain JSON
     /// number, because its meaning is clear.
     fn from_json(json: &str) -> Result<Self, ParamError> {
         if json.starts_with('{') {
@@ -462,7 +462,7 @@ mod tests {
             assert_eq!(BlockRef::from_json(json), Ok(expected), "{json}");
         }
         assert_eq!(BlockRef::absent(), Some(Latest));
-        let listed = "expected a block number or one of earliest, latest, pending, safe, finalized";
+        let listed = "expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized";
         for (json, reason) in [
             ("\"\"", "missing 0x prefix"),
             ("\"5\"", "missing 0x prefix"),

@@ -62,8 +62,8 @@ pub enum ParamError {
         /// Bytes found.
         got: usize,
     },
-    /// A block reference is neither a number nor a tag.
-    #[error("expected a block number or one of earliest, latest, pending, safe, finalized: {0}")]
+    /// A block reference is neither a number nor a hash nor a tag.
+    #[error("expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: {0}")]
     BlockRef(Box<Self>),
     /// A plain number is negative, fractional or too large.
     #[error("expected a whole number of at most 64 bits")]

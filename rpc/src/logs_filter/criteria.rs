@@ -243,7 +243,7 @@ mod tests {
             ),
             (
                 r#"{"fromBlock":"0x"}"#,
-                "field fromBlock: expected a block number or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
+                "field fromBlock: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
             ),
             (
                 "{\"blockHash\":AA}",

@@ -266,7 +266,7 @@ mod tests {
         check(json!([]), "got an array, expected an object");
         check(
             json!({"fromBlock": "0x"}),
-            "field fromBlock: expected a block number or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
+            "field fromBlock: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: expected at least one hex digit after 0x",
         );
         check(
             json!({"address": data(A)}),

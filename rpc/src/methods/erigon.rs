@@ -21,6 +21,6 @@ fn header_by_number(
     (at,): (BlockRef,),
     scope: ReadScope,
 ) -> Result<JsonOf<Option<HeaderObject<'static>>>, InlineError> {
-    let found = FoundBlock::by_number(node, &node.view()?, at, scope)?;
+    let found = FoundBlock::by_reference(node, &node.view()?, at, scope)?;
     Ok(JsonOf::write(&found.as_ref().map(FoundBlock::header))?)
 }

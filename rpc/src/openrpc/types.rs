@@ -39,7 +39,7 @@ const ENCODINGS: &str = r##"{
         "description": "Bytes as 0x and two hex digits for each byte."
     },
     "BLOCKREF": {
-        "description": "The number of a block, a tag, or an object with number or hash (EIP-1898). If it is absent or null, it is the highest block. `safe` is 32 blocks below the head, `finalized` 256.",
+        "description": "The number of a block, a tag, a hash of 32 bytes, or an object with number or hash (EIP-1898). If it is absent or null, it is the highest block. `safe` is 32 blocks below the head, `finalized` 256.",
         "oneOf": [
             {"type": "string", "pattern": "^0x[0-9a-fA-F]+$"},
             {"type": "integer", "minimum": 0},

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::mc::harness::{BENEFICIARY, Net, account, quantity};
 use crate::mc::shapes::{BLOCK, TRANSACTION, check_shape};
 
-const NOWHERE: &str = "0x00000000000000000000000000000000000000000000000000000000000000aa";
+const NOWHERE: &str = "0xaa000000000000000000000000000000000000000000000000000000000000aa";
 
 #[test]
 fn a_block_has_the_shape_of_the_interface() {
@@ -199,7 +199,7 @@ fn what_a_block_paid() {
         "mc_getBlockReward",
         json!(["0xzz"]),
         -32602,
-        "invalid argument 0: expected a block number or one of earliest, latest, pending, safe, finalized: \
+        "invalid argument 0: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: \
          invalid hex digit 'z'",
     );
 }
@@ -291,7 +291,7 @@ fn bad_parameters() {
         "invalid argument 1: got a string, expected a Boolean",
     );
     let bad_ref =
-        "invalid argument 0: expected a block number or one of earliest, latest, pending, safe, finalized";
+        "invalid argument 0: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized";
     for (at, reason) in [
         ("0x", "expected at least one hex digit after 0x"),
         ("1", "missing 0x prefix"),

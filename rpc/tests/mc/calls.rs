@@ -388,7 +388,7 @@ fn bad_parameters() {
         check(
             method,
             json!([{"to": account(1)}, "0x"]),
-            "invalid argument 1: expected a block number or one of earliest, latest, pending, safe, finalized: \
+            "invalid argument 1: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: \
             expected at least one hex digit after 0x",
         );
     }

@@ -12,6 +12,7 @@ use proptest::test_runner::Config;
 use store::{AccountRecord, PastNodeReads, Store, TableId};
 
 use crate::common::{Maker, Node, account, stored_rows};
+use crate::headers::headers;
 use crate::import_runs::prepare;
 use crate::random_forks::{RandomBlock, RandomTree, WORM_SLOTS, random_block, spec, worm};
 use crate::scenes::{assert_sound, check_faults, view};
@@ -201,6 +202,31 @@ fn a_full_batch_is_a_part_of_a_long_import() {
     assert_window(&node, &maker, done as u64);
     node.take(&blocks[done..=done]);
     assert_window(&node, &maker, (done as u64).saturating_sub(31));
+    assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
+fn blocks_far_below_the_best_header_have_none() {
+    let mut maker = Maker::new(spec());
+    let blocks = maker.line(maker.genesis, 170, 1);
+    let node = Node::new(&maker.spec);
+    node.take(&blocks[..2]);
+    assert_window(&node, &maker, 0);
+    node.import_headers(headers(&blocks[2..])).expect("valid");
+    // Those that are there are soon too old.
+    node.take(&blocks[2..3]);
+    assert_window(&node, &maker, 3);
+    import_run(&node, &blocks[3..30]);
+    assert_window(&node, &maker, 30);
+    let oldest = 170 + 1 - KEPT_TRIES;
+    node.take(&blocks[30..43]);
+    assert_window(&node, &maker, oldest);
+    import_run(&node, &blocks[43..60]);
+    let view = assert_window(&node, &maker, oldest);
+    assert_proven(&view, oldest);
+    assert_sound(&node.store, &maker.spec);
+    node.take(&blocks[60..]);
+    assert_window(&node, &maker, oldest);
     assert_sound(&node.store, &maker.spec);
 }
 

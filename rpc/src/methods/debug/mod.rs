@@ -46,7 +46,7 @@ pub fn methods() -> Vec<Method<Node>> {
 /// The canonical block of this number.
 fn canonical_block(node: &Node, number: u64) -> RpcResult<FoundBlock> {
     let view = node.view()?;
-    let found = FoundBlock::by_number(node, &view, BlockRef::Number(number), ReadScope::Store)?;
+    let found = FoundBlock::by_reference(node, &view, BlockRef::Number(number), ReadScope::Store)?;
     found.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))
 }
 

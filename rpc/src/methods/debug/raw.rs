@@ -25,7 +25,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 }
 
 fn found(node: &Node, at: BlockRef) -> RpcResult<FoundBlock> {
-    let found = FoundBlock::by_number(node, &node.view()?, at, ReadScope::Store)?;
+    let found = FoundBlock::by_reference(node, &node.view()?, at, ReadScope::Store)?;
     found.ok_or_else(|| RpcError::refused("block not found"))
 }
 

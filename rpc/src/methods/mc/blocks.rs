@@ -88,7 +88,7 @@ fn block_by_number(
     scope: ReadScope,
     name_style: NameStyle,
 ) -> Result<BlockJson, InlineError> {
-    block(find_by_number(node, at, scope)?, full, scope, name_style)
+    block(find_by_reference(node, at, scope)?, full, scope, name_style)
 }
 
 fn block(
@@ -132,7 +132,7 @@ fn bare_header(node: &Node, hash: &B256) -> Result<HeaderJson, InlineError> {
 
 /// `mc_getHeaderByNumber`.
 fn header_by_number(node: &Node, (at,): (BlockRef,), scope: ReadScope) -> Result<HeaderJson, InlineError> {
-    header(find_by_number(node, at, scope)?)
+    header(find_by_reference(node, at, scope)?)
 }
 
 fn header(found: Option<FoundBlock>) -> Result<HeaderJson, InlineError> {
@@ -155,7 +155,7 @@ fn transaction_count_by_number(
     (at,): (BlockRef,),
     scope: ReadScope,
 ) -> Result<BlockCount, InlineError> {
-    let found = find_by_number(node, at, scope)?;
+    let found = find_by_reference(node, at, scope)?;
     Ok(found.map(|found| Quantity(found.block().transactions.len())))
 }
 
@@ -171,7 +171,7 @@ fn uncle_count_by_number(
     (at,): (BlockRef,),
     scope: ReadScope,
 ) -> Result<BlockCount, InlineError> {
-    let found = find_by_number(node, at, scope)?;
+    let found = find_by_reference(node, at, scope)?;
     Ok(found.map(|found| Quantity(found.block().uncles.len())))
 }
 
@@ -190,7 +190,7 @@ fn uncle_by_number(
     (at, index): (BlockRef, Quantity),
     scope: ReadScope,
 ) -> Result<BlockJson, InlineError> {
-    uncle(node, find_by_number(node, at, scope)?, index)
+    uncle(node, find_by_reference(node, at, scope)?, index)
 }
 
 /// An uncle of the block that was found, as a block without a body.
@@ -235,6 +235,6 @@ fn find_by_hash(node: &Node, hash: &B256, scope: ReadScope) -> Result<Option<Fou
     FoundBlock::by_hash(node, &node.view()?, hash, scope)
 }
 
-fn find_by_number(node: &Node, at: BlockRef, scope: ReadScope) -> Result<Option<FoundBlock>, InlineError> {
-    FoundBlock::by_number(node, &node.view()?, at, scope)
+fn find_by_reference(node: &Node, at: BlockRef, scope: ReadScope) -> Result<Option<FoundBlock>, InlineError> {
+    FoundBlock::by_reference(node, &node.view()?, at, scope)
 }

@@ -30,8 +30,8 @@ pub(in crate::methods) enum FoundBlock {
 
 impl FoundBlock {
     /// The block that `at` names, which may be a side block if it names a hash. Returns `None` for
-    /// a number above the head.
-    pub(in crate::methods) fn by_number(
+    /// a number above the head and for an unknown hash.
+    pub(in crate::methods) fn by_reference(
         node: &Node,
         view: &View,
         at: BlockRef,

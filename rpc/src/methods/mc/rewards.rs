@@ -25,7 +25,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// A block by its number, a tag, or its hash.
+/// A block by its number, a tag, or its hash. Unlike a [`BlockRef`] it must be given.
 struct NamedBlock(BlockRef);
 
 impl FromParam for NamedBlock {

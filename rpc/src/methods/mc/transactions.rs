@@ -80,7 +80,7 @@ fn by_block_number(
     scope: ReadScope,
     name_style: NameStyle,
 ) -> Result<TransactionJson, InlineError> {
-    let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
+    let block = FoundBlock::by_reference(node, &node.view()?, at, scope)?;
     by_index(block, index, name_style)
 }
 
@@ -112,7 +112,7 @@ fn raw_by_block_number(
     scope: ReadScope,
     name_style: NameStyle,
 ) -> Result<Option<Data>, InlineError> {
-    let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
+    let block = FoundBlock::by_reference(node, &node.view()?, at, scope)?;
     Ok(raw_by_index(block, index, name_style))
 }
 
@@ -287,7 +287,7 @@ fn block_receipts(
 ) -> RpcResult<JsonOf<Option<Vec<ReceiptObject<'static>>>>> {
     let view = node.view()?;
     let none = || JsonOf::write(&None::<Vec<ReceiptObject<'_>>>);
-    let Some(FoundBlock::Stored(block)) = FoundBlock::by_number(node, &view, at, ReadScope::Store)? else {
+    let Some(FoundBlock::Stored(block)) = FoundBlock::by_reference(node, &view, at, ReadScope::Store)? else {
         return none();
     };
     let id = block.id();

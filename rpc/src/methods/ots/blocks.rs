@@ -78,7 +78,7 @@ pub(super) fn to_value(value: &impl Serialize) -> RpcResult<Value> {
 
 /// The stored block that `at` names.
 fn stored(node: &Node, view: &View, at: BlockRef) -> RpcResult<Option<Arc<CachedBlock>>> {
-    match FoundBlock::by_number(node, view, at, ReadScope::Store)? {
+    match FoundBlock::by_reference(node, view, at, ReadScope::Store)? {
         Some(FoundBlock::Stored(block)) => Ok(Some(block)),
         Some(FoundBlock::Pending { .. }) => Err(RpcError::refused("the pending block has no details")),
         None => Ok(None),

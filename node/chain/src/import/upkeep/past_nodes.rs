@@ -1,14 +1,16 @@
 //! Keeps the trie nodes that the tries of recent states need, in the commit of each block.
 //!
 //! The nodes before a block follow from the values before it: taking the block back in memory makes
-//! them, and the root shows that they are right. So a long import makes none. What is missing
-//! afterwards is made from the head downwards, some with each commit, or by
-//! [`Importer::make_past_nodes`].
+//! them, and the root shows that they are right. So a long import makes none, and neither does a
+//! synchronization as long as the best header is far ahead. What is missing afterwards is made from
+//! the head downwards, some with each commit, or by [`Importer::make_past_nodes`].
 //!
 //! The rows are those of the blocks up to the head without a gap, or none. A reader that meets a
 //! block without a row knows that the trie of the state before it is not kept.
 
-use store::{AncientReads, BlockReads, HorizonReads, PastNodeReads, StateReads, StoreError, Tables};
+use store::{
+    AncientReads, BlockReads, HeaderReads, HorizonReads, PastNodeReads, StateReads, StoreError, Tables,
+};
 
 use super::super::Importer;
 use super::super::block::read_header;
@@ -99,11 +101,16 @@ impl Importer {
     }
 }
 
-/// The lowest block whose past nodes are kept. Storages that blocks of the blocks file have
-/// destroyed have no trie nodes any more.
-fn lowest_kept(source: &(impl HorizonReads + AncientReads), head: u64) -> Result<u64, StoreError> {
+/// The lowest block whose past nodes are kept, above the head if there is none. Storages that
+/// blocks of the blocks file have destroyed have no trie nodes any more.
+fn lowest_kept(
+    source: &(impl HorizonReads + AncientReads + HeaderReads),
+    head: u64,
+) -> Result<u64, StoreError> {
     let horizon = source.state_horizon()?;
-    let oldest = (head + 2).saturating_sub(KEPT_TRIES).max(1);
+    // Headers whose blocks are yet to come: the states of blocks far below them are soon too old.
+    let newest = source.best_header()?.map_or(head, |(number, _)| number.max(head));
+    let oldest = (newest + 2).saturating_sub(KEPT_TRIES).max(1);
     let oldest = oldest.max(source.ancient_count()?);
     Ok(oldest
         .max(horizon.first_changes)
