@@ -54,7 +54,7 @@ pub enum BlockFault {
     /// Header and seal are good, but the block is further ahead of the clock than blocks may wait.
     Ahead(String),
     /// The block, or its parent, was executed here before and found invalid. Whoever passes it on
-    /// may not have executed it, so nobody is to blame.
+    /// may not have executed it, so nobody is to blame for an announcement.
     KnownInvalid(String),
     /// The block cannot be checked now, for a reason that says nothing about it.
     NotNow(String),
