@@ -87,8 +87,8 @@ string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 impl FromParam for BlockRef {
     const TYPE: WireType = WireType::Named("BLOCKREF");
 
-    /// Reads a number, a tag, a hash, or an object as in EIP-1898. The number may also be a plain JSON
-    /// number, because its meaning is clear.
+    /// Reads a number, a tag, a hash, or an object as in EIP-1898. The number may also be a plain
+    /// JSON number, because its meaning is clear.
     fn from_json(json: &str) -> Result<Self, ParamError> {
         if json.starts_with('{') {
             return block_object(json);

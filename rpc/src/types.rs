@@ -63,7 +63,9 @@ pub enum ParamError {
         got: usize,
     },
     /// A block reference is neither a number nor a hash nor a tag.
-    #[error("expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: {0}")]
+    #[error(
+        "expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized: {0}"
+    )]
     BlockRef(Box<Self>),
     /// A plain number is negative, fractional or too large.
     #[error("expected a whole number of at most 64 bits")]

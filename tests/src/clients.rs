@@ -91,6 +91,8 @@ fn python_with(name: &str) -> Result<Clients, String> {
             "pip",
             "install",
             "--disable-pip-version-check",
+            // Python compiles what is imported.
+            "--no-compile",
             "-r",
             "requirements.txt",
         ]);

@@ -12,7 +12,6 @@ use chain::evm::flagged::{TrialBound, TriedTransaction};
 use chain::query_limit::QueryLimit;
 use chain::state::StateError;
 use primitives::{Address, Transaction};
-use store::Snapshot;
 
 use crate::pool::{CHEAP_GAS_MAX, ReadyQueue, WaitingTransaction};
 
@@ -49,7 +48,7 @@ pub(crate) struct LeftOut {
 
 /// A block that is being filled.
 pub(crate) struct BlockFiller<'a, 'b, 's> {
-    executor: &'a mut Executor<'b, 's, Snapshot>,
+    executor: &'a mut Executor<'b, 's>,
     ready: ReadyQueue,
     /// No transaction is begun later.
     end: QueryLimit,
@@ -65,11 +64,7 @@ pub(crate) struct BlockFiller<'a, 'b, 's> {
 
 impl<'a, 'b, 's> BlockFiller<'a, 'b, 's> {
     /// Fills a block of `executor` from `ready`.
-    pub(crate) fn new(
-        executor: &'a mut Executor<'b, 's, Snapshot>,
-        ready: ReadyQueue,
-        time: FillTime,
-    ) -> Self {
+    pub(crate) fn new(executor: &'a mut Executor<'b, 's>, ready: ReadyQueue, time: FillTime) -> Self {
         Self {
             executor,
             ready,

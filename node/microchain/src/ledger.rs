@@ -14,7 +14,7 @@ use chain::rules::seal::SealCheck;
 use chain::state::StateError;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Header, SecretKey};
-use store::{HeaderReads, SideBlock, Snapshot, Store, StoreError};
+use store::{HeaderReads, SideBlock, Store, StoreError};
 
 use crate::block::{
     HeaderRefusal, ParentBlock, check_block_header, draft_header, genesis_extra, sign_header,
@@ -227,7 +227,7 @@ impl Ledger {
         &self,
         view: &View,
         key: &SecretKey,
-        run: impl FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(), StateError>,
+        run: impl FnOnce(&mut Executor<'_, '_>) -> Result<(), StateError>,
     ) -> Result<UnsealedBlock, EngineError> {
         let parent = self.parent(view, &view.head_hash())?.unwrap_or_default();
         let extra = BlockExtra {
@@ -237,7 +237,7 @@ impl Ledger {
         };
         let timestamp = parent.timestamp + self.setup.period_secs;
         let header = draft_header(&parent, key.address(), timestamp, &extra);
-        let fill = |executor: &mut Executor<'_, '_, Snapshot>| {
+        let fill = |executor: &mut Executor<'_, '_>| {
             run(executor)?;
             Ok((Vec::new(), Vec::new()))
         };
@@ -268,7 +268,7 @@ impl Ledger {
     ) -> Result<(Block, LeftOut), EngineError> {
         let header = draft_header(parent, key.address(), timestamp, extra);
         let mut left_out = LeftOut::default();
-        let fill = |executor: &mut Executor<'_, '_, Snapshot>| {
+        let fill = |executor: &mut Executor<'_, '_>| {
             let filled = BlockFiller::new(executor, ready, time).fill()?;
             left_out = filled.2;
             Ok((filled.0, filled.1))

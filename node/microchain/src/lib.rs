@@ -48,6 +48,9 @@ pub mod reader;
 mod records;
 mod snapshot;
 
+#[cfg(test)]
+use features as _;
+
 pub use admission::TransactionRefusal;
 pub use contract::{BaseCall, ContractState};
 pub use engine::MemberEngine;

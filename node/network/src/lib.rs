@@ -38,6 +38,9 @@ pub mod testing;
 #[cfg(test)]
 mod vectors;
 
+#[cfg(test)]
+use features as _;
+
 pub use address::{AddressRangeError, AddressRanges};
 pub use bootnodes::boot_nodes;
 pub use contact::NodeContact;

@@ -12,9 +12,6 @@ use crate::{StoreError, TableId};
 ///
 /// # Errors
 /// [`StoreError`] when the read fails or the row is corrupt.
-pub(crate) fn canonical_hash(
-    source: &(impl Source + ?Sized),
-    number: u64,
-) -> Result<Option<B256>, StoreError> {
+pub(crate) fn canonical_hash(source: &impl Source, number: u64) -> Result<Option<B256>, StoreError> {
     read_row(source, TableId::NumberToHash, &number.to_be_bytes(), fixed_hash)
 }

@@ -47,7 +47,7 @@ impl StoredLog<'_> {
 }
 
 /// Reads of single logs, and of the transactions that wrote them.
-pub trait LogReads: Source {
+pub trait LogReads: Source + Sized {
     /// Calls `visit` with each log of a block, in order, until it breaks. Returns `false` if the
     /// receipts of the block are not stored.
     ///
@@ -122,7 +122,7 @@ impl<S: Source> LogReads for S {}
 
 /// Calls `read` with the row of a block's body. A missing row is an error.
 fn read_body<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     number: u64,
     hash: &B256,
     read: impl FnOnce(&[u8]) -> Result<T, RowError>,

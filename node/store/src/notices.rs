@@ -78,7 +78,7 @@ fn decode(key: &[u8], row: &[u8]) -> Result<Vec<ScsNotice>, RowError> {
 }
 
 /// Reads of notices.
-pub trait NoticeReads: Source {
+pub trait NoticeReads: Source + Sized {
     /// The notices of a canonical block, in the order in which they were left.
     ///
     /// # Errors

@@ -54,7 +54,10 @@ pub trait Source {
         table: TableId,
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Result<Option<R>, StoreError>
+    where
+        Self: Sized,
+    {
         let (mut read, mut result) = (Some(read), None);
         self.visit(table, key, &mut |row| result = read.take().map(|read| read(row)))?;
         Ok(result)
@@ -71,7 +74,10 @@ pub trait Source {
         low: &[u8],
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
+    ) -> Result<Option<R>, StoreError>
+    where
+        Self: Sized,
+    {
         let (mut read, mut result) = (Some(read), None);
         self.visit_last(table, low, high, &mut |key, value| {
             result = read.take().map(|read| read(key, value));
@@ -88,7 +94,10 @@ pub trait Source {
         table: TableId,
         low: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError>
+    where
+        Self: Sized,
+    {
         self.visit_from(table, low, &mut visit)
     }
 
@@ -96,7 +105,10 @@ pub trait Source {
     ///
     /// # Errors
     /// [`StoreError`] when the read fails.
-    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
+    where
+        Self: Sized,
+    {
         self.with(table, key, <[u8]>::to_vec)
     }
 }
@@ -126,12 +138,37 @@ impl<S: Source> Source for std::sync::Arc<S> {
     }
 }
 
+/// Reads from a source of any kind.
+impl Source for &dyn Source {
+    fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
+        (**self).visit(table, key, read)
+    }
+
+    fn visit_last(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        (**self).visit_last(table, low, high, read)
+    }
+
+    fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
+        (**self).visit_from(table, low, visit)
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        (**self).ancient_file()
+    }
+}
+
 /// Decodes the row under `key`; `None` if there is no such row.
 ///
 /// # Errors
 /// [`StoreError`] when the read fails or the row is corrupt.
 pub(crate) fn read_row<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     table: TableId,
     key: &[u8],
     decode: impl FnOnce(&[u8]) -> Result<T, RowError>,

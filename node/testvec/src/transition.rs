@@ -18,7 +18,7 @@ use primitives::{
     Address, B256, Header, Log, ReceiptOutcome, Transaction, TxForm, U256, keccak256, uncles_hash,
 };
 use serde_json::{Map, Value, json};
-use store::{AccountKey, Snapshot, StateReads, Store, StoreError, TableId};
+use store::{AccountKey, StateReads, Store, StoreError, TableId};
 
 use super::error::{TestVectorError, ToolError};
 use super::fields::{accounts, bytes, fixed, hash_text, hex_text, number, uint, uint64, wrong};
@@ -125,7 +125,7 @@ pub(super) fn run(options: &TransitionOptions) -> Result<(), ToolError> {
 
 fn execute(
     (spec, block, base_fee): (&ChainSpec, &Header, u64),
-    state: &mut BlockState<'_, Snapshot>,
+    state: &mut BlockState<'_>,
     (transactions, payment): (&[TransactionInput], Option<BlockPayment>),
     (options, outputs): (&TransitionOptions, &Outputs),
 ) -> Result<Transition, ToolError> {

@@ -290,8 +290,7 @@ fn bad_parameters() {
         json!([NOWHERE, "true"]),
         "invalid argument 1: got a string, expected a Boolean",
     );
-    let bad_ref =
-        "invalid argument 0: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized";
+    let bad_ref = "invalid argument 0: expected a block number, a hash of 32 bytes, or one of earliest, latest, pending, safe, finalized";
     for (at, reason) in [
         ("0x", "expected at least one hex digit after 0x"),
         ("1", "missing 0x prefix"),

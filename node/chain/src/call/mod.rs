@@ -21,7 +21,7 @@ use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransa
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::primitives::TxKind;
-use store::{Snapshot, StateReads, StoreError};
+use store::{StateReads, StoreError};
 
 use self::opcodes::{INVALID_OPCODE, invalid_opcode_text};
 use crate::evm::deadline::Deadline;
@@ -353,11 +353,7 @@ impl View {
     }
 
     /// The stored state that `at` is built on, with the changes of `overlay`.
-    fn state_with(
-        &self,
-        at: StateAt<'_>,
-        overlay: Overlay,
-    ) -> Result<BlockState<'_, Snapshot>, EvmCallError> {
+    fn state_with(&self, at: StateAt<'_>, overlay: Overlay) -> Result<BlockState<'_>, EvmCallError> {
         let number = self.parent_number(at);
         let root = self.state_root_of(number)?;
         Ok(BlockState::with_overlay(self.snapshot(), number, root, overlay))
@@ -368,13 +364,13 @@ impl View {
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-    ) -> Result<(Header, BlockState<'_, Snapshot>), EvmCallError> {
+    ) -> Result<(Header, BlockState<'_>), EvmCallError> {
         let (mut header, mut state) = self.open_state(at)?;
         request.overrides.apply(&mut state, &mut header)?;
         Ok((header, state))
     }
 
-    fn open_state(&self, at: StateAt<'_>) -> Result<(Header, BlockState<'_, Snapshot>), EvmCallError> {
+    fn open_state(&self, at: StateAt<'_>) -> Result<(Header, BlockState<'_>), EvmCallError> {
         match at {
             StateAt::Block(number) => {
                 let head = self.head_number();
@@ -395,7 +391,7 @@ impl View {
     fn run(
         &self,
         header: &Header,
-        mut state: BlockState<'_, Snapshot>,
+        mut state: BlockState<'_>,
         request: &CallRequest,
         gas: u64,
         deadline: &mut Deadline,
@@ -415,7 +411,7 @@ impl View {
     fn run_call_within(
         &self,
         header: &Header,
-        state: &mut BlockState<'_, Snapshot>,
+        state: &mut BlockState<'_>,
         request: &CallRequest,
         gas: u64,
         deadline: &mut Deadline,
@@ -436,13 +432,13 @@ impl View {
     pub(crate) fn run_call<'s, 'v, I>(
         &self,
         header: &Header,
-        state: &'s mut BlockState<'v, Snapshot>,
+        state: &'s mut BlockState<'v>,
         request: &CallRequest,
         gas: u64,
         inspector: I,
     ) -> Result<EvmOutcome, EvmCallError>
     where
-        I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
+        I: Inspector<EvmContext<&'s mut BlockState<'v>>, EthInterpreter>,
     {
         self.run_call_by(header, state, request, gas, |evm, transaction| {
             inspect(&mut evm.with_inspector(inspector), self.spec(), transaction)
@@ -453,13 +449,10 @@ impl View {
     fn run_call_by<'s, 'v>(
         &self,
         header: &Header,
-        state: &'s mut BlockState<'v, Snapshot>,
+        state: &'s mut BlockState<'v>,
         request: &CallRequest,
         gas: u64,
-        run: impl FnOnce(
-            ChainEvm<&'s mut BlockState<'v, Snapshot>>,
-            TxEnv,
-        ) -> Result<EvmOutcome, EVMError<StateError>>,
+        run: impl FnOnce(ChainEvm<&'s mut BlockState<'v>>, TxEnv) -> Result<EvmOutcome, EVMError<StateError>>,
     ) -> Result<EvmOutcome, EvmCallError> {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;

@@ -1,7 +1,6 @@
 //! The values that a call replaces before it runs: of accounts, and of the block that it runs in.
 
 use primitives::{Address, B256, Header, U256};
-use store::Snapshot;
 
 use crate::state::{AccountOverride, BlockState, StateError};
 
@@ -33,11 +32,7 @@ pub struct BlockOverride {
 
 impl CallOverrides {
     /// Changes the state and the header that a call runs on.
-    pub(super) fn apply(
-        &self,
-        state: &mut BlockState<'_, Snapshot>,
-        header: &mut Header,
-    ) -> Result<(), StateError> {
+    pub(super) fn apply(&self, state: &mut BlockState<'_>, header: &mut Header) -> Result<(), StateError> {
         let block = &self.block;
         header.number = block.number.unwrap_or(header.number);
         header.timestamp = block.timestamp.unwrap_or(header.timestamp);

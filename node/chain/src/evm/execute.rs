@@ -14,7 +14,7 @@ use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
 use revm::{Database, DatabaseCommit};
-use store::{BlockReads, ScsNotice, Snapshot, StateReads};
+use store::ScsNotice;
 
 use crate::application::guard::CallGuard;
 use crate::application::members_in_force;
@@ -28,7 +28,6 @@ use crate::query_limit::QueryLimit;
 use crate::rules::payment::BlockPayment;
 use crate::spec::{BlockRules, ChainFamily, ChainSpec, Rule, dao};
 use crate::state::{BlockState, StateError};
-use crate::trie::NodeSource;
 
 /// The reason why a transaction cannot be part of a block.
 #[derive(Debug, thiserror::Error)]
@@ -103,11 +102,11 @@ impl BlockExecutionError {
 }
 
 /// Executes one block.
-pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
+pub struct Executor<'b, 's> {
     pub(super) spec: &'b ChainSpec,
     pub(super) header: &'b Header,
     /// The deadline counts only for transactions that are tried.
-    pub(super) evm: ChainEvm<&'b mut BlockState<'s, S>, Deadline>,
+    pub(super) evm: ChainEvm<&'b mut BlockState<'s>, Deadline>,
     pub(super) gas_used: u64,
     pub(super) receipts: Vec<Receipt>,
     notices: Vec<ScsNotice>,
@@ -136,7 +135,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// The slot of [`ShardingMark`]: the text `__shardingFlag`, right-aligned.
 const SHARDING_FLAG_SLOT: U256 = U256::from_limbs([0x6469_6e67_466c_6167, 0x0000_5f5f_7368_6172, 0, 0]);
 
-impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
+impl std::fmt::Debug for Executor<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Executor")
             .field("gas_used", &self.gas_used)
@@ -144,44 +143,10 @@ impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '
     }
 }
 
-/// For other packages. Generic code is compiled where it is used: through these methods, which are
-/// not generic, they share the EVM that is compiled here.
-impl<'b, 's> Executor<'b, 's, Snapshot> {
+impl<'b, 's> Executor<'b, 's> {
     /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
     /// read.
-    pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, Snapshot>) -> Self {
-        Self::over(spec, header, state)
-    }
-
-    /// Begins the block and runs its transactions: on networks with a system contract first the
-    /// system transaction, then all others.
-    ///
-    /// # Errors
-    /// [`BlockExecutionError`] when the store fails or a transaction cannot be in the block.
-    pub fn body(
-        &mut self,
-        transactions: &[Transaction],
-        senders: &[Address],
-    ) -> Result<(), BlockExecutionError> {
-        self.run_body(transactions, senders)
-    }
-
-    /// Runs the next transaction. After an error the state is unchanged.
-    ///
-    /// # Errors
-    /// [`TransactionError`] when the transaction cannot be the next one of the block.
-    pub fn transaction(
-        &mut self,
-        transaction: &Transaction,
-        sender: Address,
-    ) -> Result<TransactionOutcome, TransactionError> {
-        self.next_transaction(transaction, sender)
-    }
-}
-
-impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
-    /// As [`Executor::new`], on a state of any source.
-    pub(crate) fn over(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
+    pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s>) -> Self {
         state.set_remove_empty(spec.rules_at(header.number).has(Rule::Eip161));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
         let evm = evm.with_inspector(Deadline::new(QueryLimit::new(Duration::MAX)));
@@ -227,7 +192,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// [`StateError`] when the store fails.
     pub fn begin(&mut self) -> Result<(), StateError> {
         if let Some(rules) = &self.spec.application {
-            let members = members_in_force(self.state().source(), self.header).map_err(StateError)?;
+            let members = members_in_force(&self.state().source(), self.header).map_err(StateError)?;
             self.evm.ctx.chain.guard = Some(Arc::new(CallGuard::new(rules, members)));
             return Ok(());
         }
@@ -250,11 +215,12 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(())
     }
 
-    /// As [`Executor::body`].
+    /// Begins the block and runs its transactions: on networks with a system contract first the
+    /// system transaction, then all others.
     ///
     /// # Errors
-    /// As [`Executor::body`].
-    pub(crate) fn run_body(
+    /// [`BlockExecutionError`] when the store fails or a transaction cannot be in the block.
+    pub fn body(
         &mut self,
         transactions: &[Transaction],
         senders: &[Address],
@@ -271,7 +237,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             .enumerate()
             .filter(|(_, (transaction, _))| !transaction.is_system());
         for (index, (transaction, sender)) in signed {
-            self.next_transaction(transaction, *sender)
+            self.transaction(transaction, *sender)
                 .map_err(|error| BlockExecutionError::refused(index, transaction, error))?;
         }
         Ok(())
@@ -291,7 +257,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     ///
     /// # Errors
     /// [`TransactionError`] when the transaction cannot be the next one of the block.
-    pub(super) fn next_transaction(
+    pub fn transaction(
         &mut self,
         transaction: &Transaction,
         sender: Address,
@@ -299,16 +265,16 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         self.transaction_by(transaction, sender, transact)
     }
 
-    /// As [`Self::next_transaction`]; `run` runs it on the EVM of the block.
+    /// As [`Self::transaction`]; `run` runs it on the EVM of the block.
     ///
     /// # Errors
-    /// As [`Self::next_transaction`].
+    /// As [`Self::transaction`].
     pub(crate) fn transaction_by(
         &mut self,
         transaction: &Transaction,
         sender: Address,
         run: impl FnOnce(
-            &mut ChainEvm<&'b mut BlockState<'s, S>, Deadline>,
+            &mut ChainEvm<&'b mut BlockState<'s>, Deadline>,
             &ChainSpec,
             TxEnv,
         ) -> Result<EvmOutcome, EVMError<StateError>>,
@@ -358,7 +324,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(exists)
     }
 
-    pub(super) const fn state(&mut self) -> &mut BlockState<'s, S> {
+    pub(super) const fn state(&mut self) -> &mut BlockState<'s> {
         self.evm.ctx.journaled_state.database
     }
 

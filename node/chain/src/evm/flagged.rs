@@ -8,7 +8,6 @@ use std::time::Duration;
 use primitives::{Address, LEGACY_TX_TYPE, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
 use revm::context::TxEnv;
 use revm::primitives::{Bytes, TxKind};
-use store::{BlockReads, Snapshot, StateReads};
 
 use crate::application::guard::CallGuard;
 use crate::application::{
@@ -21,7 +20,6 @@ use crate::evm::execute::{Executor, TransactionError, TransactionOutcome, transa
 use crate::evm::handler::{EvmOutcome, inspect, transact};
 use crate::query_limit::QueryLimit;
 use crate::state::StateError;
-use crate::trie::NodeSource;
 
 /// The answers of DappBase in this block. Forgotten when a transaction has called DappBase.
 #[derive(Debug, Default)]
@@ -65,7 +63,7 @@ pub(crate) struct FlaggedRun {
     has_dapp_base: bool,
 }
 
-impl Executor<'_, '_, Snapshot> {
+impl Executor<'_, '_> {
     /// Runs a transaction of an application chain as [`Self::transaction`] does, but leaves it out
     /// of the block if it exceeds a bound, or if `accepts` returns false for what it did. After an
     /// error, or if it is left out, the state is unchanged.
@@ -115,9 +113,7 @@ impl Executor<'_, '_, Snapshot> {
         self.take_flagged(application, outcome, !run.has_dapp_base)
             .map(TriedTransaction::Taken)
     }
-}
 
-impl<S: StateReads + BlockReads + NodeSource> Executor<'_, '_, S> {
     /// Runs the next transaction of an application chain. After an error the state is unchanged.
     pub(super) fn flagged_transaction(
         &mut self,

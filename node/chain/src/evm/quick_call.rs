@@ -16,12 +16,10 @@ use revm::interpreter::{
     CallInputs, CallOutcome, CreateInputs, CreateOutcome, InstructionResult, Interpreter,
 };
 use revm::primitives::{Address, U256};
-use store::{BlockReads, StateReads};
 
 use crate::evm::EvmContext;
 use crate::evm::deadline::{skipped_call, skipped_frame};
 use crate::state::BlockState;
-use crate::trie::NodeSource;
 
 /// The most instructions.
 const STEPS_MAX: u32 = 2000;
@@ -64,14 +62,11 @@ fn may_be_precompile(address: &Address) -> bool {
     number <= U256::from(PRECOMPILE_ADDRESS_MAX)
 }
 
-impl<S> Inspector<EvmContext<&mut BlockState<'_, S>>, EthInterpreter> for QuickCallGuard
-where
-    S: StateReads + BlockReads + NodeSource,
-{
+impl Inspector<EvmContext<&mut BlockState<'_>>, EthInterpreter> for QuickCallGuard {
     fn step(
         &mut self,
         interpreter: &mut Interpreter<EthInterpreter>,
-        context: &mut EvmContext<&mut BlockState<'_, S>>,
+        context: &mut EvmContext<&mut BlockState<'_>>,
     ) {
         self.steps += 1;
         let reads = context.journaled_state.database.source_reads();
@@ -93,7 +88,7 @@ where
 
     fn call(
         &mut self,
-        _: &mut EvmContext<&mut BlockState<'_, S>>,
+        _: &mut EvmContext<&mut BlockState<'_>>,
         inputs: &mut CallInputs,
     ) -> Option<CallOutcome> {
         self.limit_reached |= may_be_precompile(&inputs.bytecode_address);
@@ -103,7 +98,7 @@ where
     /// The last instruction of a frame has no step after it, and may return megabytes.
     fn call_end(
         &mut self,
-        _: &mut EvmContext<&mut BlockState<'_, S>>,
+        _: &mut EvmContext<&mut BlockState<'_>>,
         _: &CallInputs,
         outcome: &mut CallOutcome,
     ) {
@@ -112,7 +107,7 @@ where
 
     fn create(
         &mut self,
-        _: &mut EvmContext<&mut BlockState<'_, S>>,
+        _: &mut EvmContext<&mut BlockState<'_>>,
         inputs: &mut CreateInputs,
     ) -> Option<CreateOutcome> {
         self.limit_reached = true;

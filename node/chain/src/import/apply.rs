@@ -86,8 +86,8 @@ fn execute_block(
     let started = Instant::now();
     let mut state = BlockState::over(source, parent.number, state);
     state.set_shared_nodes(committed);
-    let mut executor = Executor::over(spec, &block.record.header, &mut state);
-    executor.run_body(&block.body.transactions, &block.body.senders)?;
+    let mut executor = Executor::new(spec, &block.record.header, &mut state);
+    executor.body(&block.body.transactions, &block.body.senders)?;
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();
     drop(executing);

@@ -82,14 +82,13 @@ pub fn build(
         extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
-    let fill = |executor: &mut Executor<'_, '_, Snapshot>| fill(executor, ready);
+    let fill = |executor: &mut Executor<'_, '_>| fill(executor, ready);
     build_on(spec, view, parent, header, uncles, Box::new(fill))
 }
 
 /// Executes the transactions of a block, and returns them with their senders.
-pub type BlockFill<'a> = Box<
-    dyn FnOnce(&mut Executor<'_, '_, Snapshot>) -> Result<(Vec<Transaction>, Vec<Address>), StateError> + 'a,
->;
+pub type BlockFill<'a> =
+    Box<dyn FnOnce(&mut Executor<'_, '_>) -> Result<(Vec<Transaction>, Vec<Address>), StateError> + 'a>;
 
 /// Builds a block with this header and these uncles. The roots, the bloom and the gas used are
 /// filled into the header.
@@ -132,7 +131,7 @@ pub fn build_on(
 /// Executes the system transaction, then transactions of the pool until the block's gas is used up.
 /// Returns the transactions and their senders.
 fn fill(
-    executor: &mut Executor<'_, '_, Snapshot>,
+    executor: &mut Executor<'_, '_>,
     mut ready: ReadyTransactions,
 ) -> Result<(Vec<Transaction>, Vec<Address>), StateError> {
     let mut transactions = Vec::new();

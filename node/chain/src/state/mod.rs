@@ -26,12 +26,12 @@ use revm::primitives::{AddressMap, B256Map};
 use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
 use store::{
-    AccountKey, AccountRecord, AccountWrite, BlockReads, NO_STATE, Snapshot, StateReads, StorageOwner,
-    StoreError, slot_hash,
+    AccountKey, AccountRecord, AccountWrite, BlockReads, NO_STATE, Snapshot, Source, StateReads,
+    StorageOwner, StoreError, slot_hash,
 };
 
 use crate::spec::GenesisAccount;
-use crate::trie::{NodeSource, ShareableNodes};
+use crate::trie::ShareableNodes;
 use account::{CachedAccount, CachedSlot};
 use overrides::GivenAncestors;
 
@@ -129,9 +129,8 @@ pub(crate) struct SourceReads {
 }
 
 /// The state at a parent block with the changes of the block being executed.
-#[derive(Debug)]
-pub struct BlockState<'a, S> {
-    source: &'a S,
+pub struct BlockState<'a> {
+    source: &'a dyn Source,
     parent: u64,
     /// Whether touched empty accounts are removed (EIP-161).
     remove_empty: bool,
@@ -162,18 +161,18 @@ struct StorageUndo {
     slots: Vec<(B256, U256)>,
 }
 
-impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
+impl<'a> BlockState<'a> {
     /// The state after block `parent`, whose state root is `parent_root`.
     ///
     /// [`BlockState::root`] and [`BlockState::update`] need a `source` whose head is `parent`.
     /// For reading, `parent` may be any block up to the head.
-    pub fn new(source: &'a S, parent: u64, parent_root: B256) -> Self {
+    pub fn new(source: &'a dyn Source, parent: u64, parent_root: B256) -> Self {
         Self::over(source, parent, HeadState::new(parent_root))
     }
 
     /// The state after block `parent`, of which `head` has a part in memory. The rows of that part
     /// need not be in `source` yet.
-    pub fn over(source: &'a S, parent: u64, head: HeadState) -> Self {
+    pub fn over(source: &'a dyn Source, parent: u64, head: HeadState) -> Self {
         Self {
             source,
             parent,
@@ -190,7 +189,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 
     /// The source of the values that are not in memory.
-    pub(crate) const fn source(&self) -> &'a S {
+    pub(crate) const fn source(&self) -> &'a dyn Source {
         self.source
     }
 
@@ -225,7 +224,12 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 
     /// The state after block `parent` with the changes in `overlay`, which were made on it before.
-    pub(crate) fn with_overlay(source: &'a S, parent: u64, parent_root: B256, overlay: Overlay) -> Self {
+    pub(crate) fn with_overlay(
+        source: &'a dyn Source,
+        parent: u64,
+        parent_root: B256,
+        overlay: Overlay,
+    ) -> Self {
         let mut state = Self::new(source, parent, parent_root);
         state.head.accounts = overlay.accounts;
         state.new_code = overlay.code;
@@ -397,7 +401,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     pub fn root(&mut self) -> Result<B256, StateError> {
         let mut changes = self.take_changes();
         let nodes = ShareableNodes {
-            source: self.source,
+            source: &self.source,
             snapshot: self.shared_nodes,
         };
         let HeadState { accounts, trie, .. } = &mut self.head;
@@ -468,7 +472,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 }
 
-impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
+impl Database for BlockState<'_> {
     type Error = StateError;
 
     fn basic(&mut self, address: Address) -> Result<Option<AccountInfo>, StateError> {
@@ -525,7 +529,7 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
     }
 }
 
-impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, S> {
+impl DatabaseCommit for BlockState<'_> {
     fn commit(&mut self, changes: revm::primitives::AddressMap<Account>) {
         for (address, account) in changes {
             if !account.is_touched() {
@@ -570,7 +574,7 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
     }
 }
 
-impl<S: StateReads + BlockReads + NodeSource> StorageProbe for &mut BlockState<'_, S> {
+impl StorageProbe for &mut BlockState<'_> {
     fn has_storage(&mut self, address: Address) -> Result<bool, StateError> {
         let (source, parent) = (self.source, self.parent);
         let cached = self.cached(address)?;

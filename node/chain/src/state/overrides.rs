@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use primitives::{Address, B256, Bytes, EMPTY_ROOT, U256, keccak256};
 use revm::bytecode::Bytecode;
 use revm::state::AccountInfo;
-use store::{BlockReads, StateReads};
 
 use super::{BlockState, StateError};
-use crate::trie::NodeSource;
 
 /// New values of an account. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +55,7 @@ impl GivenAncestors {
     }
 }
 
-impl<S: StateReads + BlockReads + NodeSource> BlockState<'_, S> {
+impl BlockState<'_> {
     /// Gives code that asks for the hashes of blocks these, and no others.
     pub(crate) fn override_ancestors(&mut self, hashes: BTreeMap<u64, B256>) {
         let missing = None;

@@ -32,7 +32,7 @@ use std::time::Duration;
 use primitives::{B256, Header};
 use revm::DatabaseCommit;
 use revm::state::EvmState;
-use store::{Snapshot, StoreError};
+use store::StoreError;
 
 use crate::call::{CallRequest, EvmCallError, StateAt};
 use crate::evm::builtin_contracts;
@@ -287,7 +287,7 @@ impl View {
     /// Traces a call, and returns its changes, which are not committed.
     fn trace_on(
         &self,
-        (header, state): (&Header, &mut BlockState<'_, Snapshot>),
+        (header, state): (&Header, &mut BlockState<'_>),
         request: &CallRequest,
         tracer: &Tracer,
         bounds: &mut TraceBounds,

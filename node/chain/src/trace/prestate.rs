@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use primitives::{Address, Bytes, EMPTY_CODE_HASH, U256};
 use revm::Database;
 use revm::state::{AccountInfo, EvmState};
-use store::Snapshot;
 
 use super::bounds::TraceBounds;
 use crate::state::{BlockState, StateError};
@@ -67,7 +66,7 @@ impl AccountValues {
 /// Collects the accounts of `outcome`, which is not committed to `state` yet. `created` is the
 /// contract that the transaction itself has created. If a bound is reached, the rest is left out.
 pub(super) fn collect(
-    state: &mut BlockState<'_, Snapshot>,
+    state: &mut BlockState<'_>,
     outcome: &EvmState,
     created: Option<Address>,
     changes: bool,
@@ -129,7 +128,7 @@ pub(super) fn collect(
 }
 
 /// The code of an account; empty if it has none.
-pub(super) fn code_of(state: &mut BlockState<'_, Snapshot>, info: &AccountInfo) -> Result<Bytes, StateError> {
+pub(super) fn code_of(state: &mut BlockState<'_>, info: &AccountInfo) -> Result<Bytes, StateError> {
     if info.code_hash == EMPTY_CODE_HASH {
         return Ok(Bytes::new());
     }

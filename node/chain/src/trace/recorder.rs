@@ -9,7 +9,6 @@ use revm::interpreter::{
     CallInputs, CallOutcome, CreateInputs, CreateOutcome, InstructionResult, Interpreter,
 };
 use revm::primitives::U256;
-use store::Snapshot;
 
 use super::bounds::TraceBounds;
 use super::calls::{CallFrame, CallOptions, CallTracer};
@@ -89,7 +88,7 @@ impl<'b> Recorder<'b> {
         tracer: &Tracer,
         facts: RunFacts,
         outcome: &EvmOutcome,
-        state: &mut BlockState<'_, Snapshot>,
+        state: &mut BlockState<'_>,
     ) -> Result<Trace, StateError> {
         let result = &outcome.result;
         let gas_used = if facts.is_metered { result.tx_gas_used() } else { 0 };

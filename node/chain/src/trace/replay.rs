@@ -6,7 +6,6 @@ use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
-use store::Snapshot;
 
 use super::bounds::TraceBounds;
 use super::recorder::{Recorder, RunFacts};
@@ -27,7 +26,7 @@ pub(super) struct BlockReplay<'v> {
     order: ExecutionOrder,
     /// The system transaction, if the block does not contain it.
     system: Transaction,
-    state: BlockState<'v, Snapshot>,
+    state: BlockState<'v>,
 }
 
 impl<'v> BlockReplay<'v> {
@@ -186,8 +185,8 @@ impl<'v> BlockReplay<'v> {
 }
 
 /// Runs a transaction with an inspector. `planned` is how it runs on an application chain.
-fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
-    state: &'s mut BlockState<'v, Snapshot>,
+fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v>>, EthInterpreter>>(
+    state: &'s mut BlockState<'v>,
     (spec, header): (&ChainSpec, &Header),
     (transaction, sender): (&Transaction, Address),
     planned: Option<FlaggedRun>,

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use primitives::{Address, Bytes, U256};
 use revm::Database;
 use revm::state::{Account, AccountInfo, EvmState};
-use store::Snapshot;
 
 use super::bounds::TraceBounds;
 use super::prestate::code_of;
@@ -86,7 +85,7 @@ pub struct AccountDiff {
 /// Collects what `outcome` changes in `state`; `outcome` is not committed yet. If a bound is
 /// reached, the rest is left out.
 pub(super) fn collect(
-    state: &mut BlockState<'_, Snapshot>,
+    state: &mut BlockState<'_>,
     outcome: &EvmState,
     bounds: &mut TraceBounds,
 ) -> Result<StateDiff, StateError> {
@@ -121,7 +120,7 @@ pub(super) fn collect(
 }
 
 fn added(
-    state: &mut BlockState<'_, Snapshot>,
+    state: &mut BlockState<'_>,
     account: &Account,
     after: &AccountInfo,
 ) -> Result<AccountDiff, StateError> {
@@ -152,7 +151,7 @@ fn removed(account: &Account, code: Bytes, before: &AccountInfo) -> AccountDiff 
 
 /// `None` if the values are the same.
 fn changed(
-    state: &mut BlockState<'_, Snapshot>,
+    state: &mut BlockState<'_>,
     account: &Account,
     (code, before): (Bytes, &AccountInfo),
     after: &AccountInfo,
@@ -177,7 +176,7 @@ fn changed(
 }
 
 /// The code of an account after the run.
-fn new_code(state: &mut BlockState<'_, Snapshot>, after: &AccountInfo) -> Result<Bytes, StateError> {
+fn new_code(state: &mut BlockState<'_>, after: &AccountInfo) -> Result<Bytes, StateError> {
     match &after.code {
         Some(code) => Ok(code.original_bytes()),
         None => code_of(state, after),

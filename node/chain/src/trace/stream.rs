@@ -9,7 +9,6 @@ use revm::interpreter::{
     CallInputs, CallOutcome, CreateInputs, CreateOutcome, FrameInput, InstructionResult, Interpreter,
     InterpreterAction, InterpreterResult,
 };
-use store::Snapshot;
 
 use super::calls::failure_text;
 use crate::evm::chain_evm;
@@ -87,7 +86,7 @@ pub trait StepSink {
 /// # Errors
 /// As [`Executor::transaction`].
 pub fn stream_transaction(
-    executor: &mut Executor<'_, '_, Snapshot>,
+    executor: &mut Executor<'_, '_>,
     transaction: &Transaction,
     sender: Address,
     options: StreamOptions,

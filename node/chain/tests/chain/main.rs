@@ -4,6 +4,8 @@
 //! [`run`] runs single transactions, and [`scenes`] has what several modules share. The first lines
 //! of each other module say what it tests.
 
+use features as _;
+
 mod calls;
 mod classic_judges;
 mod common;

@@ -213,7 +213,7 @@ fn blocks_far_below_the_best_header_have_none() {
     node.take(&blocks[..2]);
     assert_window(&node, &maker, 0);
     node.import_headers(headers(&blocks[2..])).expect("valid");
-    // Those that are there are soon too old.
+    // The stored ones are soon too old.
     node.take(&blocks[2..3]);
     assert_window(&node, &maker, 3);
     import_run(&node, &blocks[3..30]);

@@ -19,7 +19,6 @@ use primitives::{
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use revm::Database;
-use store::Snapshot;
 
 use crate::common::{Maker, Node, Plan, account, hex, key, rows, unsigned};
 use crate::random_forks::assert_as_fresh;
@@ -121,7 +120,7 @@ fn transactions(actions: &[(usize, Action)], nonces: &mut HashMap<usize, u64>) -
 }
 
 /// Computes the state root from all accounts that can exist in `state`.
-fn recomputed_root(state: &mut BlockState<'_, Snapshot>) -> B256 {
+fn recomputed_root(state: &mut BlockState<'_>) -> B256 {
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
         for (key, value) in &leaves {

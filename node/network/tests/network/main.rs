@@ -1,6 +1,8 @@
 //! The package from outside: connections and discovery over loopback, hostile peers, an independent
 //! implementation, and a simulation of many nodes.
 
+use features as _;
+
 mod attacks;
 mod devp2p;
 mod discovery;

@@ -41,11 +41,7 @@ pub(super) fn read_part(
 
 /// Whether the archive has the same body and receipts as the rows of the canonical block `number`.
 /// `false` also if the archive cannot be read: then the store keeps the block itself.
-pub(super) fn has_block(
-    source: &(impl Source + ?Sized),
-    number: u64,
-    hash: &B256,
-) -> Result<bool, StoreError> {
+pub(super) fn has_block(source: &impl Source, number: u64, hash: &B256) -> Result<bool, StoreError> {
     let Some(archive) = source.ancient_file().archive().get() else {
         return Ok(false);
     };

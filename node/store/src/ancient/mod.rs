@@ -116,12 +116,12 @@ impl AncientPlace {
 }
 
 /// The place of block `number`; `None` if it is not in the file.
-fn place_of(source: &(impl Source + ?Sized), number: u64) -> Result<Option<AncientPlace>, StoreError> {
+fn place_of(source: &impl Source, number: u64) -> Result<Option<AncientPlace>, StoreError> {
     read_row(source, INDEX, &number.to_be_bytes(), AncientPlace::decode)
 }
 
 /// The last block in the file, with its place; `None` if the file has none.
-fn last_place(source: &(impl Source + ?Sized)) -> Result<Option<(u64, AncientPlace)>, StoreError> {
+fn last_place(source: &impl Source) -> Result<Option<(u64, AncientPlace)>, StoreError> {
     source
         .with_last(INDEX, &[], &u64::MAX.to_be_bytes(), indexed)?
         .transpose()
@@ -147,7 +147,7 @@ pub(crate) fn indexed_end(key: &[u8], row: &[u8]) -> Result<u64, StoreError> {
 /// # Errors
 /// [`StoreError`] when the read fails, or when the part in the file is damaged.
 pub(crate) fn with_part<R>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -165,7 +165,7 @@ pub(crate) fn with_part<R>(
 
 /// The row that a part of a block had before it was moved; `None` if it is not in the file.
 fn read_part(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     part: BlockPart,
     number: u64,
     hash: &B256,
@@ -198,7 +198,7 @@ pub struct AncientRow {
 }
 
 /// Reads of the index of the file.
-pub trait AncientReads: Source {
+pub trait AncientReads: Source + Sized {
     /// The number of blocks in the file. Their numbers begin with 0 and have no gaps.
     ///
     /// # Errors

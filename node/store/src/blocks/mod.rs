@@ -64,7 +64,7 @@ pub struct TransactionPosition {
 }
 
 /// Reads of blocks.
-pub trait BlockReads: Source {
+pub trait BlockReads: Source + Sized {
     /// Number and hash of the head block; `None` in a store without blocks.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ impl<'a> LogIndexRow<'a> {
 }
 
 /// Reads of the log index.
-pub trait LogIndexReads: Source {
+pub trait LogIndexReads: Source + Sized {
     /// Finds the first row of `key` that has a block at or above `from`, and replaces the content
     /// of `out` with all blocks of that row, ascending. So `out` may begin with blocks below
     /// `from`. Returns `false`, with `out` empty, if there is no such row.

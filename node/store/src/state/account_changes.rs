@@ -11,7 +11,7 @@ use crate::row_error::RowError;
 use crate::source::Source;
 
 fn row_of<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     key: &AccountKey,
     read: impl FnMut(&StateRow<'_>) -> Result<T, RowError>,
 ) -> Result<Option<T>, StoreError> {
@@ -21,7 +21,7 @@ fn row_of<T>(
 
 /// The first block above `number` that changed the account.
 pub(super) fn change_after(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     address: &Address,
     number: u64,
 ) -> Result<Option<u64>, StoreError> {
@@ -38,7 +38,7 @@ pub(super) fn change_after(
 
 /// The last block below `number` that changed the account.
 pub(super) fn change_before(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     address: &Address,
     number: u64,
 ) -> Result<Option<u64>, StoreError> {

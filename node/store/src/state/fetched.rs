@@ -73,7 +73,7 @@ impl FetchedStateRecord {
 }
 
 /// Reads of a state that is being fetched.
-pub trait FetchedStateReads: Source {
+pub trait FetchedStateReads: Source + Sized {
     /// The state that is being fetched; `None` if none is.
     ///
     /// # Errors
@@ -139,11 +139,11 @@ pub trait FetchedStateReads: Source {
     }
 }
 
-impl<S: Source + ?Sized> FetchedStateReads for S {}
+impl<S: Source> FetchedStateReads for S {}
 
 /// The last 32 bytes of the keys of present rows.
 fn present_hashes(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     kind: StateKind,
     (low, high): (&[u8], &[u8]),
     most: usize,

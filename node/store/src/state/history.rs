@@ -188,7 +188,7 @@ pub(super) fn with_list<T>(
 
 /// The first change after block `number` in the older rows of `key`; `None` if they have none.
 pub(super) fn next_older_change(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     kind: StateKind,
     key: &[u8],
     number: u64,
@@ -257,7 +257,7 @@ impl NewestChanges {
 
 /// Reads the row of an account or a slot, present or gone. Returns also the table it is in.
 pub(super) fn read_state_row<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     kind: StateKind,
     key: &[u8],
     mut read: impl FnMut(&StateRow<'_>) -> Result<T, RowError>,
@@ -273,7 +273,7 @@ pub(super) fn read_state_row<T>(
 /// Calls `visit` with each row of [`TableId::StateHistory`], sorted by key and block number, until
 /// it breaks. `visit` gets the kind and the key of the account or slot, and the blocks of the row.
 pub(super) fn scan_older_changes(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     mut visit: impl FnMut(Result<(StateKind, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let mut blocks = Vec::new();

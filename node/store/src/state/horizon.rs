@@ -65,7 +65,7 @@ impl StateHorizon {
 }
 
 /// Reads of the horizon.
-pub trait HorizonReads: Source {
+pub trait HorizonReads: Source + Sized {
     /// Which states are kept.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ impl PastLeaves {
     /// The first leaf of a trie whose key begins with these nibbles. `source` has the head state.
     pub(super) fn first(
         &self,
-        source: &(impl Source + ?Sized),
+        source: &impl Source,
         trie: StateTrieId,
         nibbles: &[u8],
     ) -> Result<Option<(B256, StateLeaf)>, StoreError> {
@@ -67,7 +67,7 @@ impl PastLeaves {
 
 /// The first present row of a trie whose key begins with these nibbles and is not `passed_over`.
 pub(super) fn trie_leaf(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     trie: StateTrieId,
     nibbles: &[u8],
     passed_over: impl Fn(&B256) -> bool,
@@ -110,7 +110,7 @@ pub(super) fn trie_leaf(
 
 /// The first leaf of a trie after block `number` whose key begins with these nibbles.
 pub(super) fn past_trie_leaf(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     trie: StateTrieId,
     nibbles: &[u8],
     number: u64,

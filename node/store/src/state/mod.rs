@@ -238,7 +238,7 @@ fn decode_slot_value(value: &[u8]) -> Result<U256, RowError> {
 }
 
 /// Reads of the state after a block.
-pub trait StateReads: Source {
+pub trait StateReads: Source + Sized {
     /// The account after block `number`. If it was never written: no account, incarnation 0.
     ///
     /// # Errors
@@ -472,7 +472,7 @@ impl StateRow<'_> {
 /// The value under `key` after block `number`; `None` if there is no row. `find` finds the value
 /// before a block in the row of what that block changed, by the preimage of the key.
 fn value_at<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     kind: StateKind,
     key: &[u8],
     number: u64,
@@ -498,7 +498,7 @@ fn value_at<T>(
 
 /// The value under `key` after block `number`, before the first change that is later.
 fn value_before_change<T>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     kind: StateKind,
     key: &[u8],
     change: LaterChange,
@@ -523,7 +523,7 @@ fn value_before_change<T>(
 }
 
 fn was_nothing_before(
-    source: &(impl StateReads + ?Sized),
+    source: &impl StateReads,
     kind: StateKind,
     key: &[u8],
     number: u64,

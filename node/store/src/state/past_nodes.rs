@@ -63,7 +63,7 @@ fn encode(nodes: &[PastNode]) -> Vec<u8> {
 }
 
 /// Reads of the trie nodes before recent blocks.
-pub trait PastNodeReads: Source {
+pub trait PastNodeReads: Source + Sized {
     /// The lowest and the highest block whose past nodes are stored; `None` if there are none.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ impl WalkedSlot {
 /// # Errors
 /// Any error of `visit`, and [`StoreError`] when a row cannot be read.
 pub(super) fn accounts<E: From<StoreError>>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     low: &AccountKey,
     number: u64,
     mut visit: impl FnMut(WalkedAccount) -> Result<(), E>,
@@ -97,7 +97,7 @@ pub(super) fn accounts<E: From<StoreError>>(
 /// The first account from `low` on that exists after block `number`, if its key begins with
 /// `nibbles`.
 pub(super) fn first_account(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     low: &AccountKey,
     nibbles: &[u8],
     number: u64,
@@ -112,7 +112,7 @@ pub(super) fn first_account(
     Ok(first.filter(|found| begins_with(&found.key.0, nibbles)))
 }
 
-fn next_account<S: Source + ?Sized>(
+fn next_account<S: Source>(
     source: &S,
     rows: &mut MergedRows<'_, S>,
     number: u64,
@@ -147,7 +147,7 @@ fn next_account<S: Source + ?Sized>(
 /// # Errors
 /// Any error of `visit`, and [`StoreError`] when a row cannot be read.
 pub(super) fn slots<E: From<StoreError>>(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     owner: &StorageOwner,
     low: &B256,
     number: u64,
@@ -164,7 +164,7 @@ pub(super) fn slots<E: From<StoreError>>(
 /// The first slot from `low` on that is not zero after block `number`, if its hash begins with
 /// `nibbles`.
 pub(super) fn first_slot(
-    source: &(impl Source + ?Sized),
+    source: &impl Source,
     owner: &StorageOwner,
     low: &B256,
     nibbles: &[u8],
@@ -175,7 +175,7 @@ pub(super) fn first_slot(
     Ok(first.filter(|found| begins_with(&found.hash, nibbles)))
 }
 
-fn slot_rows<'s, S: Source + ?Sized>(
+fn slot_rows<'s, S: Source>(
     source: &'s S,
     owner: &StorageOwner,
     low: &B256,
@@ -186,7 +186,7 @@ fn slot_rows<'s, S: Source + ?Sized>(
 }
 
 /// The next slot that is not zero. `address` is that of the account, once it was looked up.
-fn next_slot<S: Source + ?Sized>(
+fn next_slot<S: Source>(
     source: &S,
     rows: &mut MergedRows<'_, S>,
     owner: &StorageOwner,
@@ -222,10 +222,7 @@ fn next_slot<S: Source + ?Sized>(
 }
 
 /// The address of an account that a block has changed here.
-pub(super) fn known_address(
-    source: &(impl Source + ?Sized),
-    key: &AccountKey,
-) -> Result<Address, StoreError> {
+pub(super) fn known_address(source: &impl Source, key: &AccountKey) -> Result<Address, StoreError> {
     let read = |row: &StateRow<'_>| row.known_preimage().map(Address::from_slice);
     let found = read_state_row(source, StateKind::Account, key.0.as_slice(), read)?;
     found
@@ -252,7 +249,7 @@ impl FoundRow {
 }
 
 /// The rows of both tables of a kind, sorted by key.
-struct MergedRows<'s, S: ?Sized> {
+struct MergedRows<'s, S> {
     source: &'s S,
     kind: StateKind,
     /// All keys begin with this.
@@ -270,7 +267,7 @@ struct RowPage {
     next: Option<Vec<u8>>,
 }
 
-impl<'s, S: Source + ?Sized> MergedRows<'s, S> {
+impl<'s, S: Source> MergedRows<'s, S> {
     fn new(source: &'s S, kind: StateKind, (prefix, low): (Vec<u8>, Vec<u8>), page_rows: usize) -> Self {
         let pages = kind.tables().map(|table| RowPage {
             table,
@@ -309,7 +306,7 @@ impl RowPage {
     /// Reads the next rows if there are none left.
     fn fill(
         &mut self,
-        source: &(impl Source + ?Sized),
+        source: &impl Source,
         kind: StateKind,
         prefix: &[u8],
         page_rows: usize,

@@ -64,8 +64,8 @@ impl Importer {
             }
             match step_down(tables, number, &mut tries, is_stored) {
                 Ok(()) => {}
-                // Blocks are imported all the same. Missing are these proofs, and reorganizations that
-                // take the block back.
+                // Blocks are imported all the same. Missing are these proofs, and reorganizations
+                // that take the block back.
                 Err(error @ StoreError::Corrupt { .. }) => {
                     tracing::warn!(%error, number, "trie nodes before this block cannot be made");
                     if let Some((first, _)) = stored {
