@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use bench::Failure;
 use clap::Args;
 use engine::dataset::Dataset;
-use engine::rates::{item_read_rate, rate};
-use ethash::{ACCESSES, B256, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache};
+use engine::rates::{item_read_rate, rate, row_read_rate};
+use ethash::{ACCESSES, B256, DATASET_PARENTS, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache};
 use miner::bench::{light_cache, search_full};
 
 use crate::chfast::{Chfast, ChfastError};
+use crate::seals::processor_rate;
 use crate::table::{Figure, Table};
 
 /// Number of items that are computed for one figure.
@@ -28,6 +29,9 @@ const ITEMS: usize = 4096;
 const SEALS: u64 = 64;
 /// Bytes of the dataset that one hash reads.
 const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
+/// Bytes of the light cache that a seal check reads: a row for each parent of each row that one
+/// hash reads of the dataset.
+const BYTES_PER_SEAL: f64 = BYTES_PER_HASH * DATASET_PARENTS as f64;
 
 /// Measures the processor.
 #[derive(Args)]
@@ -149,7 +153,55 @@ fn measure_light(
         }
     }
     table.extend([build, items, seals]);
+    measure_many_seals(args, sets, cache, peer, table);
     Ok(())
+}
+
+/// Measures checks of seals that are there together, as while a chain is imported, by one thread
+/// and by all.
+fn measure_many_seals(
+    args: &ProcessorArgs,
+    sets: &[InstructionSet],
+    cache: &LightCache,
+    peer: Option<&Chfast>,
+    table: &mut Table,
+) {
+    let time = Duration::from_millis(args.search_ms);
+    for threads in thread_counts() {
+        let mut figure = Figure::rate(format!("seals together, 1/s, {threads} thread(s)"), sets.len());
+        for _ in 0..args.rounds {
+            let ceiling = row_read_rate(cache.as_words(), threads, time);
+            figure.ceiling(ceiling.unwrap_or(f64::NAN) / BYTES_PER_SEAL);
+            for (index, set) in sets.iter().enumerate() {
+                set.limit();
+                figure.ours(index, processor_rate(cache, threads, time));
+            }
+            if let Some(peer) = peer {
+                let search = |first, end| {
+                    let mut hashes = 0;
+                    while Instant::now() < end {
+                        black_box(peer.hash_light(&B256::repeat_byte(1), first + hashes));
+                        hashes += 1;
+                    }
+                    hashes
+                };
+                figure.peer(rate(threads, time, search));
+            }
+        }
+        println!(
+            "random rows of the light cache by {threads} thread(s): {:.2} GB/s",
+            figure.highest_ceiling() * BYTES_PER_SEAL / 1e9
+        );
+        table.extend([figure]);
+    }
+}
+
+/// One thread, and as many as there are processors.
+fn thread_counts() -> Vec<usize> {
+    let all = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut counts = vec![1];
+    counts.extend((all > 1).then_some(all));
+    counts
 }
 
 /// Runs `work` twice. Returns the time of the second run divided by `count`, in microseconds.
@@ -192,9 +244,7 @@ fn measure_full(
         }
     }
     let time = Duration::from_millis(args.search_ms);
-    let mut counts = vec![1];
-    counts.extend((all > 1).then_some(all));
-    for threads in counts {
+    for threads in thread_counts() {
         let mut figure = Figure::rate(format!("search, kH/s, {threads} thread(s)"), sets.len());
         for _ in 0..args.rounds {
             let ceiling = item_read_rate(words, threads, time);

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &SealArgs) -> Result<(), Failure> {
 }
 
 /// Seals a second on `threads` threads, each with parts as a node gives them.
-fn processor_rate(cache: &LightCache, threads: usize, time: Duration) -> f64 {
+pub(crate) fn processor_rate(cache: &LightCache, threads: usize, time: Duration) -> f64 {
     let header_hash = B256::repeat_byte(0x5a);
     // The boundary lets all pass, so each is hashed in full.
     let seals: Vec<_> = (0..ethash::LIGHT_IN_FLIGHT as u64)
