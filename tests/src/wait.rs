@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The time limit of one read or write of a socket. It is that of a busy machine.
 pub const SOCKET_PATIENCE: Duration = Duration::from_secs(300);
-/// Pause between two polls.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The shortest and the longest pause between two polls.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 /// The least time between two looks at the load.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The clock goes at most so many times slower than the clock on the wall.
@@ -62,6 +62,13 @@ fn runnable(load: &str) -> Option<f64> {
     runnable.parse().ok()
 }
 
+/// Sleeps before the next poll, for a twentieth of the time since `start`. Polls of all tests would take
+/// processors from what they wait for.
+fn pause(start: Instant) {
+    let [shortest, longest] = PAUSES;
+    std::thread::sleep((start.elapsed() / 20).clamp(shortest, longest));
+}
+
 /// Calls `poll` until it returns a value, for at most [`PATIENCE`].
 ///
 /// # Panics
@@ -77,13 +84,13 @@ pub fn wait_for<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
 /// If the time is over; `what` names what was waited for.
 #[track_caller]
 pub fn wait_within<T>(timeout: Duration, what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let mut clock = FairClock::start();
+    let (mut clock, start) = (FairClock::start(), Instant::now());
     loop {
         if let Some(value) = poll() {
             return value;
         }
         assert!(clock.elapsed() < timeout, "waited {timeout:?} for {what}");
-        std::thread::sleep(PAUSE);
+        pause(start);
     }
 }
 
@@ -94,7 +101,7 @@ pub fn wait_within<T>(timeout: Duration, what: &str, mut poll: impl FnMut() -> O
 /// If the number stands still; `what` names it.
 #[track_caller]
 pub fn wait_to_reach(what: &str, goal: u128, mut read: impl FnMut() -> u128) -> u128 {
-    let (mut clock, mut highest) = (FairClock::start(), None);
+    let (mut clock, mut highest, start) = (FairClock::start(), None, Instant::now());
     loop {
         let number = read();
         if number >= goal {
@@ -107,7 +114,7 @@ pub fn wait_to_reach(what: &str, goal: u128, mut read: impl FnMut() -> u128) -> 
             clock.elapsed() < PATIENCE,
             "{what}: got {number} for {PATIENCE:?}, expected {goal}"
         );
-        std::thread::sleep(PAUSE);
+        pause(start);
     }
 }
 

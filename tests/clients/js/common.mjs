@@ -7,21 +7,23 @@ export { assert };
 export const argument = JSON.parse(process.argv[2]);
 
 const PATIENCE_MS = 240_000;
-const PAUSE_MS = 100;
+const PAUSES_MS = [100, 1000];
 
 /** Prints a line on what was done, which the test prints, too. */
 export function say(line) {
     process.stdout.write(`${line}\n`);
 }
 
-/** Calls `look` until it returns something other than null or undefined. */
+/** Calls `look` until it returns something other than null or undefined, less often the longer it takes. */
 export async function waitFor(what, look) {
-    const end = Date.now() + PATIENCE_MS;
+    const start = Date.now();
     for (;;) {
         const found = await look();
         if (found !== null && found !== undefined) return found;
-        if (Date.now() > end) throw new Error(`waited for ${what}`);
-        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        const waited = Date.now() - start;
+        if (waited > PATIENCE_MS) throw new Error(`waited for ${what}`);
+        const [shortest, longest] = PAUSES_MS;
+        await new Promise((resolve) => setTimeout(resolve, Math.min(Math.max(waited / 10, shortest), longest)));
     }
 }
 

@@ -63,6 +63,7 @@ pub(crate) fn run(args: &ProcessorArgs) -> Result<(), Failure> {
         .filter(|set| set.runs_here())
         .collect();
     let cache = light_cache(args.epoch, args.items)?;
+    let chosen = InstructionSet::in_use();
     let mut peer = args
         .chfast
         .as_ref()
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &ProcessorArgs) -> Result<(), Failure> {
         })
         .transpose()?;
     println!(
-        "epoch {}: light cache {} bytes, dataset {} bytes; best of {} rounds",
+        "epoch {}: light cache {} bytes, dataset {} bytes; best of {} rounds; programs here use {chosen}",
         args.epoch,
         cache.as_bytes().len(),
         cache.dataset_bytes(),
@@ -82,6 +83,7 @@ pub(crate) fn run(args: &ProcessorArgs) -> Result<(), Failure> {
     let mut table = Table::new(sets.iter().map(ToString::to_string), peer.is_some());
     measure_light(args, &sets, &cache, peer.as_ref(), &mut table)?;
     if !args.light {
+        chosen.limit();
         measure_full(args, &sets, &cache, peer.as_mut(), &mut table)?;
     }
     print!("{table}");
@@ -221,7 +223,6 @@ fn measure_full(
     table: &mut Table,
 ) -> Result<(), Failure> {
     let all = std::thread::available_parallelism().map_or(1, NonZero::get);
-    InstructionSet::detect().limit();
     let start = Instant::now();
     let dataset = Dataset::generate(cache, all, &mut |_, _| ControlFlow::Continue(()))?;
     let took = start.elapsed().as_secs_f64();

@@ -138,13 +138,15 @@ impl LightCache {
                 report(to - from)?;
             }
         }
-        Ok(Self {
+        let cache = Self {
             rows,
             row_count,
             item_count: Modulus::new(item_count),
             seed_hash,
             build_time: start.elapsed(),
-        })
+        };
+        cache.choose_instruction_set();
+        Ok(cache)
     }
 }
 

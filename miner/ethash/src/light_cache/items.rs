@@ -7,7 +7,7 @@ use super::cache::LightCache;
 use crate::arith::{fnv, prefetch};
 use crate::cache_row::CacheRow;
 use crate::hashimoto::DatasetItem;
-use crate::simd::{SimdKernel, SimdOps, dispatch};
+use crate::simd::{SimdKernel, SimdOps, choose_once, dispatch, dispatch_on};
 use crate::{DATASET_PARENTS, ITEM_WORDS, ROW_WORDS};
 
 /// The most items that are computed at once. When the light cache is larger than the processor's
@@ -40,6 +40,21 @@ impl LightCache {
         let (eights, rest) = rest.as_chunks_mut::<8>();
         let next = self.fill_groups(next, eights);
         self.fill_groups(next, rest.as_chunks_mut::<1>().0);
+    }
+
+    /// Makes the process use the instruction set that computes the items of this cache most quickly,
+    /// unless a set was chosen before. Takes some milliseconds.
+    pub(super) fn choose_instruction_set(&self) {
+        let mut index = 0_u32;
+        choose_once(|set| {
+            // Other items each time, so the processor has not loaded their rows yet.
+            let kernel = ComputeItems::<PARALLEL_ITEMS_MAX> {
+                cache: self,
+                indices: core::array::from_fn(|i| index.wrapping_add(i as u32)),
+            };
+            core::hint::black_box(dispatch_on(set, kernel));
+            index += PARALLEL_ITEMS_MAX as u32;
+        });
     }
 
     /// Computes consecutive items, starting with item `first`, `N` at once. Returns the index after

@@ -7,8 +7,9 @@
 //! nothing of a set can be done without that value.
 //!
 //! Does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`, that
-//! for AArch64 in `simd/neon.rs`.
+//! for AArch64 in `simd/neon.rs`, the choice by time in `simd/choice.rs`.
 
+mod choice;
 mod kernel;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -20,6 +21,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 
+pub(crate) use choice::choose_once;
 pub(crate) use kernel::{SimdKernel, SimdOps};
 pub(crate) use scalar::Scalar;
 
@@ -37,7 +39,7 @@ pub enum InstructionSet {
     Neon = 4,
 }
 
-/// The set in use, as its number in [`InstructionSet`]. 0 before the first call of `in_use` or
+/// The set in use, as its number in [`InstructionSet`]. 0 until it is chosen by time or by a call of
 /// `limit`.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
@@ -72,7 +74,8 @@ impl InstructionSet {
         }
     }
 
-    /// The set in use: the greatest one, unless [`limit`](Self::limit) has set a lesser one.
+    /// The set in use: the one that [`limit`](Self::limit) has set, or the quickest of this processor.
+    /// The first light cache shows which one that is. Before, it is the greatest.
     #[inline]
     pub fn in_use() -> Self {
         #[cfg(test)]
@@ -84,14 +87,14 @@ impl InstructionSet {
             2 => Self::Avx2,
             3 => Self::Avx512,
             4 => Self::Neon,
-            _ => Self::detect().limit(),
+            _ => Self::detect(),
         }
     }
 
     /// Makes the whole process use at most this set from now on, and returns the set in use.
     ///
     /// The result is this set, or the greatest one of the processor if it does not support this
-    /// set. For comparisons, and for processors that run slower when they use wide vectors.
+    /// set. For comparisons.
     pub fn limit(self) -> Self {
         let set = if self.runs_here() { self } else { Self::detect() };
         IN_USE.store(set as u8, Ordering::Relaxed);
@@ -131,8 +134,14 @@ impl FromStr for InstructionSet {
 /// Runs `kernel` on the instruction set in use.
 #[inline]
 pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
+    dispatch_on(InstructionSet::in_use(), kernel)
+}
+
+/// Runs `kernel` on `set`, or on the instructions that every processor has if this one lacks it.
+#[inline]
+pub(crate) fn dispatch_on<K: SimdKernel>(set: InstructionSet, kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
-    match InstructionSet::in_use() {
+    match set {
         InstructionSet::Avx512 => {
             if let Some(simd) = x86::Avx512::detect() {
                 return simd.run(kernel);
@@ -146,7 +155,7 @@ pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
         InstructionSet::Baseline | InstructionSet::Neon => (),
     }
     #[cfg(target_arch = "aarch64")]
-    if InstructionSet::in_use() == InstructionSet::Neon {
+    if set == InstructionSet::Neon {
         return neon::Neon.run(kernel);
     }
     kernel.run(Scalar)
@@ -231,8 +240,10 @@ mod tests {
         let best = InstructionSet::detect();
         for set in InstructionSet::ALL {
             assert_eq!(set.to_string().parse(), Ok(set));
-            assert_eq!(set.limit(), if set.runs_here() { set } else { best });
-            assert!(InstructionSet::in_use().runs_here());
+            let limited = set.limit();
+            assert_eq!(limited, if set.runs_here() { set } else { best });
+            choose_once(|_| panic!("the set of a call of `limit` stays"));
+            assert_eq!(InstructionSet::in_use(), limited);
         }
         assert!(InstructionSet::Baseline.runs_here() && best.runs_here());
         assert!(!(InstructionSet::Neon.runs_here() && InstructionSet::Avx2.runs_here()));

@@ -197,10 +197,11 @@ impl<'a> ProcessorBench<'a> {
     }
 
     /// Takes one figure. `ceiling` is what the memory delivers to as many threads, if it was
-    /// measured. Afterwards the process uses the best instruction set again.
+    /// measured. Afterwards the process uses the same instruction set as before.
     pub(super) fn take(&mut self, figure: ProcessorFigure, ceiling: Option<f64>) -> FigureResult {
+        let before = InstructionSet::in_use();
         let taken = self.measure(figure, ceiling);
-        InstructionSet::detect().limit();
+        before.limit();
         taken
     }
 

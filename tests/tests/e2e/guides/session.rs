@@ -54,7 +54,7 @@ repeat() {
     SECONDS=0
     until "block_$line" >"$logs/$line" 2>&1; all_printed "$@"; do
         [ "$SECONDS" -lt "$patience" ] || { echo "has not printed $* in $SECONDS seconds"; return 1; }
-        sleep 0.5
+        sleep 2
     done
 }
 server() {

@@ -2,16 +2,19 @@
 //!
 //! The file is in the repository because programs include it, and nothing but Rust may be needed to
 //! build them. With `UPDATE_CONTRACTS=1` the test writes it, and adds what `contracts/codes.txt`
-//! lacks.
+//! lacks. The file has the hash of the sources that it was made of. While they are the same, only the
+//! contracts of the tests are compiled, because the others take a minute; `COMPILE_ALL=1` compiles all.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use e2e::clients::javascript;
+use e2e::wait::note;
 use microchain::codes::table_entry;
-use primitives::hex;
+use primitives::{hex, keccak256};
 use serde_json::{Map, Value, json};
 
 use crate::microchain::{folder, read};
@@ -30,8 +33,8 @@ const OF_TESTS: [&str; 2] = ["Thief", "PlainPool"];
 /// The content of a signature in our pool, and in the published one and our earlier one.
 const FORMS: [&str; 2] = ["(scs, msg.sender, amount, address(this))", "(scs, msg.sender)"];
 
-/// The compiler's answer for our contracts and those of `OF_TESTS`. The compiler needs much
-/// processor time, so it runs once for all tests.
+/// The compiler's answer for the contracts of `OF_TESTS`, and for ours if they must be compiled. The
+/// compiler needs much processor time, so it runs once for all tests.
 pub(crate) fn compiled() -> Option<&'static Value> {
     static COMPILED: OnceLock<Option<Value>> = OnceLock::new();
     COMPILED.get_or_init(compile).as_ref()
@@ -39,28 +42,50 @@ pub(crate) fn compiled() -> Option<&'static Value> {
 
 fn compile() -> Option<Value> {
     let clients = javascript()?;
-    let sources = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| fs::write(sources.path().join(name), text).expect("a write");
-    for entry in fs::read_dir(folder()).expect("the contracts") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let Some(name) = name.filter(|name| Path::new(name).extension().is_some_and(|kind| kind == "sol"))
-        else {
-            continue;
-        };
-        let text = fs::read_to_string(&path).expect("a source");
-        write(&name, &text);
-        if name == "ScsPool.sol" {
-            assert!(text.contains(FORMS[0]), "the signature of our pool");
-            let plain = text.replace(FORMS[0], FORMS[1]);
-            write(
-                "PlainPool.sol",
-                &plain.replace("contract ScsPool", "contract PlainPool"),
-            );
-        }
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a write");
+    let sources = sources();
+    for (name, text) in &sources {
+        write(name, text);
     }
+    let pool = &sources["ScsPool.sol"];
+    assert!(pool.contains(FORMS[0]), "the signature of our pool");
+    let plain = pool.replace(FORMS[0], FORMS[1]);
+    write(
+        "PlainPool.sol",
+        &plain.replace("contract ScsPool", "contract PlainPool"),
+    );
     write("Thief.sol", include_str!("../application_chains/thief.sol"));
-    Some(clients.run("contracts-compiled.mjs", &json!({ "folder": sources.path() })))
+    let mut argument = json!({ "folder": folder.path() });
+    if !compiles_all() && read("compiled.json")["sources"] == hash_of(&sources) {
+        argument["only"] = json!(OF_TESTS);
+    }
+    Some(clients.run("contracts-compiled.mjs", &argument))
+}
+
+/// The Solidity sources in `contracts/` by name.
+fn sources() -> BTreeMap<String, String> {
+    let entries = fs::read_dir(folder()).expect("the contracts");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "sol");
+    let with_text = |path: PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, fs::read_to_string(&path).expect("a source"))
+    };
+    paths.filter(is_source).map(with_text).collect()
+}
+
+/// The hash of names and texts.
+fn hash_of(sources: &BTreeMap<String, String>) -> String {
+    keccak256(json!(sources).to_string().as_bytes()).to_string()
+}
+
+fn is_update() -> bool {
+    std::env::var_os("UPDATE_CONTRACTS").is_some()
+}
+
+fn compiles_all() -> bool {
+    is_update() || std::env::var_os("COMPILE_ALL").is_some()
 }
 
 #[test]
@@ -72,10 +97,16 @@ fn compiled_contracts_are_what_the_compiler_makes() {
     for name in OF_TESTS {
         contracts.remove(name).expect("a contract of the tests");
     }
-    let is_update = std::env::var_os("UPDATE_CONTRACTS").is_some();
-    check_codes(&compiled, is_update);
-    if is_update {
+    let hash = hash_of(&sources());
+    if contracts.is_empty() {
+        assert_eq!(read("compiled.json")["sources"], hash);
+        note("contracts/compiled.json was made of these sources: not compiled");
+        return;
+    }
+    check_codes(&compiled, is_update());
+    if is_update() {
         let path = folder().join("compiled.json");
+        compiled["sources"] = json!(hash);
         fs::write(&path, lines(&compiled)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let stored = read("compiled.json");
@@ -96,6 +127,10 @@ fn compiled_contracts_are_what_the_compiler_makes() {
             "{field} of contracts/compiled.json"
         );
     }
+    assert_eq!(
+        stored["sources"], hash,
+        "contracts/compiled.json was made of other sources: run this test with UPDATE_CONTRACTS=1"
+    );
 }
 
 /// Checks that `codes.txt` has the code of each contract that SCSs must know. An update adds what
@@ -135,7 +170,7 @@ fn names(some: &Map<String, Value>, others: &Map<String, Value>) -> Vec<String> 
 fn lines(compiled: &Value) -> String {
     let mut text = String::from("{\n");
     let contracts = compiled["contracts"].as_object().expect("contracts by name");
-    for field in ["compiler", "settings"] {
+    for field in ["compiler", "settings", "sources"] {
         writeln!(text, "  \"{field}\": {},", compiled[field]).expect("a string takes text");
     }
     text += "  \"contracts\": {\n";
