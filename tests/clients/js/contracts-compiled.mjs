@@ -13,11 +13,13 @@ const SETTINGS = { optimizer: { enabled: true, runs: 200 }, evmVersion: 'byzanti
 const EXPECTED_WARNINGS = [/Experimental features are turned on/, /restricted to pure\s+function have\(/];
 
 run(async () => {
-    const { folder, only = ['*'] } = argument;
+    const { folder, only } = argument;
     const names = readdirSync(folder).filter((name) => name.endsWith('.sol'));
     const sources = Object.fromEntries(names.map((name) => [name, { content: readFileSync(join(folder, name), 'utf8') }]));
     const outputs = ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object'];
-    const settings = { ...SETTINGS, outputSelection: { '*': Object.fromEntries(only.map((name) => [name, outputs])) } };
+    // A contract of `only` has a file of its own.
+    const outputSelection = only ? Object.fromEntries(only.map((name) => [`${name}.sol`, { [name]: outputs }])) : { '*': { '*': outputs } };
+    const settings = { ...SETTINGS, outputSelection };
 
     // The compiler takes over the handlers of failures of the process.
     const before = ['uncaughtException', 'unhandledRejection'].map((event) => [event, process.listeners(event)]);
