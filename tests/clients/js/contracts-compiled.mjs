@@ -1,6 +1,6 @@
 // The compiler's answer for the Solidity sources in `contracts/`: what `contracts/compiled.json` must hold.
 //
-// The argument names the folder; with `only`, the contracts that are compiled, otherwise all are. The result has the compiler, the settings, and for each contract that can
+// The argument names the folder. The result has the compiler, the settings, and for each contract that can
 // be created its ABI and its creation code, and in `deployed` the code that it then has. The compiler is inside its npm package; nothing is downloaded.
 
 import { readFileSync, readdirSync } from 'node:fs';
@@ -13,13 +13,10 @@ const SETTINGS = { optimizer: { enabled: true, runs: 200 }, evmVersion: 'byzanti
 const EXPECTED_WARNINGS = [/Experimental features are turned on/, /restricted to pure\s+function have\(/];
 
 run(async () => {
-    const { folder, only } = argument;
+    const { folder } = argument;
     const names = readdirSync(folder).filter((name) => name.endsWith('.sol'));
     const sources = Object.fromEntries(names.map((name) => [name, { content: readFileSync(join(folder, name), 'utf8') }]));
-    const outputs = ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object'];
-    // A contract of `only` has a file of its own.
-    const outputSelection = only ? Object.fromEntries(only.map((name) => [`${name}.sol`, { [name]: outputs }])) : { '*': { '*': outputs } };
-    const settings = { ...SETTINGS, outputSelection };
+    const settings = { ...SETTINGS, outputSelection: { '*': { '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object'] } } };
 
     // The compiler takes over the handlers of failures of the process.
     const before = ['uncaughtException', 'unhandledRejection'].map((event) => [event, process.listeners(event)]);
@@ -39,8 +36,7 @@ run(async () => {
     const [contracts, deployed] = [{}, {}];
     for (const compiled of Object.values(output.contracts)) {
         for (const [name, { abi, evm }] of Object.entries(compiled)) {
-            // Those that are not asked for have no code.
-            if (!evm?.bytecode?.object) continue;
+            if (evm.bytecode.object === '') continue;
             contracts[name] = { abi, bytecode: `0x${evm.bytecode.object}` };
             deployed[name] = `0x${evm.deployedBytecode.object}`;
         }

@@ -1,24 +1,18 @@
 //! A contract that looks like a chain base and takes the bonds of those that join.
 
-use e2e::microchain::{Argument, COIN, MicroChainOwner, calldata, encoded};
+use e2e::microchain::{Argument, COIN, MicroChainOwner, calldata, creation, encoded};
 use e2e::scs::Scs;
 use e2e::wait::wait_within;
 use primitives::hex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::application_chains::stage::{
     MAKES_BLOCKS, PATIENCE, PROXY, free_port, selector, vnode, wait_for_lines,
 };
-use crate::microchain::compiled::compiled;
+use crate::microchain::compiled::code_of_tests;
 
 /// The bond of each SCS in each pool, in coins.
 const BOND: u128 = 11;
-
-/// Creation code with arguments.
-fn code(compiled: &Value, name: &str, arguments: &[Argument]) -> String {
-    let code = compiled["contracts"][name]["bytecode"].as_str();
-    format!("{}{}", code.expect("a contract"), encoded(arguments))
-}
 
 fn account(address: &str) -> Argument {
     Argument::Account(address.to_owned())
@@ -26,7 +20,10 @@ fn account(address: &str) -> Argument {
 
 #[test]
 fn a_contract_that_looks_like_a_chain_base_takes_no_bond() {
-    let Some(compiled) = compiled() else { return };
+    let codes = (code_of_tests("Thief"), code_of_tests("PlainPool"));
+    let (Some(thief), Some(plain_pool)) = codes else {
+        return;
+    };
     let home = tempfile::tempdir().expect("a folder");
     let service = format!("127.0.0.1:{}", free_port());
     let node = vnode(&home.path().join("vnode"), &service, PROXY, &MAKES_BLOCKS);
@@ -46,8 +43,12 @@ fn a_contract_that_looks_like_a_chain_base_takes_no_bond() {
         Argument::Number(10),
         Argument::Number(0),
     ];
-    let create = |name: &str, arguments: &[Argument]| owner.create_from(&code(compiled, name, arguments));
-    let pools = ["ScsPool", "PlainPool"].map(|name| create(name, &pool_arguments));
+    let with = |code: &str, arguments: &[Argument]| format!("{code}{}", encoded(arguments));
+    let codes = [
+        creation("ScsPool", &pool_arguments),
+        with(&plain_pool, &pool_arguments),
+    ];
+    let pools = codes.map(|code| owner.create_from(&code));
     for pool in &pools {
         for server in [&careful, &careless] {
             owner.transact(pool, "4420e486", &[account(server.id())], BOND * COIN);
@@ -56,7 +57,7 @@ fn a_contract_that_looks_like_a_chain_base_takes_no_bond() {
     let head = node.head();
     wait_within(PATIENCE, "six blocks", || (node.head() > head + 6).then_some(()));
     for pool in &pools {
-        let thief = create("Thief", &[account(pool), account(PROXY)]);
+        let thief = owner.create_from(&with(&thief, &[account(pool), account(PROXY)]));
         owner.transact(&thief, "5defc56c", &[], 0);
     }
 

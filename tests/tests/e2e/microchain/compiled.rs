@@ -2,8 +2,9 @@
 //!
 //! The file is in the repository because programs include it, and nothing but Rust may be needed to
 //! build them. With `UPDATE_CONTRACTS=1` the test writes it, and adds what `contracts/codes.txt`
-//! lacks. The file has the hash of the sources that it was made of. While they are the same, only the
-//! contracts of the tests are compiled, because the others take a minute; `COMPILE_ALL=1` compiles all.
+//! lacks. The code of the contracts of the tests stands in a file of its own. Both have the hash of the
+//! sources that they were made of. While these are the same nothing is compiled, because it takes a
+//! minute; with `COMPILE_ALL=1` it is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use e2e::binary::workspace;
 use e2e::clients::javascript;
 use e2e::wait::note;
 use microchain::codes::table_entry;
@@ -33,9 +35,21 @@ const OF_TESTS: [&str; 2] = ["Thief", "PlainPool"];
 /// The content of a signature in our pool, and in the published one and our earlier one.
 const FORMS: [&str; 2] = ["(scs, msg.sender, amount, address(this))", "(scs, msg.sender)"];
 
-/// The compiler's answer for the contracts of `OF_TESTS`, and for ours if they must be compiled. The
-/// compiler needs much processor time, so it runs once for all tests.
-pub(crate) fn compiled() -> Option<&'static Value> {
+/// The creation code of a contract of `OF_TESTS`. `None` if it must be compiled and cannot be.
+pub(crate) fn code_of_tests(name: &str) -> Option<String> {
+    let compiled = if is_known() {
+        Some(of_tests())
+    } else {
+        compiled().cloned()
+    };
+    let code = compiled?["contracts"][name]["bytecode"]
+        .as_str()
+        .map(str::to_owned);
+    Some(code.unwrap_or_else(|| panic!("no code of {name}")))
+}
+
+/// The compiler's answer, which the tests share.
+fn compiled() -> Option<&'static Value> {
     static COMPILED: OnceLock<Option<Value>> = OnceLock::new();
     COMPILED.get_or_init(compile).as_ref()
 }
@@ -43,27 +57,13 @@ pub(crate) fn compiled() -> Option<&'static Value> {
 fn compile() -> Option<Value> {
     let clients = javascript()?;
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a write");
-    let sources = sources();
-    for (name, text) in &sources {
-        write(name, text);
+    for (name, text) in sources() {
+        fs::write(folder.path().join(name), text).expect("a write");
     }
-    let pool = &sources["ScsPool.sol"];
-    assert!(pool.contains(FORMS[0]), "the signature of our pool");
-    let plain = pool.replace(FORMS[0], FORMS[1]);
-    write(
-        "PlainPool.sol",
-        &plain.replace("contract ScsPool", "contract PlainPool"),
-    );
-    write("Thief.sol", include_str!("../application_chains/thief.sol"));
-    let mut argument = json!({ "folder": folder.path() });
-    if !compiles_all() && read("compiled.json")["sources"] == hash_of(&sources) {
-        argument["only"] = json!(OF_TESTS);
-    }
-    Some(clients.run("contracts-compiled.mjs", &argument))
+    Some(clients.run("contracts-compiled.mjs", &json!({ "folder": folder.path() })))
 }
 
-/// The Solidity sources in `contracts/` by name.
+/// The Solidity sources by name: those in `contracts/`, and those of the tests.
 fn sources() -> BTreeMap<String, String> {
     let entries = fs::read_dir(folder()).expect("the contracts");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -72,42 +72,66 @@ fn sources() -> BTreeMap<String, String> {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         (name, fs::read_to_string(&path).expect("a source"))
     };
-    paths.filter(is_source).map(with_text).collect()
+    let mut sources: BTreeMap<_, _> = paths.filter(is_source).map(with_text).collect();
+    let pool = &sources["ScsPool.sol"];
+    assert!(pool.contains(FORMS[0]), "the signature of our pool");
+    let plain = pool.replace(FORMS[0], FORMS[1]);
+    let plain = plain.replace("contract ScsPool", "contract PlainPool");
+    sources.insert("PlainPool.sol".to_owned(), plain);
+    let thief = include_str!("../application_chains/thief.sol");
+    sources.insert("Thief.sol".to_owned(), thief.to_owned());
+    sources
 }
 
-/// The hash of names and texts.
-fn hash_of(sources: &BTreeMap<String, String>) -> String {
-    keccak256(json!(sources).to_string().as_bytes()).to_string()
+/// The hash of the names and texts of the sources.
+fn hash_of_sources() -> String {
+    keccak256(json!(sources()).to_string().as_bytes()).to_string()
 }
 
-fn is_update() -> bool {
-    std::env::var_os("UPDATE_CONTRACTS").is_some()
+/// Whether both files were made of the sources.
+fn is_known() -> bool {
+    let hash = hash_of_sources();
+    read("compiled.json")["sources"] == hash && of_tests()["sources"] == hash
 }
 
-fn compiles_all() -> bool {
-    is_update() || std::env::var_os("COMPILE_ALL").is_some()
+/// The file with the code of the contracts of the tests.
+fn of_tests() -> Value {
+    let text = fs::read_to_string(path_of_tests()).expect("a file");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn path_of_tests() -> PathBuf {
+    workspace().join("tests/tests/e2e/application_chains/compiled.json")
 }
 
 #[test]
 fn compiled_contracts_are_what_the_compiler_makes() {
+    let is_update = std::env::var_os("UPDATE_CONTRACTS").is_some();
+    if !is_update && std::env::var_os("COMPILE_ALL").is_none() && is_known() {
+        note("the compiled contracts were made of these sources: not compiled");
+        return;
+    }
     let Some(mut compiled) = compiled().cloned() else {
         return;
     };
+    let sources = json!(hash_of_sources());
+    compiled["sources"] = sources.clone();
     let contracts = compiled["contracts"].as_object_mut().expect("contracts by name");
-    for name in OF_TESTS {
-        contracts.remove(name).expect("a contract of the tests");
-    }
-    let hash = hash_of(&sources());
-    if contracts.is_empty() {
-        assert_eq!(read("compiled.json")["sources"], hash);
-        note("contracts/compiled.json was made of these sources: not compiled");
-        return;
-    }
-    check_codes(&compiled, is_update());
-    if is_update() {
-        let path = folder().join("compiled.json");
-        compiled["sources"] = json!(hash);
-        fs::write(&path, lines(&compiled)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let own: Map<_, _> = OF_TESTS
+        .into_iter()
+        .map(|name| {
+            let contract = contracts.remove(name).expect("a contract of the tests");
+            (name.to_owned(), json!({ "bytecode": contract["bytecode"] }))
+        })
+        .collect();
+    let own = json!({ "sources": sources, "contracts": own });
+    check_codes(&compiled, is_update);
+    if is_update {
+        let write = |path: PathBuf, text: String| {
+            fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        };
+        write(folder().join("compiled.json"), lines(&compiled));
+        write(path_of_tests(), format!("{own:#}\n"));
     }
     let stored = read("compiled.json");
     let contracts = |file: &Value| file["contracts"].as_object().cloned().unwrap_or_default();
@@ -121,15 +145,16 @@ fn compiled_contracts_are_what_the_compiler_makes() {
         "contracts/compiled.json has other code than the sources of {stale:?}: run this test with \
          UPDATE_CONTRACTS=1"
     );
-    for field in ["compiler", "settings"] {
+    for field in ["compiler", "settings", "sources"] {
         assert_eq!(
             stored[field], compiled[field],
-            "{field} of contracts/compiled.json"
+            "{field} of contracts/compiled.json; UPDATE_CONTRACTS=1 writes it"
         );
     }
-    assert_eq!(
-        stored["sources"], hash,
-        "contracts/compiled.json was made of other sources: run this test with UPDATE_CONTRACTS=1"
+    assert!(
+        of_tests() == own,
+        "{}: run this test with UPDATE_CONTRACTS=1",
+        path_of_tests().display()
     );
 }
 
