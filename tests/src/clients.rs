@@ -67,7 +67,8 @@ pub fn python() -> Option<&'static Clients> {
 }
 
 /// Python with Spark, whose list is `clients/spark/requirements.txt`. `None` if the test must be
-/// skipped: it needs `SPARK=1`, because 400 MB are downloaded, and Java 17, which is never required.
+/// skipped: Spark needs `SPARK=1`, because 400 MB are downloaded, and Java 17, which is never
+/// required.
 pub fn spark() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     if std::env::var_os("SPARK").is_none() {
@@ -95,8 +96,8 @@ fn python_with(name: &str) -> Result<Clients, String> {
             "-r",
             "requirements.txt",
         ];
-        // The system's pip installs into the folder, and need not be copied there, which takes longer
-        // than the libraries. Some systems have none, or one before 22.3.
+        // The system's pip installs into the folder. A copy of pip there takes longer than the
+        // libraries. Some systems have none, or one before 22.3.
         if python(&["-m", "venv", "--without-pip", "venv"]).is_ok()
             && python(&[&in_venv[..], &install].concat()).is_ok()
         {
@@ -190,7 +191,7 @@ fn install_into(
     let is_installed = fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == wanted);
     if !is_installed {
         if directory.exists() {
-            // It has other libraries, or an installation that did not finish.
+            // Other libraries, or an installation that did not finish.
             fs::remove_dir_all(directory).map_err(|error| failed(directory, error))?;
         }
         fs::create_dir(directory).map_err(|error| failed(directory, error))?;

@@ -62,8 +62,8 @@ fn runnable(load: &str) -> Option<f64> {
     runnable.parse().ok()
 }
 
-/// Sleeps before the next poll, for a twentieth of the time since `start`. Polls of all tests would take
-/// processors from what they wait for.
+/// Sleeps before the next poll, for a twentieth of the time since `start`. Quick polls of all tests
+/// would take the processors from what they wait for.
 fn pause(start: Instant) {
     let [shortest, longest] = PAUSES;
     std::thread::sleep((start.elapsed() / 20).clamp(shortest, longest));

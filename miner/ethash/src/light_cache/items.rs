@@ -42,8 +42,8 @@ impl LightCache {
         self.fill_groups(next, rest.as_chunks_mut::<1>().0);
     }
 
-    /// Makes the process use the instruction set that computes the items of this cache most quickly,
-    /// unless a set was chosen before. Takes some milliseconds.
+    /// Makes the process use the instruction set that computes the items of this cache most
+    /// quickly, unless a set was chosen before. Takes some milliseconds.
     pub(super) fn choose_instruction_set(&self) {
         let mut index = 0_u32;
         choose_once(|set| {

@@ -13,8 +13,8 @@ use super::{IN_USE, InstructionSet};
 /// threads only make it longer.
 const ROUNDS: usize = 3;
 
-/// Makes the process use the set on which `work` is quickest. Does nothing if a set was chosen before.
-/// Waits if another thread is choosing.
+/// Makes the process use the set on which `work` is quickest. Does nothing if a set was chosen
+/// before. Waits if another thread is choosing.
 pub(crate) fn choose_once(mut work: impl FnMut(InstructionSet)) {
     static CHOICE: Once = Once::new();
     if IN_USE.load(Ordering::Relaxed) != 0 {
@@ -31,8 +31,8 @@ pub(crate) fn choose_once(mut work: impl FnMut(InstructionSet)) {
     });
 }
 
-/// Returns the set of this processor with the shortest time. A lesser set is taken only if it needs at
-/// most nine tenths of the time of a greater one.
+/// Returns the set of this processor with the shortest time. A lesser set is taken only if it needs
+/// at most nine tenths of the time of a greater one.
 fn quickest(mut time: impl FnMut(InstructionSet) -> Duration) -> InstructionSet {
     let mut shortest = InstructionSet::ALL.map(|set| (set, Duration::MAX));
     for _ in 0..ROUNDS {
@@ -54,8 +54,8 @@ fn quickest(mut time: impl FnMut(InstructionSet) -> Duration) -> InstructionSet 
 mod tests {
     use super::*;
 
-    /// The set that is chosen if the sets take these times in microseconds, and the greatest one takes
-    /// `longer` in the first round.
+    /// The set that is chosen if the sets take these times in microseconds, and the greatest one
+    /// takes `longer` in the first round.
     fn chosen(times: impl Fn(InstructionSet) -> u64, longer: u64) -> InstructionSet {
         let greatest = InstructionSet::detect();
         let mut first = true;

@@ -39,8 +39,8 @@ pub enum InstructionSet {
     Neon = 4,
 }
 
-/// The set in use, as its number in [`InstructionSet`]. 0 until it is chosen by time or by a call of
-/// `limit`.
+/// The set in use, as its number in [`InstructionSet`]. 0 until it is chosen by time or by a call
+/// of `limit`.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
 impl InstructionSet {
@@ -74,8 +74,8 @@ impl InstructionSet {
         }
     }
 
-    /// The set in use: the one that [`limit`](Self::limit) has set, or the quickest of this processor.
-    /// The first light cache shows which one that is. Before, it is the greatest.
+    /// The set in use: the one that [`limit`](Self::limit) has set, or the quickest of this
+    /// processor. The first light cache shows which one that is. Before, the greatest is in use.
     #[inline]
     pub fn in_use() -> Self {
         #[cfg(test)]

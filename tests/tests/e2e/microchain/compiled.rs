@@ -2,9 +2,9 @@
 //!
 //! The file is in the repository because programs include it, and nothing but Rust may be needed to
 //! build them. With `UPDATE_CONTRACTS=1` the test writes it, and adds what `contracts/codes.txt`
-//! lacks. The code of the contracts of the tests stands in a file of its own. Both have the hash of the
-//! sources that they were made of. While these are the same nothing is compiled, because it takes a
-//! minute; with `COMPILE_ALL=1` it is.
+//! lacks. The code of the contracts of the tests stands in a file of its own. Both files have the
+//! hash of the sources that they were made of. While these are the same, nothing is compiled,
+//! because that takes a minute; `COMPILE_ALL=1` compiles all the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
