@@ -16,7 +16,8 @@ fn what_developers_change_stays() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let start = |seal: &str| {
-        let options = ["--dev.seal", seal, "--rpcapi", APIS];
+        // A seal is found by chance: on a busy machine the search may take longer than 30 seconds.
+        let options = ["--dev.seal", seal, "--rpcapi", APIS, "--rpc.timeout", "300"];
         Launch::dev(options).data(&data).start()
     };
     let node = start("instant");
