@@ -21,27 +21,32 @@ pub(crate) fn choose_once(mut work: impl FnMut(InstructionSet)) {
         return;
     }
     CHOICE.call_once(|| {
-        let set = quickest(|set| {
+        let is_compared = |set: &InstructionSet| set.runs_here() && *set != InstructionSet::Baseline;
+        let sets: Vec<_> = InstructionSet::ALL.into_iter().filter(is_compared).collect();
+        let quickest = quickest(&sets, |set| {
             let start = Instant::now();
             work(set);
             start.elapsed()
         });
+        let set = quickest.unwrap_or_else(InstructionSet::detect);
         // A set of `limit` stays.
         let _ = IN_USE.compare_exchange(0, set as u8, Ordering::Relaxed, Ordering::Relaxed);
     });
 }
 
-/// Returns the set of this processor with the shortest time. A lesser set is taken only if it needs
-/// at most nine tenths of the time of a greater one.
+/// Returns the one of `sets` with the shortest time. A lesser set is taken only if it needs at most
+/// nine tenths of the time of a greater one. A single set is not timed. `None` if there is no set.
 ///
-/// The baseline never is the quickest if there are vectors, so only sets with vectors are compared.
-fn quickest(mut time: impl FnMut(InstructionSet) -> Duration) -> InstructionSet {
-    let is_compared = |set: &InstructionSet| set.runs_here() && *set != InstructionSet::Baseline;
-    let sets = InstructionSet::ALL.into_iter().filter(is_compared);
-    let mut shortest: Vec<_> = sets.map(|set| (set, Duration::MAX)).collect();
-    if shortest.len() < 2 {
-        return InstructionSet::detect();
+/// The baseline is not among `sets`: it is slower than any vectors, but on a busy machine it could
+/// seem quicker.
+fn quickest(
+    sets: &[InstructionSet],
+    mut time: impl FnMut(InstructionSet) -> Duration,
+) -> Option<InstructionSet> {
+    if let [] | [_] = sets {
+        return sets.first().copied();
     }
+    let mut shortest: Vec<_> = sets.iter().map(|set| (*set, Duration::MAX)).collect();
     for _ in 0..ROUNDS {
         for (set, shortest) in &mut shortest {
             *shortest = time(*set).min(*shortest);
@@ -54,46 +59,43 @@ fn quickest(mut time: impl FnMut(InstructionSet) -> Duration) -> InstructionSet 
             greater
         }
     });
-    chosen.map_or_else(InstructionSet::detect, |(set, _)| set)
+    chosen.map(|(set, _)| set)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The set that is chosen if the sets take these times in microseconds, and the greatest one
-    /// takes `longer` in the first round.
-    fn chosen(times: impl Fn(InstructionSet) -> u64, longer: u64) -> InstructionSet {
-        let greatest = InstructionSet::detect();
-        let mut first = true;
-        quickest(|set| {
-            let extra = if set == greatest && core::mem::take(&mut first) {
-                longer
+    /// The set that is chosen if AVX-512 takes a millisecond, in the first round `longer`
+    /// microseconds more, and AVX2 takes `avx2` microseconds.
+    fn chosen(avx2: u64, longer: u64) -> Option<InstructionSet> {
+        let mut extra = longer;
+        quickest(&[InstructionSet::Avx2, InstructionSet::Avx512], |set| {
+            Duration::from_micros(if set == InstructionSet::Avx512 {
+                1_000 + core::mem::take(&mut extra)
             } else {
-                0
-            };
-            Duration::from_micros(times(set) + extra)
+                avx2
+            })
         })
     }
 
     #[test]
     fn a_lesser_set_is_used_only_if_it_is_clearly_quicker() {
-        let greatest = InstructionSet::detect();
-        let others = |time| move |set| if set == greatest { 1_000 } else { time };
-        assert_eq!(chosen(others(3_000), 0), greatest);
-        assert_eq!(chosen(others(1_000), 0), greatest);
-        assert_eq!(chosen(others(901), 0), greatest);
+        assert_eq!(chosen(3_000, 0), Some(InstructionSet::Avx512));
+        assert_eq!(chosen(1_000, 0), Some(InstructionSet::Avx512));
+        assert_eq!(chosen(901, 0), Some(InstructionSet::Avx512));
+        assert_eq!(chosen(900, 0), Some(InstructionSet::Avx2));
         // Another thread had the processor in one round.
-        assert_eq!(chosen(others(3_000), 50_000), greatest);
-        let lesser = chosen(others(900), 0);
-        let can_choose = greatest == InstructionSet::Avx512;
+        assert_eq!(chosen(3_000, 50_000), Some(InstructionSet::Avx512));
+    }
+
+    #[test]
+    fn a_single_set_is_not_timed() {
+        let timed = |_| panic!("nothing to compare with");
+        assert_eq!(quickest(&[], timed), None);
         assert_eq!(
-            lesser,
-            if can_choose {
-                InstructionSet::Avx2
-            } else {
-                greatest
-            }
+            quickest(&[InstructionSet::Neon], timed),
+            Some(InstructionSet::Neon)
         );
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The file is in the repository because programs include it, and nothing but Rust may be needed to
 //! build them. With `UPDATE_CONTRACTS=1` the test writes it, and adds what `contracts/codes.txt`
-//! lacks. The code of the contracts of the tests stands in a file of its own. Both files have the
-//! hash of the sources that they were made of. While these are the same, nothing is compiled,
-//! because that takes a minute; `COMPILE_ALL=1` compiles all the same.
+//! lacks. The code of the contracts of the tests stands in a file of its own. `compiled.json` has a
+//! checksum over the sources, what compiles them and all results. While nothing of these has
+//! changed, nothing is compiled, because that takes a minute; `COMPILE_ALL=1` compiles always.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -83,15 +83,27 @@ fn sources() -> BTreeMap<String, String> {
     sources
 }
 
-/// The hash of the names and texts of the sources.
-fn hash_of_sources() -> String {
-    keccak256(json!(sources()).to_string().as_bytes()).to_string()
+/// A hash over the sources, the compiler's version and its script, the code that it made, and
+/// `codes.txt`. Whoever changes one of them by hand must compile.
+fn checksum(contracts: &Value, own: &Value) -> String {
+    let codes = fs::read_to_string(folder().join("codes.txt")).expect("the codes");
+    let packages: Value =
+        serde_json::from_str(include_str!("../../../clients/js/package.json")).expect("JSON");
+    let all = json!({
+        "sources": sources(),
+        "solc": packages["dependencies"]["solc"],
+        "script": include_str!("../../../clients/js/contracts-compiled.mjs"),
+        "contracts": contracts,
+        "own": own,
+        "codes": codes,
+    });
+    keccak256(all.to_string().as_bytes()).to_string()
 }
 
-/// Whether both files were made of the sources.
+/// Whether nothing has changed since the files were written.
 fn is_known() -> bool {
-    let hash = hash_of_sources();
-    read("compiled.json")["sources"] == hash && of_tests()["sources"] == hash
+    let stored = read("compiled.json");
+    stored["checksum"] == checksum(&stored["contracts"], &of_tests())
 }
 
 /// The file with the code of the contracts of the tests.
@@ -108,14 +120,12 @@ fn path_of_tests() -> PathBuf {
 fn compiled_contracts_are_what_the_compiler_makes() {
     let is_update = std::env::var_os("UPDATE_CONTRACTS").is_some();
     if !is_update && std::env::var_os("COMPILE_ALL").is_none() && is_known() {
-        note("the compiled contracts were made of these sources: not compiled");
+        note("nothing has changed since the contracts were compiled: not compiled");
         return;
     }
     let Some(mut compiled) = compiled().cloned() else {
         return;
     };
-    let sources = json!(hash_of_sources());
-    compiled["sources"] = sources.clone();
     let contracts = compiled["contracts"].as_object_mut().expect("contracts by name");
     let own: Map<_, _> = OF_TESTS
         .into_iter()
@@ -124,8 +134,9 @@ fn compiled_contracts_are_what_the_compiler_makes() {
             (name.to_owned(), json!({ "bytecode": contract["bytecode"] }))
         })
         .collect();
-    let own = json!({ "sources": sources, "contracts": own });
+    let own = json!({ "contracts": own });
     check_codes(&compiled, is_update);
+    compiled["checksum"] = json!(checksum(&compiled["contracts"], &own));
     if is_update {
         let write = |path: PathBuf, text: String| {
             fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -145,7 +156,7 @@ fn compiled_contracts_are_what_the_compiler_makes() {
         "contracts/compiled.json has other code than the sources of {stale:?}: run this test with \
          UPDATE_CONTRACTS=1"
     );
-    for field in ["compiler", "settings", "sources"] {
+    for field in ["compiler", "settings", "checksum"] {
         assert_eq!(
             stored[field], compiled[field],
             "{field} of contracts/compiled.json; UPDATE_CONTRACTS=1 writes it"
@@ -195,7 +206,7 @@ fn names(some: &Map<String, Value>, others: &Map<String, Value>) -> Vec<String> 
 fn lines(compiled: &Value) -> String {
     let mut text = String::from("{\n");
     let contracts = compiled["contracts"].as_object().expect("contracts by name");
-    for field in ["compiler", "settings", "sources"] {
+    for field in ["compiler", "settings", "checksum"] {
         writeln!(text, "  \"{field}\": {},", compiled[field]).expect("a string takes text");
     }
     text += "  \"contracts\": {\n";
