@@ -96,8 +96,8 @@ fn python_with(name: &str) -> Result<Clients, String> {
             "-r",
             "requirements.txt",
         ];
-        // The system's pip installs into the folder, so none is copied there. Some systems have none,
-        // or one before 22.3.
+        // The system's pip installs into the folder, so none is copied there. Some systems have
+        // none, or one before 22.3.
         if python(&["-m", "venv", "--without-pip", "venv"]).is_ok()
             && python(&[&in_venv[..], &install].concat()).is_ok()
         {
