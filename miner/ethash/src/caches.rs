@@ -1,20 +1,27 @@
 //! Light caches shared by many threads. Each cache is built once, by the first thread that needs
 //! it.
 //!
-//! Keeps the caches of [`CACHES_KEPT`] epochs and drops the least recently used. This module does
-//! not know which epoch comes next: a caller that follows the blocks calls
-//! [`LightCaches::prepare`].
+//! Keeps the caches of [`CACHES_KEPT`] epochs, more for a while after [`LightCaches::prepare_many`],
+//! and drops the least recently used. This module does not know which epoch comes next: a caller
+//! that follows the blocks calls [`LightCaches::prepare`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::light_cache::CacheSizes;
 use crate::{CacheError, Epoch, LightCache};
 
 /// The number of caches that are kept: for the current epoch, the one before and the one after.
 pub const CACHES_KEPT: usize = 3;
+
+/// The most caches that are built side by side: as many as a register of 256 bits has states.
+const CACHES_AT_ONCE: usize = 4;
+
+/// Caches that were built side by side are kept until they were not prepared again for so long.
+const MANY_KEPT: Duration = Duration::from_secs(60);
 
 /// A thread that waits while another builds its cache checks this often whether it still needs it.
 const WANTED_CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -31,10 +38,40 @@ pub struct LightCaches {
 
 #[derive(Debug, Default)]
 struct SharedCaches {
-    /// The most recently used is last.
-    slots: Mutex<Vec<(Epoch, CacheSlot)>>,
+    slots: Mutex<CacheSlots>,
     /// Sizes of cache and dataset in bytes, for every epoch. `None`: the sizes follow the epoch.
     fixed_sizes: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct CacheSlots {
+    /// The most recently used is last.
+    by_use: Vec<(Epoch, CacheSlot)>,
+    /// The time of the last call of [`LightCaches::prepare_many`].
+    many_prepared: Option<Instant>,
+}
+
+impl CacheSlots {
+    fn find(&self, epoch: Epoch) -> Option<&CacheSlot> {
+        let found = self.by_use.iter().find(|(known, _)| *known == epoch);
+        found.map(|(_, slot)| slot)
+    }
+
+    fn has_begun(&self, epoch: Epoch) -> bool {
+        let has_begun = |slot: &CacheSlot| slot.try_lock().is_none_or(|cache| cache.is_some());
+        self.find(epoch).is_some_and(has_begun)
+    }
+
+    /// The slot of `epoch`, which becomes the most recently used one.
+    fn take(&mut self, epoch: Epoch) -> CacheSlot {
+        let found = self.by_use.iter().position(|(known, _)| *known == epoch);
+        let slot = found.map_or_else(CacheSlot::default, |index| self.by_use.remove(index).1);
+        self.by_use.push((epoch, Arc::clone(&slot)));
+        let has_many = self.many_prepared.is_some_and(|time| time.elapsed() < MANY_KEPT);
+        let kept = CACHES_KEPT + if has_many { CACHES_AT_ONCE } else { 0 };
+        self.by_use.drain(..self.by_use.len().saturating_sub(kept));
+        slot
+    }
 }
 
 impl LightCaches {
@@ -87,24 +124,24 @@ impl LightCaches {
                 ControlFlow::Break(())
             }
         };
-        let built = match self.inner.fixed_sizes {
-            None => LightCache::build_with(epoch, &mut progress),
-            Some((cache_bytes, dataset_bytes)) => {
-                LightCache::build_sized(epoch.seed_hash(), cache_bytes, dataset_bytes, &mut progress)
-            }
+        let built = LightCache::build_one(self.sizes(epoch)?, &mut progress)?;
+        Ok(Arc::clone(cache.insert(Arc::new(built))))
+    }
+
+    fn sizes(&self, epoch: Epoch) -> Result<CacheSizes, CacheError> {
+        let Some((cache_bytes, dataset_bytes)) = self.inner.fixed_sizes else {
+            return Ok(CacheSizes::of(epoch)?);
         };
-        Ok(Arc::clone(cache.insert(Arc::new(built?))))
+        Ok(CacheSizes {
+            seed_hash: epoch.seed_hash(),
+            cache_bytes,
+            dataset_bytes,
+        })
     }
 
     /// The cache of `epoch` if it is already built. Never waits and never builds.
     pub fn get_ready(&self, epoch: Epoch) -> Option<Arc<LightCache>> {
-        let slot = self
-            .inner
-            .slots
-            .lock()
-            .iter()
-            .find(|(known, _)| *known == epoch)
-            .map(|(_, slot)| Arc::clone(slot))?;
+        let slot = self.inner.slots.lock().find(epoch).map(Arc::clone)?;
         slot.try_lock()?.clone()
     }
 
@@ -113,39 +150,64 @@ impl LightCaches {
     /// If no thread can be started, nothing happens: [`get`](Self::get) then builds the cache when
     /// it is needed.
     pub fn prepare(&self, epoch: Epoch) {
-        let is_built_or_building = |slot: &CacheSlot| slot.try_lock().is_none_or(|cache| cache.is_some());
-        let known = |(known, slot): &(Epoch, CacheSlot)| *known == epoch && is_built_or_building(slot);
-        if self.inner.slots.lock().iter().any(known) {
-            return;
+        let mut slots = self.inner.slots.lock();
+        if !slots.has_begun(epoch) {
+            let slot = slots.take(epoch);
+            drop(slots);
+            self.start(vec![(epoch, slot)]);
         }
+    }
+
+    /// Prepares the caches of the next epochs for a caller that goes through many of them quickly.
+    ///
+    /// If the cache of the first or second of `epochs` is missing, it and those after it are built
+    /// side by side on a background thread, four at most. They are kept while this is called once
+    /// a minute.
+    pub fn prepare_many(&self, epochs: &[Epoch]) {
+        let mut slots = self.inner.slots.lock();
+        slots.many_prepared = Some(Instant::now());
+        let missing = epochs.iter().take(2).position(|epoch| !slots.has_begun(*epoch));
+        let Some(missing) = missing else { return };
+        let group = epochs[missing..].iter().take(CACHES_AT_ONCE);
+        let group = group.map(|epoch| (*epoch, slots.take(*epoch)));
+        let group = group.collect();
+        drop(slots);
+        self.start(group);
+    }
+
+    /// Starts a thread that fills the slots. It is detached and ends by itself. An error appears
+    /// again in the next call of [`get`](Self::get).
+    fn start(&self, slots: Vec<(Epoch, CacheSlot)>) {
         let caches = self.clone();
-        // The thread is detached and ends by itself. An error appears again in the next call of
-        // `get`.
         let _ = std::thread::Builder::new()
             .name("light-cache".into())
-            .spawn(move || caches.get(epoch).map(drop));
+            .spawn(move || caches.fill(&slots));
+    }
+
+    /// Builds the caches that no other thread has built or is building.
+    fn fill(&self, slots: &[(Epoch, CacheSlot)]) -> Result<(), CacheError> {
+        let (mut open, mut sizes) = (Vec::new(), Vec::new());
+        for (epoch, slot) in slots {
+            if let Some(cache) = slot.try_lock().filter(|cache| cache.is_none()) {
+                sizes.push(self.sizes(*epoch)?);
+                open.push(cache);
+            }
+        }
+        let built = LightCache::build_group(&sizes, &mut |_, _| ControlFlow::Continue(()))?;
+        for (mut cache, built) in open.into_iter().zip(built) {
+            *cache = Some(Arc::new(built));
+        }
+        Ok(())
     }
 
     /// The slot of `epoch`, which becomes the most recently used one.
     fn slot(&self, epoch: Epoch) -> CacheSlot {
-        let mut slots = self.inner.slots.lock();
-        let found = slots
-            .iter()
-            .position(|(known, _)| *known == epoch)
-            .map(|index| slots.remove(index).1);
-        let slot = found.unwrap_or_default();
-        slots.push((epoch, Arc::clone(&slot)));
-        if slots.len() > CACHES_KEPT {
-            slots.remove(0);
-        }
-        slot
+        self.inner.slots.lock().take(epoch)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     fn small() -> LightCaches {
@@ -199,6 +261,48 @@ mod tests {
             caches.get_ready(epoch).map(|cache| cache.seed_hash()),
             Some(epoch.seed_hash())
         );
+    }
+
+    #[test]
+    fn many_are_prepared_when_one_of_the_next_two_is_missing() {
+        let caches = small();
+        let epochs: Vec<_> = (10..20).map(Epoch::ethash).collect();
+        let is_ready = |epoch: &Epoch| caches.get_ready(*epoch).is_some();
+        let wait_for = |epochs: &[Epoch]| {
+            let start = Instant::now();
+            while !epochs.iter().all(is_ready) {
+                assert!(start.elapsed() < Duration::from_secs(10), "never built");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let now = caches.get(epochs[0]).expect("small cache");
+        caches.prepare_many(&epochs[1..6]);
+        wait_for(&epochs[..5]);
+        assert!(!is_ready(&epochs[5]), "four at once");
+        caches.prepare_many(&epochs[3..8]);
+        assert!(!is_ready(&epochs[5]), "the next two are there");
+        let third = caches.get(epochs[3]).expect("small cache");
+        caches.prepare_many(&epochs[4..9]);
+        wait_for(&epochs[5..9]);
+        assert!(Arc::ptr_eq(&third, &caches.get(epochs[3]).expect("kept")));
+        for epoch in &epochs[4..9] {
+            let cache = caches.get(*epoch).expect("kept");
+            assert_eq!(
+                cache.as_words(),
+                small().get(*epoch).expect("small cache").as_words()
+            );
+        }
+        assert!(
+            !Arc::ptr_eq(&now, &caches.get(epochs[0]).expect("small cache")),
+            "dropped"
+        );
+        // A minute later as few as ever are kept.
+        caches.inner.slots.lock().many_prepared = Instant::now().checked_sub(MANY_KEPT);
+        caches.get(epochs[0]).expect("small cache");
+        assert_eq!(epochs.iter().filter(|epoch| is_ready(epoch)).count(), CACHES_KEPT);
+        // Epochs out of range prepare nothing.
+        caches.prepare_many(&[]);
+        LightCaches::new().prepare_many(&[Epoch::ethash(u32::MAX)]);
     }
 
     #[test]

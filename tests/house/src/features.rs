@@ -30,18 +30,32 @@ fn built(options: &[&str]) -> BTreeSet<String> {
 fn programs_and_tests_share_the_features_of_their_dependencies() {
     let tests = built(&["--workspace", "--edges", "normal,build,dev"]);
     assert!(tests.len() > 300, "only {} packages were found", tests.len());
-    let mut faults = Vec::new();
-    let mut compare = |selection: &[&str], edges: &str| {
+    let different = |selection: &[&str], edges: &str| -> Vec<String> {
         let others = built(&[selection, &["--edges", edges]].concat());
         let different = others.difference(&tests);
-        faults.extend(different.map(|line| format!("{}: {line}", selection.join(" "))));
+        different
+            .map(|line| format!("{}: {line}", selection.join(" ")))
+            .collect()
     };
-    compare(&["--package", "node"], "normal,build");
-    compare(&["--workspace"], "normal,build");
-    for folder in packages() {
-        let manifest = format!("{folder}/Cargo.toml");
-        compare(&["--manifest-path", &manifest], "normal,build,dev");
-    }
+    let mut faults = different(&["--package", "node"], "normal,build");
+    faults.extend(different(&["--workspace"], "normal,build"));
+    // Each call of cargo reads all manifests, which takes half a second.
+    let folders = packages();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let parts = folders.chunks(folders.len().div_ceil(threads)).map(|part| {
+            scope.spawn(|| {
+                let compare = |folder: &String| {
+                    let manifest = format!("{folder}/Cargo.toml");
+                    different(&["--manifest-path", &manifest], "normal,build,dev")
+                };
+                part.iter().flat_map(compare).collect::<Vec<_>>()
+            })
+        });
+        for part in parts.collect::<Vec<_>>() {
+            faults.extend(part.join().expect("cargo runs"));
+        }
+    });
     expect_none(
         &faults,
         "let [workspace.dependencies] or the manifest of `features` turn on what the tests of all turn on",

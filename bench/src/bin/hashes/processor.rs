@@ -16,7 +16,7 @@ use bench::Failure;
 use clap::Args;
 use engine::dataset::Dataset;
 use engine::rates::{item_read_rate, rate, row_read_rate};
-use ethash::{ACCESSES, B256, DATASET_PARENTS, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache};
+use ethash::{ACCESSES, B256, DATASET_PARENTS, Epoch, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache};
 use miner::bench::{light_cache, search_full};
 
 use crate::chfast::{Chfast, ChfastError};
@@ -99,12 +99,17 @@ fn measure_light(
     table: &mut Table,
 ) -> Result<(), Failure> {
     let mut build = Figure::new("light cache, ms", sets.len());
+    let mut together = Figure::new("four light caches at once, ms", sets.len());
+    let four = [args.epoch, args.epoch + 1, args.epoch + 2, args.epoch + 3].map(Epoch::ethash);
     for _ in 0..args.rounds {
         for (index, set) in sets.iter().enumerate() {
             set.limit();
             let start = Instant::now();
             black_box(light_cache(args.epoch, args.items)?);
             build.ours(index, start.elapsed().as_secs_f64() * 1e3);
+            let start = Instant::now();
+            black_box(LightCache::build_many(&four)?);
+            together.ours(index, start.elapsed().as_secs_f64() * 1e3);
         }
         if let Some(peer) = peer {
             build.peer(peer.build_time(args.epoch)?.as_secs_f64() * 1e3);
@@ -154,7 +159,7 @@ fn measure_light(
             }));
         }
     }
-    table.extend([build, items, seals]);
+    table.extend([build, together, items, seals]);
     measure_many_seals(args, sets, cache, peer, table);
     Ok(())
 }

@@ -108,7 +108,9 @@ impl fmt::Display for Table {
                 best = figure.best(rounds);
                 write!(f, " {best:.4} |")?;
             }
-            if self.has_peer {
+            if self.has_peer && figure.peer.is_empty() {
+                write!(f, "  |  |")?;
+            } else if self.has_peer {
                 let peer = figure.best(&figure.peer);
                 write!(f, " {peer:.4} | {:.2} |", figure.ratio(best, peer))?;
             }

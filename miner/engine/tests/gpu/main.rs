@@ -152,49 +152,57 @@ fn small_datasets_equal_the_published_ones() {
 fn parts_of_real_epochs_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     let vectors = vectors();
-    // Epoch 385 has the first dataset above 4 GiB, where byte offsets no longer fit in 32 bits.
+    let epochs = vectors["epochs"].as_array().unwrap();
     let lane = GenerationForm::Lane;
-    let mut settings = vec![
-        (0, None, lane),
-        (0, Some(1 << 16), lane),
-        (0, None, GenerationForm::Sliced { slices: 4 }),
-        (385, None, lane),
-        (385, None, GenerationForm::Sliced { slices: 2 }),
+    let shuffle = GenerationForm::Shuffle;
+    // Epoch 385 has the first dataset above 4 GiB, where byte offsets no longer fit in 32 bits.
+    let settings = [
+        (
+            0,
+            vec![
+                (None, lane),
+                (Some(1 << 16), lane),
+                (None, GenerationForm::Sliced { slices: 4 }),
+            ],
+            vec![(None, shuffle), (Some(1 << 16), shuffle)],
+        ),
+        (
+            385,
+            vec![(None, lane), (None, GenerationForm::Sliced { slices: 2 })],
+            vec![(None, shuffle)],
+        ),
     ];
-    if has_shuffles(adapter) {
-        let shuffle = GenerationForm::Shuffle;
-        settings.extend([
-            (0, None, shuffle),
-            (0, Some(1 << 16), shuffle),
-            (385, None, shuffle),
-        ]);
-    }
-    for (index, max_page_rows, generation) in settings {
-        let epochs = vectors["epochs"].as_array().unwrap();
+    for (index, mut settings, with_shuffles) in settings {
+        if has_shuffles(adapter) {
+            settings.extend(with_shuffles);
+        }
         let expected = epochs.iter().find(|epoch| epoch["epoch"] == index).unwrap();
         let cache = LightCache::build(Epoch::ethash(index)).unwrap();
-        let options = GpuOptions {
-            max_page_rows,
-            max_page_items: Some(512),
-            generation: Some(generation),
-            ..GpuOptions::default()
-        };
-        let searcher = GpuSearcher::new(adapter, options).unwrap();
-        let first = searcher.generate_items(&cache, 0, 1024).unwrap();
-        assert_eq!(
-            keccak_of(&first),
-            b256(&expected["first_1024_items_keccak256"]),
-            "epoch {index}"
-        );
-        let last = searcher
-            .generate_items(&cache, cache.dataset_items() - 1024, 1024)
-            .unwrap();
-        assert_eq!(
-            keccak_of(&last),
-            b256(&expected["last_1024_items_keccak256"]),
-            "epoch {index}"
-        );
-        assert_eq!(last[1023], cache.dataset_item(cache.dataset_items() - 1));
+        let last_item = cache.dataset_item(cache.dataset_items() - 1);
+        for (max_page_rows, generation) in settings {
+            let options = GpuOptions {
+                max_page_rows,
+                max_page_items: Some(512),
+                generation: Some(generation),
+                ..GpuOptions::default()
+            };
+            let searcher = GpuSearcher::new(adapter, options).unwrap();
+            let first = searcher.generate_items(&cache, 0, 1024).unwrap();
+            assert_eq!(
+                keccak_of(&first),
+                b256(&expected["first_1024_items_keccak256"]),
+                "epoch {index}, {generation}"
+            );
+            let last = searcher
+                .generate_items(&cache, cache.dataset_items() - 1024, 1024)
+                .unwrap();
+            assert_eq!(
+                keccak_of(&last),
+                b256(&expected["last_1024_items_keccak256"]),
+                "epoch {index}, {generation}"
+            );
+            assert_eq!(last[1023], last_item);
+        }
     }
 }
 

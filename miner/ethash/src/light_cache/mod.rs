@@ -20,5 +20,6 @@ mod items;
 mod reference;
 
 pub use build::CacheError;
+pub(crate) use build::CacheSizes;
 pub use cache::LightCache;
 pub use hash::LIGHT_IN_FLIGHT;

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ethash::{CacheError, LIGHT_IN_FLIGHT, LightCaches, MixDevice, NEXT_EPOCH_LEAD_BLOCKS, Seal, SealError};
+use ethash::{
+    CacheError, Epoch, LIGHT_IN_FLIGHT, LightCaches, MixDevice, NEXT_EPOCH_LEAD_BLOCKS, Schedule, Seal,
+    SealError,
+};
 use primitives::{B256, Header};
 
 use crate::parallel::{for_each_in_order, processors};
@@ -157,6 +160,8 @@ impl SealCheck {
         let cache = caches.get(epoch).ok()?;
         let seals: Vec<_> = headers.iter().map(|header| seal_of(header)).collect();
         let results = ethash::verify_seals_on(&**device, &cache, left, &seals)?;
+        // A card is through an epoch before the next cache is built alone.
+        caches.prepare_many(&following(spec.schedule, epoch));
         Some(
             results
                 .into_iter()
@@ -184,6 +189,14 @@ impl SealCheck {
         let results = ethash::verify_seals(&cache, &seals).into_iter();
         results.map(|result| result.map_err(Into::into)).collect()
     }
+}
+
+/// The five epochs after `epoch`.
+fn following(schedule: Schedule, mut epoch: Epoch) -> [Epoch; 5] {
+    core::array::from_fn(|_| {
+        epoch = schedule.epoch(epoch.first_block().saturating_add(epoch.length()));
+        epoch
+    })
 }
 
 fn seal_of(header: &Header) -> Seal {
