@@ -16,6 +16,8 @@ const PASSWORD: &str = "a password that nobody guesses";
 /// A boot node where nobody listens: it switches discovery on.
 const NO_BOOT_NODE: &str = "enode://6f8a80d14311c39f35f516fa664deaaaa13e85b2f7493f37f6144d86991ec012\
     937307647bd3b9a82abe2974e1407241d54947bbb39763a4cac9f77166ad92a0@127.0.0.1:9";
+/// `evm_mine` waits for a seal, which a busy machine finds late.
+const TIME_FOR_SEALS: [&str; 2] = ["--rpc.timeout", "300"];
 /// Places for peers.
 const PEERS_MAX: &str = "60";
 /// Longest time in which two nodes agree while nobody attacks.
@@ -99,7 +101,8 @@ impl AttackScene {
         let (mut family, mut network_id) = (WireFamily::Mc, 100);
         let node = match attack {
             Attack::UnreadPings | Attack::Notifications => {
-                start_node(at, &["--ws", "--wsport", "0", "--wsaddr", at])
+                let ws = ["--ws", "--wsport", "0", "--wsaddr", at];
+                start_node(at, &[&ws[..], &TIME_FOR_SEALS].concat())
             }
             Attack::Passwords => {
                 let stratum = ["--stratum", "--stratumport", "0", "--stratumaddr", at];
@@ -138,7 +141,7 @@ impl AttackScene {
             sources,
         };
         let honest = match attack {
-            Attack::UnsealedBlocks => Some(start_node(&sources.honest().to_string(), &[])),
+            Attack::UnsealedBlocks => Some(start_node(&sources.honest().to_string(), &TIME_FOR_SEALS)),
             _ => None,
         };
         let scene = Self { node, honest, target };

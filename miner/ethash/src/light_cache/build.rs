@@ -214,12 +214,12 @@ impl Table {
     }
 
     /// Rows that are computed over all passes.
-    fn total(&self) -> u32 {
+    const fn total(&self) -> u32 {
         self.row_count.divisor().saturating_mul(1 + CACHE_ROUNDS)
     }
 
     /// Rows that are still to be computed over all passes.
-    fn left(&self) -> u32 {
+    const fn left(&self) -> u32 {
         let rows = self.row_count.divisor().saturating_mul(self.passes);
         rows.saturating_sub(self.at as u32)
     }

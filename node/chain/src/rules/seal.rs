@@ -207,3 +207,18 @@ fn seal_of(header: &Header) -> Seal {
         boundary: ethash::boundary(&header.difficulty),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_following_epochs_are_those_of_the_schedule() {
+        let ethash = following(Schedule::Ethash, Epoch::ethash(7));
+        assert_eq!(ethash, [8, 9, 10, 11, 12].map(Epoch::ethash));
+        let fork_block = 390 * Epoch::ethash(0).length();
+        let across = following(Schedule::Etchash { fork_block }, Epoch::ethash(388));
+        assert_eq!(across[0], Epoch::ethash(389));
+        assert_eq!(across[1..], [195, 196, 197, 198].map(Epoch::etchash));
+    }
+}
