@@ -12,8 +12,8 @@ pub const MEMORY_OVER_IDLE_MAX: u64 = 300 << 10;
 /// other programs take the processors before or after the attack, all bounds of time are larger by
 /// the same factor ([`machine_load`](super::machine_load)).
 pub const WITNESS_MEDIAN_MAX: Duration = Duration::from_millis(100);
-/// The load from which times are not judged: an answer waits behind other programs at each of several
-/// threads, so its time grows faster than the load.
+/// The load from which times are not judged: an answer waits behind other programs at each of
+/// several threads, so its time grows faster than the load.
 const TIMES_LOAD_MAX: f64 = 6.0;
 /// Guesses that may be judged at once, and then one a second.
 const GUESSES_MAX: u64 = 10;

@@ -1,9 +1,9 @@
 //! Light caches shared by many threads. Each cache is built once, by the first thread that needs
 //! it.
 //!
-//! Keeps the caches of [`CACHES_KEPT`] epochs, more for a while after [`LightCaches::prepare_many`],
-//! and drops the least recently used. This module does not know which epoch comes next: a caller
-//! that follows the blocks calls [`LightCaches::prepare`].
+//! Keeps the caches of [`CACHES_KEPT`] epochs, more for a while after
+//! [`LightCaches::prepare_many`], and drops the least recently used. This module does not know
+//! which epoch comes next: a caller that follows the blocks calls [`LightCaches::prepare`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
