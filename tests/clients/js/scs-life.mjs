@@ -300,11 +300,12 @@ async function life() {
     assert.equal(second.start, first.end + 1n);
     assert.equal(await waitLong('the payment', async () => ((await rig.balance(depositor)) > paidBefore ? await rig.balance(depositor) : null)), paidBefore + moved / RATE);
     await scan();
-    // On a busy machine more flushes have come meanwhile, and one may be open.
+    // The payment comes with the second flush, if the backup was not up to date in time, or with a later one. On a busy machine more
+    // flushes have come meanwhile, and one may be open.
     const ended = actions.map(({ hash }) => hash);
     const begun = Object.keys(proposed).filter((hash) => proposed[hash] < actions.at(-1).block);
     assert.deepEqual(begun, ended, 'no flush was begun in vain');
-    assert.ok(ended.length >= 3);
+    assert.ok(ended.length >= 2);
     // The reader hears of the payment after the base chain has it.
     await waitFor('the payment in the lists', async () => {
         const exchange = await reader.call('getExchangeByAddress', at, depositor, 0, 10, 0, 10, 0, 10, 0, 10);
