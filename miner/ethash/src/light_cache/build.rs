@@ -1,7 +1,7 @@
 //! Builds a light cache: it is filled with a chain of hashes, then mixed by RandMemoHash.
 //!
 //! Each row of a cache depends on the one before. So the caches of several epochs are built side by
-//! side, each in a part of the vector registers, in about the time of one.
+//! side, each in a part of the vector registers: four take about twice as long as one.
 
 use core::ops::ControlFlow;
 use std::time::Instant;
@@ -73,7 +73,7 @@ impl LightCache {
     }
 
     /// Builds the light caches of `epochs` side by side, in their order. With vector registers four
-    /// take little more time than one.
+    /// take about twice as long as one.
     ///
     /// # Errors
     /// As [`build`](Self::build), if it holds for one of them.
