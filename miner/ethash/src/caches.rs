@@ -300,9 +300,11 @@ mod tests {
         caches.inner.slots.lock().many_prepared = Instant::now().checked_sub(MANY_KEPT);
         caches.get(epochs[0]).expect("small cache");
         assert_eq!(epochs.iter().filter(|epoch| is_ready(epoch)).count(), CACHES_KEPT);
-        // Epochs out of range prepare nothing.
         caches.prepare_many(&[]);
-        LightCaches::new().prepare_many(&[Epoch::ethash(u32::MAX)]);
+        // The error of an epoch out of range comes when its cache is needed.
+        let (real, too_high) = (LightCaches::new(), Epoch::ethash(u32::MAX));
+        real.prepare_many(&[too_high]);
+        assert!(matches!(real.get(too_high), Err(CacheError::Size(_))));
     }
 
     #[test]

@@ -124,12 +124,14 @@ impl LightCache {
             if progress(total.saturating_sub(left), total).is_break() {
                 return Err(CacheError::Cancelled);
             }
-            if left == 0 {
+            let mut open: Vec<_> = tables.iter_mut().filter(|table| table.left() > 0).collect();
+            // No table is complete before the last of these rows.
+            let Some(least) = open.iter().map(|table| table.left() as usize).min() else {
                 break;
-            }
+            };
             dispatch(HashRows {
-                tables: &mut tables,
-                rows: ROWS_PER_REPORT,
+                tables: &mut open,
+                rows: least.min(ROWS_PER_REPORT),
             });
         }
         let build_time = start.elapsed();
@@ -246,10 +248,8 @@ impl Table {
     /// Stores the next row.
     #[inline(always)]
     fn store(&mut self, lanes: &[u64; 8]) {
-        if self.passes > 0 {
-            self.rows[self.at] = CacheRow::from_lanes(lanes);
-            self.advance();
-        }
+        self.rows[self.at] = CacheRow::from_lanes(lanes);
+        self.advance();
     }
 
     #[inline(always)]
@@ -262,20 +262,20 @@ impl Table {
     }
 }
 
-/// Computes up to `rows` rows of each table that is not complete.
-struct HashRows<'a> {
-    tables: &'a mut [Table],
+/// Computes the next `rows` rows of each table, which must have so many left.
+struct HashRows<'a, 'b> {
+    tables: &'a mut [&'b mut Table],
     rows: usize,
 }
 
-impl SimdKernel for HashRows<'_> {
+impl SimdKernel for HashRows<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: SimdOps>(self, simd: S) {
         let Self { tables, rows } = self;
         if let [table] = tables {
-            for _ in 0..rows.min(table.left() as usize) {
+            for _ in 0..rows {
                 let mut wide = [S::LatencyLane::splat(simd, 0); 8];
                 for (wide, lane) in wide.iter_mut().zip(table.input()) {
                     *wide = S::LatencyLane::splat(simd, lane);
@@ -289,21 +289,16 @@ impl SimdKernel for HashRows<'_> {
             return;
         }
         for group in tables.chunks_mut(S::ThroughputLane::WIDTH) {
-            let mut left = 0;
-            for table in &*group {
-                left = left.max(table.left() as usize);
-            }
-            for _ in 0..rows.min(left) {
+            for _ in 0..rows {
                 hash_group(simd, group);
             }
         }
     }
 }
 
-/// Computes the next row of each table, at most as many as a throughput lane has states. What comes
-/// out for a complete table is not stored.
+/// Computes the next row of each table, at most as many as a throughput lane has states.
 #[inline(always)]
-fn hash_group<S: SimdOps>(simd: S, tables: &mut [Table]) {
+fn hash_group<S: SimdOps>(simd: S, tables: &mut [&mut Table]) {
     let mut states = [[0; BATCH_STATES]; 8];
     for (j, table) in tables.iter().enumerate() {
         for (lanes, lane) in states.iter_mut().zip(table.input()) {
