@@ -200,7 +200,7 @@ fn adapter_and_cpu_share_the_nonces_of_a_task() {
     }
     for percent in [100, 50] {
         let intensity = Intensity::new(percent).expect("1 to 100");
-        let (found, states, _) = share_task(GpuOptions::default(), intensity, 4000, 2);
+        let (found, states, _) = share_task(GpuOptions::default(), intensity, 1000, 2);
         let nonces: std::collections::HashSet<_> =
             found.iter().map(|found| found.solution.pow_nonce).collect();
         assert_eq!(nonces.len(), found.len(), "no nonce is tried twice");

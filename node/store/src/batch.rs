@@ -60,13 +60,13 @@ impl WriteBatch {
     ) -> Result<T, E> {
         let borrowed = self.transaction.borrow();
         let transaction = borrowed.as_ref().ok_or_else(|| self.failed_error())?;
-        let mut tables = Tables::open(
+        let mut tables = Tables::new(
             transaction,
             &self.changes,
             &self.ancient,
             self.monitor(),
             &self.failed,
-        )?;
+        );
         match catch_unwind(AssertUnwindSafe(|| work(&mut tables))) {
             Ok(result) => {
                 let value = result?;

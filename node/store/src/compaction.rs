@@ -131,7 +131,7 @@ impl Store {
         rows.done.rows_total *= 2;
         copy.fill(&mut rows, position)?;
         let monitor = CallMonitor::new(path.to_owned());
-        OpenDatabase::without_log(copy.open()?).trim(&monitor)?;
+        OpenDatabase::without_log(copy.open()?, &copy.location()).trim(&monitor)?;
         // Opened again, so that pages come from the medium.
         let written = copy.store(copy.open()?);
         if !rows.is_equal(&*written.snapshot()?)? {
@@ -162,9 +162,12 @@ impl NewDatabase<'_> {
         }
     }
 
+    fn location(&self) -> DatabaseLocation {
+        DatabaseLocation::File(self.path.to_owned())
+    }
+
     fn store(&self, database: redb::Database) -> Store {
-        let location = DatabaseLocation::File(self.path.to_owned());
-        Store::without_log(location, database, &Self::options())
+        Store::without_log(self.location(), database, &Self::options())
     }
 
     fn open(&self) -> Result<redb::Database, StoreError> {
@@ -178,6 +181,7 @@ impl NewDatabase<'_> {
         let store = self.store(made);
         let batch = store.batch()?;
         batch.write_position(position)?;
+        batch.write(|tables| tables.make_all())?;
         batch.commit()?;
         rows.write(&store, false)
     }

@@ -81,7 +81,8 @@ impl SharedDatabase {
         options: &StoreOptions,
     ) -> Self {
         let monitor = CallMonitor::new(location.path().to_owned());
-        Self::with(location, monitor, OpenDatabase::without_log(database), options)
+        let database = OpenDatabase::without_log(database, &location);
+        Self::with(location, monitor, database, options)
     }
 
     /// Opens an existing database.

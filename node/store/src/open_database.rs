@@ -56,6 +56,7 @@ pub(crate) struct OpenDatabase {
     written_max: u64,
     /// The file with the old blocks.
     ancient: Arc<AncientFile>,
+    is_in_memory: bool,
     database: Database,
 }
 
@@ -68,8 +69,9 @@ impl Drop for OpenDatabase {
 impl OpenDatabase {
     /// A database without a log: every commit is a durable one of redb. Its old blocks are in
     /// memory, so nothing may be moved unless the database is in memory, too.
-    pub(crate) fn without_log(database: Database) -> Self {
+    pub(crate) fn without_log(database: Database, location: &DatabaseLocation) -> Self {
         Self {
+            is_in_memory: matches!(location, DatabaseLocation::Memory),
             latest: Mutex::new(None),
             log: None,
             log_bytes: 0,
@@ -114,11 +116,11 @@ impl OpenDatabase {
         check_schema(&database, options, monitor)?;
         let position = read_position(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
-            let mut open = Self::without_log(database);
+            let mut open = Self::without_log(database, location);
             open.ancient = Arc::new(AncientFile::in_memory().beside(&options.archive));
             return Ok(open);
         };
-        let mut open = Self::without_log(database);
+        let mut open = Self::without_log(database, location);
         open.log = Some(Mutex::new(log));
         open.log_bytes = options.log_bytes;
         open.written = written;
@@ -179,7 +181,12 @@ impl OpenDatabase {
         changes: RowChanges,
     ) -> Result<(), StoreError> {
         let Some(mut log) = self.log() else {
-            return commit_durably(monitor, transaction);
+            // Which pages are free is written for the next opening. Memory has none.
+            return if self.is_in_memory {
+                monitor.run_transaction(|| transaction.commit())
+            } else {
+                commit_durably(monitor, transaction)
+            };
         };
         if changes.is_empty() {
             return monitor.run_transaction(|| transaction.abort());
@@ -302,7 +309,7 @@ fn apply(
     let (failed, unlogged) = (Cell::new(false), RefCell::new(RowChanges::none()));
     // Rows only: what the records name in the file of old blocks is there.
     let no_file = AncientBatch::new(Arc::new(AncientFile::in_memory()));
-    let mut tables = Tables::open(transaction, &unlogged, &no_file, monitor, &failed)?;
+    let mut tables = Tables::new(transaction, &unlogged, &no_file, monitor, &failed);
     for record in records {
         let bytes = log.read_changes(record)?;
         for change in row_changes(&bytes) {

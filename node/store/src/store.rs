@@ -106,7 +106,10 @@ impl Store {
     fn make_tables(&self) -> Result<(), StoreError> {
         let batch = self.batch()?;
         batch.write_position(LogPosition::begin())?;
-        batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
+        batch.write(|tables| {
+            tables.make_all()?;
+            tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes())
+        })?;
         batch.commit()
     }
 

@@ -3,7 +3,7 @@
 //! The meaning of rows is in the modules that add methods to [`Tables`]: blocks, state, notices,
 //! logs and the log index. Knows redb; knows nothing of when the transaction is committed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use redb::{ReadableTableMetadata, Table, WriteTransaction};
 
@@ -11,15 +11,20 @@ use crate::blocks_file::{AncientBatch, AncientFile};
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
 use crate::source::{RowVisitor, Source, rows};
-use crate::tables::ByteSlice;
+use crate::tables::{ByteSlice, TABLE_COUNT};
 use crate::waiting_rows::WaitingRows;
 use crate::wal::RowChanges;
 use crate::{StoreError, TableId};
 
+/// A table of an open transaction.
+type OpenTable<'txn> = Table<'txn, ByteSlice, ByteSlice>;
+
 /// The tables of an open [`WriteBatch`](crate::WriteBatch). Reads see the batch's own writes.
 pub struct Tables<'txn> {
-    /// In the order of [`TableId::ALL`].
-    tables: Vec<Table<'txn, ByteSlice, ByteSlice>>,
+    /// In the order of [`TableId::ALL`]. Opened when they are used: redb looks up each opened table
+    /// again in a commit, and a small batch uses a few of them.
+    tables: [OnceCell<OpenTable<'txn>>; TABLE_COUNT],
+    transaction: &'txn WriteTransaction,
     /// Entries of the log index that are not in its table yet.
     pub(crate) log_entries: Vec<(LogKey, u64)>,
     /// The rows that wait in memory; `None` outside
@@ -41,30 +46,64 @@ impl std::fmt::Debug for Tables<'_> {
 }
 
 impl<'txn> Tables<'txn> {
-    /// Opens all tables in `transaction`. What is written and removed is added to `changes`.
-    /// `failed` becomes true when a read or a write fails.
-    ///
-    /// # Errors
-    /// [`StoreError`] when a table cannot be opened.
-    pub(crate) fn open(
+    /// The tables of `transaction`. What is written and removed is added to `changes`. `failed`
+    /// becomes true when a read or a write fails.
+    pub(crate) fn new(
         transaction: &'txn WriteTransaction,
         changes: &'txn RefCell<RowChanges>,
         ancient: &'txn AncientBatch,
         monitor: &'txn CallMonitor,
         failed: &'txn Cell<bool>,
-    ) -> Result<Self, StoreError> {
-        let open = |table: TableId| transaction.open_table(table.definition());
-        let tables = || TableId::ALL.into_iter().map(open).collect::<Result<_, _>>();
-        let tables = monitor.run(tables);
-        Ok(Self {
-            tables: note_failure(failed, tables)?,
+    ) -> Self {
+        Self {
+            tables: Default::default(),
+            transaction,
             log_entries: Vec::new(),
             waiting: None,
             changes,
             ancient,
             monitor,
             failed,
-        })
+        }
+    }
+
+    /// Makes every table that the file does not have.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a table cannot be made.
+    pub(crate) fn make_all(&self) -> Result<(), StoreError> {
+        TableId::ALL
+            .into_iter()
+            .try_for_each(|table| self.table(table).map(drop))
+    }
+
+    /// Opens a table, or makes it if an older file does not have it.
+    fn open(&self, table: TableId) -> Result<OpenTable<'txn>, StoreError> {
+        let open = || self.transaction.open_table(table.definition());
+        self.note_failure(self.monitor.run(open))
+    }
+
+    fn table(&self, table: TableId) -> Result<&OpenTable<'txn>, StoreError> {
+        let cell = &self.tables[table as usize];
+        if let Some(opened) = cell.get() {
+            return Ok(opened);
+        }
+        let opened = self.open(table)?;
+        Ok(cell.get_or_init(|| opened))
+    }
+
+    fn change(
+        &mut self,
+        table: TableId,
+        change: impl FnOnce(&mut OpenTable<'txn>) -> Result<(), redb::StorageError>,
+    ) -> Result<(), StoreError> {
+        let mut rows = match self.tables[table as usize].take() {
+            Some(opened) => opened,
+            None => self.open(table)?,
+        };
+        let changed = self.monitor.run(|| change(&mut rows));
+        self.tables[table as usize] = OnceCell::from(rows);
+        self.note_failure(changed)
     }
 
     /// From now on rows of the tables that allow it wait in memory.
@@ -117,7 +156,8 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError`] when the read fails.
     pub fn rows(&self, table: TableId) -> Result<u64, StoreError> {
-        let counted = self.monitor.run(|| self.tables[table as usize].len());
+        let opened = self.table(table)?;
+        let counted = self.monitor.run(|| opened.len());
         self.note_failure(counted)
     }
 
@@ -130,9 +170,7 @@ impl<'txn> Tables<'txn> {
             waiting.put(table, key, value);
             return Ok(());
         }
-        let written = &mut self.tables[table as usize];
-        let put = || written.insert(key, value).map(drop);
-        note_failure(self.failed, self.monitor.run(put))?;
+        self.change(table, |rows| rows.insert(key, value).map(drop))?;
         self.changes.borrow_mut().put(table, key, value);
         Ok(())
     }
@@ -145,9 +183,7 @@ impl<'txn> Tables<'txn> {
         if let Some(waiting) = &mut self.waiting {
             waiting.delete(table, key);
         }
-        let written = &mut self.tables[table as usize];
-        let delete = || written.remove(key).map(drop);
-        note_failure(self.failed, self.monitor.run(delete))?;
+        self.change(table, |rows| rows.remove(key).map(drop))?;
         self.changes.borrow_mut().delete(table, key);
         Ok(())
     }
@@ -167,8 +203,8 @@ impl Source for Tables<'_> {
             read(waiting);
             return Ok(());
         }
-        let (table, monitor) = (&self.tables[table as usize], self.monitor);
-        self.note_failure(rows::visit(monitor, table, key, read))
+        let stored = self.table(table)?;
+        self.note_failure(rows::visit(self.monitor, stored, key, read))
     }
 
     fn visit_last(
@@ -178,7 +214,7 @@ impl Source for Tables<'_> {
         high: &[u8],
         read: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), StoreError> {
-        let (stored, monitor) = (&self.tables[table as usize], self.monitor);
+        let (stored, monitor) = (self.table(table)?, self.monitor);
         let waiting = self
             .waiting(table)
             .and_then(|waiting| waiting.last(table, low, high));
@@ -201,7 +237,7 @@ impl Source for Tables<'_> {
     }
 
     fn visit_from(&self, table: TableId, low: &[u8], visit: &mut RowVisitor<'_>) -> Result<(), StoreError> {
-        let (stored, monitor) = (&self.tables[table as usize], self.monitor);
+        let (stored, monitor) = (self.table(table)?, self.monitor);
         let visited = match self.waiting(table) {
             Some(waiting) => waiting.merge(
                 table,

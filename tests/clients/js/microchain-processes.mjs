@@ -7,6 +7,9 @@ import { assert, waitFor } from './common.mjs';
 /// The part of a log that is kept, and the part that is shown when the script fails, in characters.
 const [LOG_KEPT, LOG_SHOWN] = [200_000, 4_000];
 
+/// A block every second on a machine that answers within 100 ms.
+const [BLOCK_MS, WAIT_FACTOR] = [1000, 10];
+
 /** Calls a JSON-RPC method at a URL. */
 export async function rpc(at, method, ...params) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
@@ -21,7 +24,7 @@ class Program {
     static all = [];
 
     constructor({ name, program, home }) {
-        Object.assign(this, { name, program, home, log: '' });
+        Object.assign(this, { name, program, home, log: '', running: false });
         mkdirSync(home, { recursive: true });
         Program.all.push(this);
         process.on('exit', () => this.child?.kill('SIGKILL'));
@@ -31,21 +34,44 @@ class Program {
     async launch(args, last) {
         this.child = spawn(this.program, args, { cwd: this.home, stdio: ['ignore', 'pipe', 'pipe'] });
         let printed = '';
-        let ended = false;
+        this.running = true;
         this.child.stdout.on('data', (text) => (printed += text));
         this.child.stderr.on('data', (text) => (this.log = (this.log + text).slice(-LOG_KEPT)));
-        this.child.on('exit', () => (ended = true));
+        this.child.on('exit', () => (this.running = false));
         await waitFor(`the start of ${this.name}`, () => {
-            if (ended) throw new Error(`${this.name} has ended`);
+            if (!this.running) throw new Error(`${this.name} has ended`);
             return printed.match(last);
         });
         return printed;
+    }
+
+    /** Returns how long it takes to answer, in milliseconds; 0 if it does not run. */
+    async delay() {
+        if (!this.running) return 0;
+        const asked = Date.now();
+        // Programs that are killed meanwhile, or start again, need no wait.
+        await this.ping().catch(() => {});
+        return Date.now() - asked;
     }
 
     async kill() {
         const ended = new Promise((resolve) => this.child.on('exit', resolve));
         this.child.kill('SIGKILL');
         await ended;
+    }
+}
+
+/**
+ * Has a VNODE make a block a second for ever. On a busy machine the next one waits for the answers of all programs and longer, so that
+ * members which get no processor are not late for their turns in blocks.
+ */
+export async function makeBlocks(vnode) {
+    for (;;) {
+        const asked = Date.now();
+        await vnode.call('evm_mine');
+        const delays = await Promise.all(Program.all.map((one) => one.delay()));
+        const pause = Math.max(BLOCK_MS, WAIT_FACTOR * Math.max(...delays));
+        await new Promise((resolve) => setTimeout(resolve, Math.max(asked + pause - Date.now(), 0)));
     }
 }
 
@@ -61,7 +87,7 @@ export class Vnode extends Program {
         Object.assign(this, { service, via, url: `http://127.0.0.1:${port}` });
         const settings = { SCSService: true, VnodeServiceCfg: service, VnodeBeneficialAddress: via };
         writeFileSync(`${this.home}/vnodeconfig.json`, JSON.stringify(settings));
-        this.args = ['--dev', '--rpc', '--rpcport', `${port}`, '--rpcapi', 'mc,net,chain3,debug,vnode,admin', '--nodiscover',
+        this.args = ['--dev', '--rpc', '--rpcport', `${port}`, '--rpcapi', 'mc,net,chain3,debug,vnode,admin,evm', '--nodiscover',
             '--nat', 'none', '--datadir', './data', ...args];
     }
 
@@ -76,6 +102,10 @@ export class Vnode extends Program {
 
     call(method, ...params) {
         return rpc(this.url, method, ...params);
+    }
+
+    ping() {
+        return this.call('mc_blockNumber');
     }
 }
 
@@ -98,5 +128,9 @@ export class Server extends Program {
 
     call(method, ...params) {
         return rpc(this.url, `scs_${method}`, ...params);
+    }
+
+    ping() {
+        return this.call('getMicroChainList');
     }
 }

@@ -11,7 +11,7 @@ import { Interface, getAddress } from 'ethers';
 import { promisify } from 'node:util';
 import { argument, assert, run, say, waitFor } from './common.mjs';
 import { Answers } from './scs-answers.mjs';
-import { Server, Vnode, showLogs } from './microchain-processes.mjs';
+import { Server, Vnode, makeBlocks, showLogs } from './microchain-processes.mjs';
 import { COIN, NO_HASH, Rig, proposal, vnodeInfo } from './microchain-rig.mjs';
 
 const { vnode, scs, folder, compiled, chainId } = argument;
@@ -85,7 +85,7 @@ async function checkPool(server, at, sender, { pending, queued }) {
 async function life() {
     const nodes = argument.vnodes.map((one, index) => new Vnode({
         name: `vnode ${index}`, program: vnode, home: `${folder}/vnode-${index}`,
-        args: ['--dev.seal', 'instant', '--dev.period', index === 0 ? '1' : '0'], ...one,
+        args: ['--dev.seal', 'instant', '--dev.period', '0'], ...one,
     }));
     await Promise.all(nodes.map((node) => node.start()));
     const [{ url, accounts }, other] = nodes;
@@ -93,6 +93,7 @@ async function life() {
         await other.call('admin_addPeer', (await nodes[0].call('admin_nodeInfo')).enode);
         await peered(nodes);
     }
+    makeBlocks(nodes[0]);
     const [, owner, ...users] = accounts.map(({ address }) => lower(address));
     const rig = new Rig({ url, contracts, accounts });
     const names = ['a', 'b', 'c', 'backup', 'monitor'];

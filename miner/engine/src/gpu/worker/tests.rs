@@ -201,10 +201,10 @@ fn a_device_waits_while_an_epoch_is_too_large_for_it() {
     let Some(adapter) = first_adapter() else { return };
     let (engine, config, _solutions) = idle_engine(&adapter);
     let [small, large] = [0, 1].map(Epoch::ethash);
-    // 16 items a page: the small dataset has 16 of them, the large one more than any adapter
+    // 64 items a page: the small dataset has four of them, the large one more than any adapter
     // binds.
     let options = GpuOptions {
-        max_page_items: Some(16),
+        max_page_items: Some(64),
         ..config.gpu
     };
     let small_cache = config.caches.get(small).expect("the test sizes");
