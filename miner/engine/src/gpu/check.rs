@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_wrong_in_later_places_of_a_workgroup_is_detected() {
-        for (workgroup_size, places) in [(64, &[8, 16, 32][..]), (128, &[8, 64])] {
+        for (workgroup_size, places) in [(64, &[8_u32, 16, 32][..]), (128, &[8, 64])] {
             let options = GpuOptions {
                 kernel: KernelForm::Group,
                 workgroup_size,

@@ -38,7 +38,8 @@ impl BenchScale {
     pub(super) const fn page_counts(self) -> (&'static [u32], &'static [u32]) {
         match self {
             Self::Full => (&[5, 1], &[3, 2, 8]),
-            Self::Small => (&[3, 1], &[]),
+            // A kernel for as many pages is needed later, too.
+            Self::Small => (&[5, 1], &[]),
         }
     }
 
