@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use alloy_eip2124::ForkId;
-use primitives::{B512, Enode};
+use primitives::B512;
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -36,7 +36,7 @@ enum SocketRequest {
     Announce(PacketEndpoint, Option<ForkId>),
     Record(NodeContact, oneshot::Sender<NodeRecord>),
     Brothers(B512, oneshot::Sender<Vec<NodeContact>>),
-    Kept(B512, oneshot::Sender<Vec<Enode>>),
+    NewlyKept(B512, oneshot::Sender<Vec<NodeContact>>),
     StoreAt(B512, Vec<NodeContact>),
     FindValuesAt(B512, Vec<NodeContact>),
 }
@@ -59,9 +59,9 @@ impl DiscoveryHandle {
         brothers.unwrap_or_default()
     }
 
-    /// The enodes that this node keeps under `key` for others.
-    pub(crate) async fn kept(&self, key: B512) -> Vec<Enode> {
-        let kept = self.ask(|reply| SocketRequest::Kept(key, reply)).await;
+    /// Nodes that have stored their enode here under `key` since this was last asked.
+    pub(crate) async fn newly_kept(&self, key: B512) -> Vec<NodeContact> {
+        let kept = self.ask(|reply| SocketRequest::NewlyKept(key, reply)).await;
         kept.unwrap_or_default()
     }
 
@@ -75,9 +75,9 @@ impl DiscoveryHandle {
         self.request(SocketRequest::FindValuesAt(key, nodes)).await;
     }
 
-    /// Asks the nodes whether they are there. Nodes without an address are left out.
-    pub(crate) async fn probe_all(&self, nodes: &[Enode]) {
-        for node in nodes.iter().filter_map(NodeContact::from_enode) {
+    /// Asks the nodes whether they are there.
+    pub(crate) async fn probe_all(&self, nodes: impl IntoIterator<Item = NodeContact>) {
+        for node in nodes {
             self.request(SocketRequest::Probe(node)).await;
         }
     }
@@ -251,8 +251,8 @@ impl SocketLoop {
             SocketRequest::Brothers(key, reply) => {
                 let _ = reply.send(self.discovery.closest(&key, BUCKET_NODES_MAX, true));
             }
-            SocketRequest::Kept(key, reply) => {
-                let _ = reply.send(self.discovery.kept(&key, now));
+            SocketRequest::NewlyKept(key, reply) => {
+                let _ = reply.send(self.discovery.newly_kept(&key, now));
             }
         }
         Vec::new()

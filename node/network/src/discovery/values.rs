@@ -11,6 +11,7 @@ use std::time::Duration;
 use primitives::{B512, hex};
 
 use crate::address::{self, Neighbourhood};
+use crate::contact::NodeContact;
 use crate::entropy::Entropy;
 
 /// Enodes under one key.
@@ -31,6 +32,8 @@ struct StoredValue {
     id: B512,
     from: SocketAddr,
     expires: Duration,
+    /// Whether it came after [`ValueStore::take_new`] was last asked for it.
+    is_new: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +71,7 @@ impl ValueStore {
             id,
             from,
             expires: now + VALUE_LIFETIME,
+            is_new: true,
         });
         true
     }
@@ -81,6 +85,24 @@ impl ValueStore {
         entropy.shuffle(&mut valid);
         let enode = |value: &&StoredValue| format!("enode://{}@{},", hex::encode(value.id), value.from);
         valid.iter().take(VALUES_IN_ANSWER).map(enode).collect()
+    }
+
+    /// At most [`VALUES_IN_ANSWER`] nodes that have stored their enode under `key`, or stored it
+    /// again, since they were last returned.
+    pub(super) fn take_new(&mut self, key: &B512, now: Duration) -> Vec<NodeContact> {
+        let stored = self.keys.get_mut(key).into_iter().flatten();
+        let new = stored.filter(|value| value.is_new && value.expires > now);
+        let take = |value: &mut StoredValue| {
+            value.is_new = false;
+            let (ip, port) = (value.from.ip(), value.from.port());
+            NodeContact {
+                id: value.id,
+                ip,
+                udp: port,
+                tcp: port,
+            }
+        };
+        new.take(VALUES_IN_ANSWER).map(take).collect()
     }
 
     pub(super) fn expire(&mut self, now: Duration) {
@@ -127,6 +149,36 @@ mod tests {
         store.expire(end);
         assert!(store.keys.is_empty());
         assert_eq!(store.get(&B512::ZERO, from(0).ip(), now, &mut entropy), "");
+    }
+
+    #[test]
+    fn each_node_that_stores_is_new_once() {
+        let mut store = ValueStore::default();
+        let key = B512::repeat_byte(9);
+        let take = |store: &mut ValueStore| {
+            let taken = store.take_new(&key, Duration::from_secs(1));
+            taken.iter().map(|node| (node.id, node.udp)).collect::<Vec<_>>()
+        };
+        assert_eq!(take(&mut store), []);
+        for number in 0..7 {
+            // Neighbours would take each other's places.
+            let from = SocketAddr::from(([10, 1 + number as u8, 0, 1], number));
+            assert!(store.put(key, id(number), from, Duration::ZERO));
+        }
+        assert_eq!(
+            take(&mut store),
+            [0, 1, 2, 3, 4].map(|number| (id(number), number))
+        );
+        assert_eq!(take(&mut store), [5, 6].map(|number| (id(number), number)));
+        assert_eq!(take(&mut store), []);
+        // A node that was started again has another port, or the same one.
+        for port in [30, 30] {
+            let from = SocketAddr::from(([10, 4, 0, 1], port));
+            assert!(store.put(key, id(3), from, Duration::ZERO));
+            assert_eq!(take(&mut store), [(id(3), port)]);
+        }
+        store.put(key, id(8), from(8), Duration::ZERO);
+        assert!(store.take_new(&key, VALUE_LIFETIME).is_empty());
     }
 
     #[test]

@@ -86,7 +86,10 @@ impl FindingLoop {
                 contact_at(&record, from).into_iter().collect()
             }
             // The nodes are dialled once they have proven their addresses.
-            DiscoveryEvent::Values { nodes, .. } => return self.socket.handle().probe_all(&nodes).await,
+            DiscoveryEvent::Values { nodes, .. } => {
+                let contacts: Vec<_> = nodes.iter().filter_map(NodeContact::from_enode).collect();
+                return self.socket.handle().probe_all(contacts).await;
+            }
         };
         self.core.state.lock().dialer.add_candidates(nodes);
         self.core.dial.notify_one();

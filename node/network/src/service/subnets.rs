@@ -355,8 +355,6 @@ async fn meet(main: DiscoveryHandle, own: DiscoveryHandle, key: B512) {
     let mut round = 0;
     loop {
         let brothers = main.brothers(key).await;
-        // Others may have stored their enodes here.
-        own.probe_all(&main.kept(key).await).await;
         if !brothers.is_empty() {
             if round < FIRST_ROUNDS || round % STORE_ROUNDS == 0 {
                 own.store_at(key, brothers.clone()).await;
@@ -364,11 +362,17 @@ async fn meet(main: DiscoveryHandle, own: DiscoveryHandle, key: B512) {
             own.find_values_at(key, brothers).await;
             round += 1;
         }
-        if round < FIRST_ROUNDS {
+        let interval = if round < FIRST_ROUNDS {
             main.lookup(key).await;
-            tokio::time::sleep(FIRST_INTERVAL).await;
+            FIRST_INTERVAL
         } else {
-            tokio::time::sleep(FIND_INTERVAL).await;
+            FIND_INTERVAL
+        };
+        let next = Instant::now() + interval;
+        while Instant::now() < next {
+            // Others store their enodes here. A node that comes later waits for no round.
+            own.probe_all(main.newly_kept(key).await).await;
+            tokio::time::sleep(FIRST_INTERVAL).await;
         }
     }
 }

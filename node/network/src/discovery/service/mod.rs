@@ -9,7 +9,7 @@ mod searches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use alloy_eip2124::ForkId;
@@ -318,11 +318,10 @@ impl Discovery {
         self.take_actions()
     }
 
-    /// The enodes that this node keeps under `key` for others, at most as many as in an answer.
-    pub fn kept(&mut self, key: &B512, now: Moment) -> Vec<Enode> {
-        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let value = self.values.get(key, own, now.elapsed, &mut self.entropy);
-        inbound::enodes(value.as_bytes(), own)
+    /// Nodes that have stored their enode here under `key` since they were last returned, at most
+    /// as many as in an answer.
+    pub(crate) fn newly_kept(&mut self, key: &B512, now: Moment) -> Vec<NodeContact> {
+        self.values.take_new(key, now.elapsed)
     }
 
     /// Asks a node for its record if it has said that it has one. No actions: it is not asked.

@@ -10,7 +10,7 @@ use super::super::interface::{PeerFacts, PeerId};
 use super::super::known::KnownHashes;
 use super::super::share::{ShareHolder, UsedShare};
 use super::transactions::TransactionRecord;
-use super::{NewPeer, RequestNote};
+use super::{NewPeer, RequestNote, STATUS_TIMEOUT};
 use crate::messages::WireProtocol;
 use crate::requests::RequestBook;
 
@@ -51,6 +51,8 @@ pub(super) struct PeerState {
     pub(super) has_snap: bool,
     pub(super) is_inbound: bool,
     pub(super) is_exempt: bool,
+    /// The time at which it got its place.
+    pub(super) began: Duration,
     phase: PeerPhase,
     /// The head of this node that the peer was told in the Status.
     pub(super) told_head: B256,
@@ -86,7 +88,7 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    pub(super) fn new(new: &NewPeer, status_deadline: Duration, told_head: B256) -> Self {
+    pub(super) fn new(new: &NewPeer, began: Duration, told_head: B256) -> Self {
         Self {
             node: new.node,
             address: new.address,
@@ -94,7 +96,8 @@ impl PeerState {
             has_snap: new.has_snap,
             is_inbound: new.is_inbound,
             is_exempt: new.is_exempt,
-            phase: PeerPhase::Greeting(status_deadline),
+            began,
+            phase: PeerPhase::Greeting(began + STATUS_TIMEOUT),
             told_head,
             requests: RequestBook::new(new.protocol),
             known_blocks: KnownHashes::new(KNOWN_BLOCKS_MAX),

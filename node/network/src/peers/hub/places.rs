@@ -30,7 +30,7 @@ impl PeerHub {
     /// The reason for the other side if it may not.
     pub fn check_place(&self, new: &NewPeer, now: Moment) -> Result<(), RlpxDisconnect> {
         if let Some(existing) = self.nodes.get(&new.node)
-            && !self.makes_way(existing, new)
+            && !self.makes_way(existing, new, now)
         {
             return Err(RlpxDisconnect::AlreadyConnected);
         }
@@ -53,10 +53,13 @@ impl PeerHub {
     }
 
     /// Whether a connection ends because both nodes have dialled, and `new` is the one to keep.
-    fn makes_way(&self, existing: &PeerId, new: &NewPeer) -> bool {
-        self.peers
-            .get(existing)
-            .is_some_and(|state| new.is_preferred && !state.is_active() && state.is_inbound != new.is_inbound)
+    /// Both nodes must decide alike, so whether a Status has come does not count: it comes to one
+    /// of them earlier.
+    fn makes_way(&self, existing: &PeerId, new: &NewPeer, now: Moment) -> bool {
+        let is_crossed = |state: &PeerState| {
+            state.is_inbound != new.is_inbound && now.elapsed < state.began + STATUS_TIMEOUT
+        };
+        new.is_preferred && self.peers.get(existing).is_some_and(is_crossed)
     }
 
     /// Takes a connection after its Hello. Returns its number and what to do: send a Status.
@@ -71,7 +74,7 @@ impl PeerHub {
         let peer = PeerId(self.next_peer);
         self.next_peer += 1;
         self.nodes.insert(new.node, peer);
-        let state = PeerState::new(&new, now.elapsed + STATUS_TIMEOUT, self.head.hash);
+        let state = PeerState::new(&new, now.elapsed, self.head.hash);
         self.peers.insert(peer, state);
         let status = self.own_status(new.protocol);
         self.send(peer, PeerMessage::Status(status));

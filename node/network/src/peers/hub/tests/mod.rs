@@ -502,10 +502,16 @@ fn of_two_connections_the_preferred_one_is_kept() {
     let status = PeerMessage::Status(scene.status(63));
     scene.receive(second, status);
     assert_eq!(scene.hub.peers().count(), 1);
-    // Once the Status fits, a connection stays.
-    let late = NewPeer {
+    assert!(scene.hub.admit(dialled, scene.now).is_err());
+    // The other node may not have seen the Status that has come here.
+    let crossed = NewPeer {
         is_inbound: false,
         ..preferred
     };
-    assert!(scene.hub.admit(late, scene.now).is_err());
+    let (third, actions) = scene.hub.admit(crossed, scene.now).expect("a place");
+    assert!(is_dropped(&actions, second), "{actions:?}");
+    scene.receive(third, PeerMessage::Status(scene.status(63)));
+    // A connection of some seconds stays.
+    scene.now.elapsed += STATUS_TIMEOUT;
+    assert!(scene.hub.admit(preferred, scene.now).is_err());
 }
