@@ -86,7 +86,7 @@ pub(crate) fn prepared(workload: &Workload) -> Result<(Took, ImportCosts), Failu
     while !blocks.is_empty() {
         let run = Instant::now();
         let mut next = || (run.elapsed() < RUN_TIME).then(|| blocks.pop_front()).flatten();
-        costs.0.push(importer.import_run(None, &mut next)?.1);
+        costs.0.push(importer.import_run(None, &mut next)?.cost);
     }
     let took = clock.stop();
     check_head(&importer, workload)?;

@@ -120,7 +120,7 @@ impl ChainInner {
         let now = (jobs.clock)();
         let run = catch_panic(|| jobs.importer.import_run(Some(now), &mut next));
         let done = match run {
-            Ok(Ok((done, _))) => done,
+            Ok(Ok(run)) => run.blocks,
             Ok(Err(error)) => {
                 self.handle_store_failure(format_args!("storing blocks"), &error);
                 self.put_in_doubt(Doubt::Block(&first.block.header));

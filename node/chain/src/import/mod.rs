@@ -68,7 +68,7 @@ pub use fill::FilledBlock;
 pub(crate) use header_chain::best_header_id;
 pub use header_chain::{CheckedHeaders, ImportedHeaders};
 pub use limits::ForkLimits;
-pub use run::RunCost;
+pub use run::{ImportedRun, RunCost};
 pub use upkeep::{KEPT_TRIES, OldBlocks, PruneProgress, RECENT_STATES_DEFAULT, StateRetention};
 
 use std::sync::Arc;

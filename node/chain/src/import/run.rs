@@ -6,16 +6,19 @@
 //! the next blocks are executed. A block that is not a valid
 //! child of the head ends the run; [`Importer::import`] imports it or says what is wrong with it.
 
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{BlockReads, StoreError, Tables};
+use store::{BlockReads, StoreError, TableId, Tables};
 
-use super::block::{CandidateBlock, CurrentHead};
+use super::block::{CandidateBlock, CheckedBlock, CurrentHead, required_row};
 use super::reorg::refuse_below_horizon;
+use super::root_worker::BLOCKS_WITHOUT_ROOT_MAX;
 use super::state_session::{RootTimes, StateSession};
 use super::upkeep::PAST_NODES_A_COMMIT;
-use super::{ImportError, Importer, PreparedBlock};
+use super::{BlockId, ImportError, Importer, PreparedBlock};
 use crate::measured::ImportStage;
 use crate::trie::TrieStats;
 
@@ -38,22 +41,45 @@ pub struct RunCost {
     pub commit: Duration,
     /// The counts of the tries.
     pub trie: TrieStats,
-    /// Memory of the blocks, of the state and of the rows that waited, in bytes, at the end of the
-    /// run.
+    /// Memory of the state and of the rows that waited, in bytes, at the end of the run.
     pub memory_bytes: usize,
 }
 
 /// The blocks that a run takes, in order.
 type NextPrepared<'a> = dyn FnMut() -> Option<Arc<PreparedBlock>> + 'a;
 
+/// A run of blocks that is over.
+#[derive(Debug)]
+pub struct ImportedRun {
+    /// The number of blocks that are committed.
+    pub blocks: usize,
+    /// The number of their transactions.
+    pub transactions: u64,
+    /// The gas that they used.
+    pub gas: u64,
+    /// Their cost.
+    pub cost: RunCost,
+    /// The blocks that the run has taken after those, in order: the one that ended it, and perhaps
+    /// some more.
+    pub rest: Vec<Arc<PreparedBlock>>,
+}
+
 /// The end of one attempt at a run.
 enum RunAttempt {
-    /// The number of blocks that are committed, and their cost.
-    Committed { blocks: usize, cost: RunCost },
+    /// The run is over.
+    Committed(ImportedRun),
     /// A block failed after its execution had begun, so nothing was committed. The run must be
-    /// done again with these blocks, which are the valid ones before it.
-    Poisoned { valid: Vec<Arc<PreparedBlock>> },
+    /// done again with the blocks `valid`, which are those before it. `rest` are the blocks from
+    /// it on.
+    Poisoned {
+        valid: Vec<Arc<PreparedBlock>>,
+        rest: Vec<Arc<PreparedBlock>>,
+    },
 }
+
+/// The most blocks that a run has taken after those that are committed: those whose roots were not
+/// compared, the one with the wrong root, and the one that ended the run.
+const REST_BLOCKS_MAX: usize = BLOCKS_WITHOUT_ROOT_MAX + 2;
 
 /// The result for a block that was given to a run.
 enum RunStep {
@@ -67,9 +93,9 @@ impl Importer {
     /// Imports a run of blocks in one write transaction: the blocks that `next` gives, for as long
     /// as each is a valid child of the one before and the first a valid child of the head.
     ///
-    /// Returns how many blocks were imported, and what they cost. They are committed. The run may
-    /// have taken one more block from `next`; [`Importer::import`] imports it or says what is wrong
-    /// with it. `now` is the clock in unix seconds; with `None` the clock is not checked.
+    /// The imported blocks are committed. [`Importer::import`] takes those of
+    /// [`ImportedRun::rest`], or says what is wrong with them. `now` is the clock in unix seconds;
+    /// with `None` the clock is not checked.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails. The blocks may be stored all the same; the next snapshot
@@ -78,17 +104,22 @@ impl Importer {
         &self,
         now: Option<u64>,
         next: &mut dyn FnMut() -> Option<Arc<PreparedBlock>>,
-    ) -> Result<(usize, RunCost), StoreError> {
+    ) -> Result<ImportedRun, StoreError> {
         self.finish_open_reorganization()
             .or_else(|error| error.into_store_error().map_or(Ok(false), Err))?;
         let mut attempt = self.attempt_run(now, next)?;
+        let mut later = Vec::new();
         // Each attempt has at least one block less than the one before, so this ends.
         loop {
             match attempt {
-                RunAttempt::Committed { blocks, cost } => return Ok((blocks, cost)),
-                RunAttempt::Poisoned { valid } => {
+                RunAttempt::Committed(mut run) => {
+                    run.rest.append(&mut later);
+                    return Ok(run);
+                }
+                RunAttempt::Poisoned { valid, rest } => {
                     let mut valid = valid.into_iter();
                     attempt = self.attempt_run(now, &mut || valid.next())?;
+                    later = valid.chain(rest).chain(later).collect();
                 }
             }
         }
@@ -98,60 +129,72 @@ impl Importer {
         let span = tracing::debug_span!("blocks", count = tracing::field::Empty);
         let _entered = span.enter();
         let mut cost = RunCost::default();
-        let (mut valid, mut block_bytes, mut is_full) = (Vec::new(), 0, false);
+        let (mut blocks, mut taken, mut is_full) = (0u64, 0, false);
+        let (mut transactions, mut gas) = (0, 0u64);
+        let mut newest = VecDeque::with_capacity(REST_BLOCKS_MAX + 1);
         let batch = self.store.batch()?;
         let last_commit = self.store.snapshot()?;
         let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
-        let blocks_done = batch.write_in_order(|tables| {
+        let (from, blocks_done) = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
             while !session.is_poisoned()
                 && !is_full
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
+                taken += 1;
+                newest.push_back(prepared.clone());
+                if newest.len() > REST_BLOCKS_MAX {
+                    newest.pop_front();
+                }
                 let candidate = CandidateBlock::from(&*prepared);
                 match self.extend_head(tables, &mut session, &candidate, now, &mut cost)? {
                     RunStep::Extended => {}
                     RunStep::Ended => break,
                 }
                 cost.rows += started.elapsed();
-                block_bytes += prepared.memory_bytes();
-                valid.push(prepared);
+                blocks += 1;
+                transactions += prepared.block.transactions.len() as u64;
+                gas = gas.saturating_add(prepared.block.header.gas_used);
                 // Otherwise the rows of a long run would be written, only to be removed at its end.
-                if (valid.len() as u64).is_multiple_of(MOVE_INTERVAL) {
+                if blocks.is_multiple_of(MOVE_INTERVAL) {
                     self.move_old_blocks(tables, MOVE_INTERVAL)?;
                 }
-                let bytes = block_bytes + tables.waiting_bytes() + session.memory_bytes();
-                is_full = bytes >= self.batch_bytes;
+                is_full = tables.waiting_bytes() + session.memory_bytes() >= self.batch_bytes;
             }
             session.compare_all_roots(tables)?;
             let blocks_done = Instant::now();
-            cost.memory_bytes = block_bytes + tables.waiting_bytes() + session.memory_bytes();
+            cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
             cost.trie = session.save(tables)?;
             if !session.is_poisoned() {
                 self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
-                self.upkeep(tables, valid.len() as u64)?;
+                self.upkeep(tables, blocks)?;
                 // A full batch is followed by another, but a single block may be the newest.
-                let is_long = valid.len() > PAST_NODES_A_COMMIT || (is_full && valid.len() > 1);
+                let is_long = blocks > PAST_NODES_A_COMMIT as u64 || (is_full && blocks > 1);
                 self.keep_past_nodes(tables, is_long)?;
             }
-            Ok::<_, StoreError>(blocks_done)
+            Ok::<_, StoreError>((from, blocks_done))
         })?;
-        span.record("count", valid.len());
+        span.record("count", blocks);
         let RootTimes { computed, waited } = session.root_times();
         cost.roots_beside = computed;
         cost.roots += waited;
-        if let Some(blocks) = session.blocks_before_wrong_root() {
-            valid.truncate(blocks);
+        if session.is_poisoned() {
+            blocks = session.blocks_before_wrong_root().unwrap_or(blocks);
         }
-        if session.is_poisoned() && !valid.is_empty() {
-            batch.abort()?;
-            return Ok(RunAttempt::Poisoned { valid });
-        }
+        let is_poisoned = session.is_poisoned() && blocks > 0;
+        let rest = newest.split_off(newest.len().saturating_sub((taken - blocks) as usize));
+        let rest = Vec::from(rest);
         let cached = session.into_cached();
         drop(last_commit);
-        if valid.is_empty() {
+        if is_poisoned {
+            let valid = batch.write(|tables| self.read_valid(tables, from + 1..=from + blocks))?;
+            batch.abort()?;
+            return Ok(RunAttempt::Poisoned { valid, rest });
+        }
+        if blocks == 0 {
+            (transactions, gas) = (0, 0);
             batch.abort()?;
         } else {
             ImportStage::Commit.time(|| batch.commit())?;
@@ -159,10 +202,29 @@ impl Importer {
         self.head_state.put(cached);
         cost.rows = cost.rows.saturating_sub(cost.execute + cost.roots);
         cost.commit = blocks_done.elapsed();
-        Ok(RunAttempt::Committed {
-            blocks: valid.len(),
+        Ok(RunAttempt::Committed(ImportedRun {
+            blocks: blocks as usize,
+            transactions,
+            gas,
             cost,
-        })
+            rest,
+        }))
+    }
+
+    /// Reads blocks that the transaction made canonical, so that they can be imported again. While
+    /// a run goes well, none of its blocks stays in memory.
+    fn read_valid(
+        &self,
+        tables: &Tables<'_>,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<Arc<PreparedBlock>>, StoreError> {
+        let read = |number: u64| {
+            let hash = tables.canonical_hash(number)?;
+            let hash = required_row(hash, TableId::NumberToHash, &number.to_be_bytes())?;
+            let block = CheckedBlock::read(tables, &self.spec, &BlockId { number, hash })?;
+            Ok(Arc::new(PreparedBlock::from(block)))
+        };
+        numbers.map(read).collect()
     }
 
     /// Makes a block the head if it is a valid child of the head.

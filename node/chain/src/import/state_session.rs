@@ -74,7 +74,7 @@ pub(super) struct StateSession<'s> {
     /// The blocks that the thread has, oldest first, with the roots of their headers.
     without_root: VecDeque<(BlockId, B256)>,
     /// The number of blocks that ended with the root of their header.
-    right_roots: usize,
+    right_roots: u64,
     /// Memory of the thread's tries, in bytes, roughly.
     lent_bytes: usize,
     times: RootTimes,
@@ -285,7 +285,7 @@ impl<'s> StateSession<'s> {
 
     /// The number of blocks of the session before the one whose root was wrong; `None` if there is
     /// none.
-    pub(super) const fn blocks_before_wrong_root(&self) -> Option<usize> {
+    pub(super) const fn blocks_before_wrong_root(&self) -> Option<u64> {
         match self.memory {
             SessionMemory::WrongRoot => Some(self.right_roots),
             _ => None,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use ethash::LIGHT_IN_FLIGHT;
-use primitives::{B256, Block, DecodeError, U256};
+use primitives::{B256, DecodeError, U256};
 use store::{BlockReads, StoreError};
 
 use crate::clock::unix_now;
@@ -35,7 +35,7 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// The most chunks that wait to be executed.
 const CHUNKS_MAX: usize = 8;
 /// A run is committed after this time, so that no more is lost if the process is killed.
-const RUN_TIME_MAX: Duration = Duration::from_secs(60);
+const RUN_TIME_MAX: Duration = Duration::from_secs(180);
 /// The time between two reports of blocks that are not committed yet.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// A run is committed if the stream has given no block for this long.
@@ -133,6 +133,15 @@ pub struct StreamImportProgress {
     pub pending: u64,
     /// Bytes of the stream whose blocks are in the store or are pending.
     pub read_bytes: u64,
+}
+
+impl StreamImportProgress {
+    /// Counts imported blocks with so many transactions and so much gas.
+    const fn count(&mut self, blocks: u64, transactions: u64, gas: u64) {
+        self.blocks += blocks;
+        self.transactions += transactions;
+        self.gas = self.gas.saturating_add(gas);
+    }
 }
 
 /// Imports all blocks of a stream.
@@ -302,7 +311,7 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
             return Ok(());
         };
         self.queue.blocks.push_front(first);
-        let mut run = Vec::new();
+        let mut taken = 0;
         let reader_is_waiting = self.queue.reader_is_waiting.clone();
         let (started, mut reported) = (Instant::now(), Instant::now());
         let imported = self.importer.import_run(Some(unix_now().as_secs()), &mut || {
@@ -312,28 +321,21 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
             }
             if reported.elapsed() > REPORT_INTERVAL {
                 reported = waiting_since;
-                self.progress.pending = run.len() as u64;
+                self.progress.pending = taken;
                 self.progress.read_bytes = self.queue.end;
                 (self.report)(&self.progress);
             }
             // A reader that checks blocks gives some soon.
             let is_idle = || waiting_since.elapsed() > IDLE_MAX && reader_is_waiting.load(Ordering::Acquire);
             let next = self.queue.next(|| !is_stopped() && !is_idle())?;
-            run.push(next.clone());
+            taken += 1;
             Some(next)
         });
-        let in_run = match imported {
-            Ok((blocks, _)) => blocks,
-            // The run has taken no block, so no import of a single block below would report this.
-            Err(error) if run.is_empty() => return Err(error.into()),
-            // The blocks of the run are imported one by one below. That reports the failure if the
-            // store still fails.
-            Err(_) => 0,
-        };
+        let run = imported?;
         self.progress.pending = 0;
-        run[..in_run].iter().for_each(|block| self.count(block));
+        self.progress.count(run.blocks as u64, run.transactions, run.gas);
         (self.report)(&self.progress);
-        for block in &run[in_run..] {
+        for block in &run.rest {
             if self.is_stopped() {
                 return Err(StreamImportError::Interrupted);
             }
@@ -346,7 +348,10 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
         let header = &prepared.block.header;
         match self.importer.import(&prepared.block, Some(unix_now().as_secs())) {
             Ok(Imported::Known) => self.progress.known += 1,
-            Ok(Imported::Side | Imported::Head { .. } | Imported::Later) => self.count(prepared),
+            Ok(Imported::Side | Imported::Head { .. } | Imported::Later) => {
+                let transactions = prepared.block.transactions.len() as u64;
+                self.progress.count(1, transactions, header.gas_used);
+            }
             Err(error) => {
                 return Err(StreamImportError::Refused {
                     number: header.number,
@@ -356,16 +361,6 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
             }
         }
         Ok(())
-    }
-
-    /// Counts an imported block.
-    const fn count(&mut self, prepared: &PreparedBlock) {
-        let Block {
-            header, transactions, ..
-        } = &prepared.block;
-        self.progress.blocks += 1;
-        self.progress.transactions += transactions.len() as u64;
-        self.progress.gas = self.progress.gas.saturating_add(header.gas_used);
     }
 }
 

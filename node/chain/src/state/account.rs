@@ -72,13 +72,39 @@ pub(super) struct CachedAccount {
     pub(super) unrooted: bool,
     /// The account changed in this block before the state root was last computed.
     pub(super) rooted: bool,
+    /// `None` as long as no slot was read or written, as with most accounts.
+    slots: Option<Box<CachedSlots>>,
+}
+
+/// The slots of an account.
+#[derive(Clone, Debug, Default)]
+struct CachedSlots {
     /// Slots that were read or written.
-    pub(super) slots: U256Map<CachedSlot>,
+    values: U256Map<CachedSlot>,
     /// Slots written after the state root was last computed. A slot may appear twice.
-    pub(super) written: Vec<U256>,
+    written: Vec<U256>,
     /// Slots written in this block before the state root was last computed. A slot may appear
     /// twice.
-    pub(super) rooted_slots: Vec<U256>,
+    rooted: Vec<U256>,
+}
+
+impl CachedSlots {
+    /// Hashes the numbers of the slots that were written and have no hash yet.
+    fn hash_written(&mut self) {
+        let values = &self.values;
+        let unhashed = |key: &&U256| values.get(*key).is_some_and(|slot| slot.hash.is_none());
+        let keys: Vec<U256> = self.written.iter().filter(unhashed).copied().collect();
+        if keys.is_empty() {
+            return;
+        }
+        let numbers: Vec<[u8; 32]> = keys.iter().map(U256::to_be_bytes).collect();
+        let numbers: Vec<&[u8]> = numbers.iter().map(<[u8; 32]>::as_slice).collect();
+        for (key, hash) in keys.iter().zip(keccak256_many(&numbers)) {
+            if let Some(slot) = self.values.get_mut(key) {
+                slot.hash = Some(B256::from(hash));
+            }
+        }
+    }
 }
 
 impl CachedAccount {
@@ -100,9 +126,7 @@ impl CachedAccount {
             wiped: false,
             unrooted: false,
             rooted: false,
-            slots: U256Map::default(),
-            written: Vec::new(),
-            rooted_slots: Vec::new(),
+            slots: None,
         }
     }
 
@@ -125,23 +149,37 @@ impl CachedAccount {
         }
     }
 
+    /// The slot, if it was read or written.
+    pub(super) fn slot(&self, slot: &U256) -> Option<&CachedSlot> {
+        self.slots.as_ref()?.values.get(slot)
+    }
+
+    /// The slots that were read or written, by number.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&U256, &CachedSlot)> {
+        self.slots.iter().flat_map(|slots| &slots.values)
+    }
+
+    /// Keeps a slot that was read.
+    pub(super) fn keep_read(&mut self, slot: U256, read: CachedSlot) {
+        self.slots.get_or_insert_default().values.insert(slot, read);
+    }
+
     /// Writes `value` to a slot. `original` is the slot's value at the start of the transaction.
     /// Returns how many slots were added to the cache: 0 or 1.
     pub(super) fn write(&mut self, slot: U256, original: U256, value: U256) -> usize {
         let before = if self.wiped { U256::ZERO } else { original };
-        let count_before = self.slots.len();
-        let entry = self.slots.entry(slot);
+        let slots = self.slots.get_or_insert_default();
+        let count_before = slots.values.len();
+        let entry = slots.values.entry(slot);
         entry.or_insert_with(|| CachedSlot::unchanged(before)).now = value;
-        self.written.push(slot);
-        self.slots.len() - count_before
+        slots.written.push(slot);
+        slots.values.len() - count_before
     }
 
     /// Makes the storage empty and forgets all slots.
     pub(super) fn empty_storage(&mut self) {
         self.storage_root = EMPTY_ROOT;
-        self.slots.clear();
-        self.written.clear();
-        self.rooted_slots.clear();
+        self.slots = None;
     }
 
     /// The storage that the account has now.
@@ -149,54 +187,42 @@ impl CachedAccount {
         self.key.storage(self.incarnation())
     }
 
-    /// Hashes the numbers of the slots that were written and have no hash yet.
-    fn hash_written(&mut self) {
-        let slots = &self.slots;
-        let unhashed = |key: &&U256| slots.get(*key).is_some_and(|slot| slot.hash.is_none());
-        let keys: Vec<U256> = self.written.iter().filter(unhashed).copied().collect();
-        if keys.is_empty() {
-            return;
-        }
-        let numbers: Vec<[u8; 32]> = keys.iter().map(U256::to_be_bytes).collect();
-        let numbers: Vec<&[u8]> = numbers.iter().map(<[u8; 32]>::as_slice).collect();
-        for (key, hash) in keys.iter().zip(keccak256_many(&numbers)) {
-            if let Some(slot) = self.slots.get_mut(key) {
-                slot.hash = Some(B256::from(hash));
-            }
-        }
-    }
-
     /// Returns the slots that the trie does not have yet, with their values, and marks them as
     /// passed to the trie.
     pub(super) fn take_unrooted(&mut self) -> Vec<SlotWrite> {
-        self.written.sort_unstable();
-        self.written.dedup();
-        self.hash_written();
+        let Some(slots) = &mut self.slots else {
+            return Vec::new();
+        };
+        slots.written.sort_unstable();
+        slots.written.dedup();
+        slots.hash_written();
         // Once the trie has had changes of this block, a slot that went back to its old value
         // must be written too.
-        let trie_has_changes = !self.rooted_slots.is_empty();
-        let slots = &self.slots;
-        let values = self.written.iter().filter_map(|key| {
-            let slot = slots.get(key)?;
+        let trie_has_changes = !slots.rooted.is_empty();
+        let values = slots.written.iter().filter_map(|key| {
+            let slot = slots.values.get(key)?;
             (trie_has_changes || slot.now != slot.before).then(|| slot.write(*key))
         });
         let values = values.collect();
-        self.rooted_slots.append(&mut self.written);
+        slots.rooted.append(&mut slots.written);
         values
     }
 
     /// The slots of this block that were passed to the trie, with their values at the parent block.
     pub(super) fn rooted_changes(&self) -> Vec<(B256, U256)> {
         let before = |key: &U256| {
-            let slot = self.slots.get(key)?;
+            let slot = self.slot(key)?;
             Some((slot.hash_of(key), slot.before))
         };
-        self.rooted_slots.iter().filter_map(before).collect()
+        let rooted = self.slots.iter().flat_map(|slots| &slots.rooted);
+        rooted.filter_map(before).collect()
     }
 
     /// Marks all changes of the block as not yet passed to the trie.
     pub(super) fn unroot(&mut self) {
-        self.written.append(&mut self.rooted_slots);
+        if let Some(slots) = &mut self.slots {
+            slots.written.append(&mut slots.rooted);
+        }
         (self.rooted, self.unrooted) = (false, false);
         self.storage_root = match self.before.account {
             Some(account) if !self.wiped => account.storage_root,
@@ -219,16 +245,18 @@ impl CachedAccount {
     /// Ends the block: the current values become the values of the next block's parent. Returns
     /// the slots that the block changed, with their new values.
     pub(super) fn end_block(&mut self) -> Vec<SlotWrite> {
-        let mut keys = std::mem::take(&mut self.rooted_slots);
-        keys.sort_unstable();
-        keys.dedup();
         let mut changed = Vec::new();
-        for key in keys {
-            if let Some(slot) = self.slots.get_mut(&key)
-                && slot.now != slot.before
-            {
-                slot.before = slot.now;
-                changed.push(slot.write(key));
+        if let Some(slots) = &mut self.slots {
+            let mut keys = std::mem::take(&mut slots.rooted);
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                if let Some(slot) = slots.values.get_mut(&key)
+                    && slot.now != slot.before
+                {
+                    slot.before = slot.now;
+                    changed.push(slot.write(key));
+                }
             }
         }
         if self.wiped {

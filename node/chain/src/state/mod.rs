@@ -83,7 +83,7 @@ pub(crate) trait StorageProbe: Database<Error = StateError> {
 /// The changes of a block, without the state of its parent. Readers of the pending block use it.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    accounts: AddressMap<CachedAccount>,
+    accounts: AddressMap<Box<CachedAccount>>,
     changed: Vec<Address>,
     code: B256Map<Bytecode>,
 }
@@ -97,14 +97,14 @@ impl Overlay {
 
     /// The slot after the block. `None` if the block did not read or change the slot.
     pub(crate) fn slot(&self, address: &Address, slot: &U256) -> Option<U256> {
-        let cached = self.accounts.get(address)?.slots.get(slot).map(|slot| slot.now);
+        let cached = self.accounts.get(address)?.slot(slot).map(|slot| slot.now);
         cached.or_else(|| self.is_emptied(address).then_some(U256::ZERO))
     }
 
     /// The slots of the account that the block read or wrote, with their values after the block.
     pub(crate) fn slots(&self, address: &Address) -> impl Iterator<Item = (U256, U256)> {
         let cached = self.accounts.get(address).into_iter();
-        cached.flat_map(|cached| cached.slots.iter().map(|(key, slot)| (*key, slot.now)))
+        cached.flat_map(|cached| cached.slots().map(|(key, slot)| (*key, slot.now)))
     }
 
     /// Whether the block removed all of the storage that the account had at the parent block.
@@ -251,7 +251,7 @@ impl<'a> BlockState<'a> {
                 let before = self.source.account_by_key(&key, self.parent)?;
                 self.head.cached_entries += 1;
                 self.reads.rows += 1;
-                Ok(entry.insert(CachedAccount::new(key, before)))
+                Ok(entry.insert(Box::new(CachedAccount::new(key, before))))
             }
         }
     }
@@ -500,7 +500,7 @@ impl Database for BlockState<'_> {
     fn storage(&mut self, address: Address, slot: U256) -> Result<U256, StateError> {
         let (source, parent) = (self.source, self.parent);
         let cached = self.cached(address)?;
-        if let Some(slot) = cached.slots.get(&slot) {
+        if let Some(slot) = cached.slot(&slot) {
             return Ok(slot.now);
         }
         if cached.wiped || cached.before.account.is_none() {
@@ -511,7 +511,7 @@ impl Database for BlockState<'_> {
             .storage(cached.before.incarnation)
             .slot(slot_hash(&slot));
         let value = source.slot_by_key(&address, &key, parent)?;
-        cached.slots.insert(slot, CachedSlot::read(key.hash, value));
+        cached.keep_read(slot, CachedSlot::read(key.hash, value));
         self.head.cached_entries += 1;
         self.reads.rows += 1;
         Ok(value)
@@ -578,7 +578,7 @@ impl StorageProbe for &mut BlockState<'_> {
     fn has_storage(&mut self, address: Address) -> Result<bool, StateError> {
         let (source, parent) = (self.source, self.parent);
         let cached = self.cached(address)?;
-        if cached.slots.values().any(|slot| !slot.now.is_zero()) {
+        if cached.slots().any(|(_, slot)| !slot.now.is_zero()) {
             return Ok(true);
         }
         let Some(before) = cached.before.account.filter(|_| !cached.wiped) else {
@@ -591,7 +591,7 @@ impl StorageProbe for &mut BlockState<'_> {
         // slot whose number is not known was not changed here.
         let owner = cached.key.storage(cached.before.incarnation);
         let found = source.walk_slots::<Option<StoreError>>(&owner, &B256::ZERO, parent, |found| {
-            let is_cached = found.slot.is_some_and(|slot| cached.slots.contains_key(&slot));
+            let is_cached = found.slot.is_some_and(|slot| cached.slot(&slot).is_some());
             is_cached.then_some(()).ok_or(None)
         });
         match found {

@@ -20,15 +20,16 @@ use crate::trie::{LoadedTries, NodeSource, StateTrie, TrieStats};
 
 /// If more accounts and slots than this are cached at a commit, the cache is emptied.
 const CACHED_ENTRIES_MAX: usize = 200_000;
-/// Memory of a cached account or slot, in bytes, at most.
-const ENTRY_BYTES: usize = 500;
+/// Memory of a cached account or slot, in bytes, roughly.
+const ENTRY_BYTES: usize = 400;
 
 /// The cached part of the state after a block: accounts, slots, code, trie nodes.
 ///
 /// After [`HeadState::save`] the store has all of it too.
 #[derive(Debug)]
 pub struct HeadState {
-    pub(super) accounts: AddressMap<CachedAccount>,
+    /// Each in a box, because a table has up to twice the room that its entries need.
+    pub(super) accounts: AddressMap<Box<CachedAccount>>,
     pub(super) code: CodeCache,
     /// The tries; `None` while they are lent to the thread that computes roots.
     pub(super) trie: Option<StateTrie>,

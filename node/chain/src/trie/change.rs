@@ -17,8 +17,8 @@ pub(super) struct KeyUpdate<'a, S> {
     pub(super) key: &'a [u8],
     /// Rows whose node was removed from the trie.
     pub(super) obsolete: &'a mut Vec<Vec<u8>>,
-    /// Number of nodes added to memory: read from the source or created.
-    pub(super) loaded: u64,
+    /// Memory of the nodes that were read from the source or created, in bytes, roughly.
+    pub(super) loaded_bytes: usize,
     /// Number of nodes read from the source.
     pub(super) read: u64,
 }
@@ -33,8 +33,9 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
     pub(super) fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
         if let NodeLink::Stored(_) | NodeLink::StoredLeaf(_) = link {
             let row = self.row(path);
-            *link = NodeLink::Loaded(load_node(self.source, &row, link, path.is_empty())?);
-            self.loaded += 1;
+            let node = load_node(self.source, &row, link, path.is_empty())?;
+            self.loaded_bytes += node.memory_bytes();
+            *link = NodeLink::Loaded(node);
             self.read += 1;
         }
         Ok(())
@@ -52,15 +53,16 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
         self.load(link, &key[..depth])?;
         let rest = &key[depth..];
         let NodeLink::Loaded(node) = link else {
-            *link = NodeLink::Loaded(TrieNode::leaf(rest.to_vec(), value.to_vec()));
-            self.loaded += 1;
+            let leaf = TrieNode::leaf(rest.to_vec(), value.to_vec());
+            self.loaded_bytes += size_of::<NodeLink>() + leaf.memory_bytes();
+            *link = NodeLink::Loaded(leaf);
             return Ok(true);
         };
-        let (shared, length) = match &mut node.kind {
+        let (shared, length) = match &mut *node.kind {
             NodeKind::Branch(branch) => {
                 let changed = match rest.split_first() {
                     Some((nibble, _)) => {
-                        self.insert(&mut branch.children[usize::from(*nibble)], depth + 1, value)?
+                        self.insert(branch.children.get_or_empty(*nibble), depth + 1, value)?
                     }
                     None => replace(branch.value.get_or_insert_default(), value),
                 };
@@ -79,7 +81,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
             NodeKind::Leaf(leaf) => (shared(&leaf.key, rest), leaf.key.len()),
             NodeKind::Extension(extension) => (shared(&extension.key, rest), extension.key.len()),
         };
-        if let NodeKind::Extension(extension) = &mut node.kind
+        if let NodeKind::Extension(extension) = &mut *node.kind
             && shared == length
         {
             let changed = self.insert(&mut extension.child, depth + length, value)?;
@@ -99,25 +101,26 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
         let NodeLink::Loaded(node) = link else {
             unreachable!("`insert` splits loaded nodes only")
         };
-        let mut branch = Box::<Branch>::default();
-        let mut shared_key = match node.kind {
+        let mut branch = Branch::default();
+        let mut shared_key = match *node.kind {
             NodeKind::Leaf(leaf) => {
                 match leaf.key.get(shared) {
                     None => branch.value = Some(leaf.value),
                     Some(nibble) => {
                         let below = TrieNode::leaf(leaf.key[shared + 1..].to_vec(), leaf.value);
-                        branch.children[usize::from(*nibble)] = NodeLink::Loaded(below);
+                        branch.children.set(*nibble, NodeLink::Loaded(below));
                     }
                 }
                 leaf.key
             }
             NodeKind::Extension(extension) => {
                 let (key, child) = (extension.key, extension.child);
-                branch.children[usize::from(key[shared])] = if key.len() == shared + 1 {
+                let below = if key.len() == shared + 1 {
                     child
                 } else {
                     NodeLink::Loaded(TrieNode::extension(key[shared + 1..].to_vec(), child))
                 };
+                branch.children.set(key[shared], below);
                 key
             }
             NodeKind::Branch(_) => unreachable!("`insert` handles branches without a split"),
@@ -126,13 +129,14 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
         match rest.split_first() {
             None => branch.value = Some(value.to_vec()),
             Some((nibble, rest)) => {
-                branch.children[usize::from(*nibble)] =
-                    NodeLink::Loaded(TrieNode::leaf(rest.to_vec(), value.to_vec()));
+                let leaf = TrieNode::leaf(rest.to_vec(), value.to_vec());
+                self.loaded_bytes += leaf.memory_bytes();
+                branch.children.set(*nibble, NodeLink::Loaded(leaf));
             }
         }
-        // The branch, the new leaf, and the remainder of the split node.
-        self.loaded += 3;
-        let branch = NodeLink::Loaded(TrieNode::branch(branch));
+        let branch = TrieNode::branch(branch);
+        self.loaded_bytes += branch.memory_bytes();
+        let branch = NodeLink::Loaded(branch);
         if shared_key.is_empty() {
             branch
         } else {
@@ -148,7 +152,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
         let NodeLink::Loaded(node) = link else {
             return Ok(false);
         };
-        let changed = match &mut node.kind {
+        let changed = match &mut *node.kind {
             NodeKind::Leaf(leaf) => {
                 if leaf.key != rest {
                     return Ok(false);
@@ -164,7 +168,16 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
             }
             NodeKind::Branch(branch) => match rest.split_first() {
                 None => branch.value.take().is_some(),
-                Some((nibble, _)) => self.remove(&mut branch.children[usize::from(*nibble)], depth + 1)?,
+                Some((nibble, _)) => match branch.children.get_mut(*nibble) {
+                    Some(child) => {
+                        let changed = self.remove(child, depth + 1)?;
+                        if child.is_empty() {
+                            branch.children.take(*nibble);
+                        }
+                        changed
+                    }
+                    None => false,
+                },
             },
         };
         if changed {
@@ -177,20 +190,20 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
     /// Restores the canonical form after a removal below `node`: a branch has at least two entries,
     /// and the child of an extension is a branch.
     fn collapse(&mut self, node: &mut TrieNode, depth: usize) -> Result<(), StoreError> {
-        if let NodeKind::Branch(branch) = &mut node.kind {
-            let Branch { children, value } = &mut **branch;
-            let mut used = children.iter().enumerate().filter(|(_, child)| !child.is_empty());
-            match (used.next(), used.next(), value.is_some()) {
-                (None, _, true) => {
-                    let value = value.take().expect("`is_some` was checked above");
+        if let NodeKind::Branch(Branch { children, value }) = &mut *node.kind {
+            match (children.first(), children.len(), value.take()) {
+                (None, _, Some(value)) => {
                     *node = TrieNode::leaf(Vec::new(), value);
                     self.obsolete.push(self.row(&self.key[..depth]));
                 }
-                (Some((nibble, _)), None, false) => {
-                    let child = std::mem::take(&mut children[nibble]);
-                    *node = TrieNode::extension(vec![nibble as u8], child);
+                (Some(nibble), 1, None) => {
+                    let child = children.take(nibble);
+                    *node = TrieNode::extension(vec![nibble], child);
                 }
-                _ => return Ok(()),
+                (_, _, unchanged) => {
+                    *value = unchanged;
+                    return Ok(());
+                }
             }
         }
         self.merge(node, depth)
@@ -198,7 +211,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
 
     /// Merges an extension with its child, unless the child is a branch.
     fn merge(&mut self, node: &mut TrieNode, depth: usize) -> Result<(), StoreError> {
-        let NodeKind::Extension(extension) = &mut node.kind else {
+        let NodeKind::Extension(extension) = &mut *node.kind else {
             return Ok(());
         };
         let path = [&self.key[..depth], &extension.key].concat();
@@ -207,7 +220,7 @@ impl<S: NodeSource> KeyUpdate<'_, S> {
             unreachable!("the child was a branch or a stored node, and `load` read it")
         };
         let mut whole = std::mem::take(&mut extension.key);
-        *node = match &mut below.kind {
+        *node = match &mut *below.kind {
             NodeKind::Branch(_) => {
                 extension.key = whole;
                 return Ok(());

@@ -7,6 +7,7 @@
 use store::{Snapshot, StoreError};
 
 use super::change::KeyUpdate;
+use super::children::Children;
 use super::node::{NodeKind, NodeLink, nibbles};
 use super::{NodeSource, Trie, references};
 use crate::parallel::in_two_threads;
@@ -14,7 +15,7 @@ use crate::parallel::in_two_threads;
 /// With fewer keys one thread does all.
 const KEYS_MIN: usize = 128;
 /// The number of children of a branch in the lower half.
-const LOWER_CHILDREN: usize = 8;
+const LOWER_CHILDREN: u8 = 8;
 
 /// A key, and its new value. An empty value removes the key.
 pub(super) type Entry = ([u8; 32], Vec<u8>);
@@ -23,7 +24,7 @@ pub(super) type Entry = ([u8; 32], Vec<u8>);
 #[derive(Default)]
 struct HalfOutcome {
     obsolete: Vec<Vec<u8>>,
-    loaded: u64,
+    loaded_bytes: usize,
     read: u64,
     hashed: u64,
     changed: bool,
@@ -61,20 +62,22 @@ impl Trie {
         let NodeLink::Loaded(node) = &mut self.root else {
             return Ok(false);
         };
-        let NodeKind::Branch(branch) = &mut node.kind else {
+        let NodeKind::Branch(branch) = &mut *node.kind else {
             return Ok(false);
         };
-        let (lower, upper) = branch.children.split_at_mut(LOWER_CHILDREN);
-        let first_upper = entries.partition_point(|(key, _)| usize::from(key[0] >> 4) < LOWER_CHILDREN);
+        let first_upper = entries.partition_point(|(key, _)| key[0] >> 4 < LOWER_CHILDREN);
         let (lower_entries, upper_entries) = entries.split_at(first_upper);
         let prefix = self.prefix.as_slice();
-        let (lower, upper) = in_two_threads(
-            || insert_half(prefix, snapshot, lower, 0, lower_entries),
-            || insert_half(prefix, snapshot, upper, LOWER_CHILDREN, upper_entries),
+        let mut upper_children = branch.children.split_off(LOWER_CHILDREN);
+        let lower_children = &mut branch.children;
+        let halves = in_two_threads(
+            || insert_half(prefix, snapshot, lower_children, lower_entries),
+            || insert_half(prefix, snapshot, &mut upper_children, upper_entries),
         );
-        for half in [lower?, upper?] {
+        branch.children.append(upper_children);
+        for half in [halves.0?, halves.1?] {
             self.obsolete.extend(half.obsolete);
-            self.loaded += half.loaded;
+            self.loaded_bytes += half.loaded_bytes;
             self.read += half.read;
             self.hashed += half.hashed;
             if half.changed {
@@ -85,13 +88,12 @@ impl Trie {
     }
 }
 
-/// Inserts entries below `children`, the first of which is the child `first` of the root, and
-/// computes the references of what changed.
+/// Inserts entries below `children`, some of those of the root, and computes the references of what
+/// changed.
 fn insert_half(
     prefix: &[u8],
     snapshot: &Snapshot,
-    children: &mut [NodeLink],
-    first: usize,
+    children: &mut Children,
     entries: &[Entry],
 ) -> Result<HalfOutcome, StoreError> {
     let mut half = HalfOutcome::default();
@@ -102,16 +104,16 @@ fn insert_half(
             source: snapshot,
             key: &key,
             obsolete: &mut half.obsolete,
-            loaded: 0,
+            loaded_bytes: 0,
             read: 0,
         };
-        let changed = update.insert(&mut children[usize::from(key[0]) - first], 1, value);
-        let (loaded, read) = (update.loaded, update.read);
-        half.loaded += loaded;
+        let changed = update.insert(children.get_or_empty(key[0]), 1, value);
+        let (loaded, read) = (update.loaded_bytes, update.read);
+        half.loaded_bytes += loaded;
         half.read += read;
         half.changed |= changed?;
     }
-    half.hashed = references::compute_links(children.iter());
+    half.hashed = references::compute_links(children.iter().map(|(_, child)| child));
     Ok(half)
 }
 

@@ -10,6 +10,7 @@
 
 mod build;
 mod change;
+mod children;
 mod halves;
 mod node;
 mod parts;
@@ -208,8 +209,8 @@ pub struct Trie {
     root: NodeLink,
     /// Rows whose node was removed. A new node may have taken the same row since.
     obsolete: Vec<Vec<u8>>,
-    /// Number of nodes added to memory since [`Self::take_counts`]: read or created.
-    loaded: u64,
+    /// Memory of the nodes read or created since [`Self::take_counts`], in bytes, roughly.
+    loaded_bytes: usize,
     /// Number of nodes read since [`Self::take_counts`].
     read: u64,
     /// Number of nodes hashed together with a change, since [`Self::take_counts`].
@@ -228,7 +229,7 @@ impl Trie {
             prefix,
             root,
             obsolete: Vec::new(),
-            loaded: 0,
+            loaded_bytes: 0,
             read: 0,
             hashed: 0,
         }
@@ -270,12 +271,12 @@ impl Trie {
             source,
             key: &key,
             obsolete: &mut self.obsolete,
-            loaded: 0,
+            loaded_bytes: 0,
             read: 0,
         };
         let result = change(&mut update, &mut self.root);
-        let (loaded, read) = (update.loaded, update.read);
-        self.loaded += loaded;
+        let (loaded, read) = (update.loaded_bytes, update.read);
+        self.loaded_bytes += loaded;
         self.read += read;
         result.map(|_changed| ())
     }
@@ -293,7 +294,7 @@ impl Trie {
             NodeLink::Stored(hash) | NodeLink::StoredLeaf(hash) => *hash,
             NodeLink::Loaded(node) => match node.reference.get().expect("references are computed before") {
                 NodeReference::Hash(hash) => *hash,
-                NodeReference::Inline(rlp) => keccak256(rlp),
+                NodeReference::Inline(node) => keccak256(node.rlp()),
             },
         }
     }
@@ -349,11 +350,11 @@ impl Trie {
         };
     }
 
-    /// Takes the numbers of nodes added to memory, read, and hashed together with a change, since
-    /// the last call.
-    fn take_counts(&mut self) -> (u64, u64, u64) {
+    /// Takes the memory of the nodes added since the last call, and the numbers of those that were
+    /// read and that were hashed together with a change.
+    fn take_counts(&mut self) -> (usize, u64, u64) {
         (
-            std::mem::take(&mut self.loaded),
+            std::mem::take(&mut self.loaded_bytes),
             std::mem::take(&mut self.read),
             std::mem::take(&mut self.hashed),
         )

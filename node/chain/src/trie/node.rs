@@ -11,6 +11,8 @@ use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
 use store::{StoreError, TableId};
 
+use super::children::Children;
+
 /// The reason why a stored trie node cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrieNodeError {
@@ -23,7 +25,7 @@ pub(super) enum TrieNodeError {
     #[error("bytes after the node: got {got}, expected {expected}")]
     Trailing { got: usize, expected: usize },
     #[error("bits of the children that are leaves: got {got:#06x}, and child {child} has no hash")]
-    LeafBits { got: u16, child: usize },
+    LeafBits { got: u16, child: u8 },
     #[error("no leaf: expected hash {expected}")]
     NoLeaf { expected: B256 },
     #[error("path: got no path of a trie of the state")]
@@ -34,6 +36,8 @@ pub(super) enum TrieNodeError {
     List,
     #[error("child reference: got {got} bytes, expected 0 or 32")]
     Reference { got: usize },
+    #[error("node inside another: got {got} bytes, expected at most {INLINE_BYTES_MAX}")]
+    Inline { got: usize },
     #[error("hex prefix: got no bytes, expected one or more")]
     EmptyHexPrefix,
     #[error("hex prefix: got {got:#04x}, expected 0x00, 0x1_, 0x20 or 0x3_")]
@@ -59,7 +63,48 @@ pub(super) fn nibbles(key: &[u8]) -> Nibbles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeReference {
     Hash(B256),
-    Inline(Vec<u8>),
+    Inline(InlineNode),
+}
+
+impl NodeReference {
+    /// The reference to a node with this RLP.
+    pub(super) fn of(rlp: &[u8]) -> Self {
+        Self::with(rlp, || keccak256(rlp))
+    }
+
+    /// The reference to a node with this RLP. `hash` is its hash, which a short node does not need.
+    pub(super) fn with(rlp: &[u8], hash: impl FnOnce() -> B256) -> Self {
+        InlineNode::new(rlp).map_or_else(|_| Self::Hash(hash()), Self::Inline)
+    }
+}
+
+/// The most bytes of a node that is embedded in its parent. A longer one has a hash.
+const INLINE_BYTES_MAX: usize = 31;
+
+/// The RLP of a node that is embedded in its parent. Has the size of a hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct InlineNode {
+    length: u8,
+    bytes: [u8; INLINE_BYTES_MAX],
+}
+
+impl InlineNode {
+    /// # Errors
+    /// [`TrieNodeError::Inline`] if the RLP is too long.
+    pub(super) fn new(rlp: &[u8]) -> Result<Self, TrieNodeError> {
+        let got = rlp.len();
+        let mut bytes = [0; INLINE_BYTES_MAX];
+        let part = bytes.get_mut(..got).ok_or(TrieNodeError::Inline { got })?;
+        part.copy_from_slice(rlp);
+        Ok(Self {
+            length: got as u8,
+            bytes,
+        })
+    }
+
+    pub(super) fn rlp(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
 }
 
 /// A child of a node, or the root of a trie.
@@ -78,6 +123,9 @@ pub(super) enum NodeLink {
     Loaded(TrieNode),
 }
 
+/// A batch of many blocks has hundreds of thousands of links in memory.
+const _: () = assert!(size_of::<NodeLink>() == 48);
+
 impl NodeLink {
     pub(super) const fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
@@ -87,7 +135,7 @@ impl NodeLink {
 /// A node in memory.
 #[derive(Clone, Debug)]
 pub(super) struct TrieNode {
-    pub(super) kind: NodeKind,
+    pub(super) kind: Box<NodeKind>,
     /// Empty after a change of the node or below it, until references are computed.
     pub(super) reference: OnceCell<NodeReference>,
     /// The store does not have the node in its current form.
@@ -96,9 +144,9 @@ pub(super) struct TrieNode {
 
 #[derive(Clone, Debug)]
 pub(super) enum NodeKind {
-    Leaf(Box<Leaf>),
+    Leaf(Leaf),
     Extension(Box<Extension>),
-    Branch(Box<Branch>),
+    Branch(Branch),
 }
 
 #[derive(Clone, Debug)]
@@ -115,33 +163,46 @@ pub(super) struct Extension {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Branch {
-    pub(super) children: [NodeLink; 16],
+    pub(super) children: Children,
     pub(super) value: Option<Vec<u8>>,
 }
 
 impl TrieNode {
-    const fn new(kind: NodeKind) -> Self {
+    fn new(kind: NodeKind) -> Self {
         Self {
-            kind,
+            kind: Box::new(kind),
             reference: OnceCell::new(),
             unsaved: true,
         }
     }
 
     pub(super) fn leaf(key: Nibbles, value: Vec<u8>) -> Self {
-        Self::new(NodeKind::Leaf(Box::new(Leaf { key, value })))
+        Self::new(NodeKind::Leaf(Leaf { key, value }))
     }
 
     pub(super) fn extension(key: Nibbles, child: NodeLink) -> Self {
         Self::new(NodeKind::Extension(Box::new(Extension { key, child })))
     }
 
-    pub(super) const fn branch(branch: Box<Branch>) -> Self {
+    pub(super) fn branch(branch: Branch) -> Self {
         Self::new(NodeKind::Branch(branch))
     }
 
+    /// Memory of the node with the links to its children, in bytes, roughly. Neither the children
+    /// count nor the link to the node.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let content = match &*self.kind {
+            NodeKind::Leaf(leaf) => leaf.key.len() + leaf.value.len(),
+            NodeKind::Extension(extension) => extension.key.len() + size_of::<Extension>(),
+            NodeKind::Branch(branch) => {
+                branch.children.len() * size_of::<NodeLink>() + branch.value.as_ref().map_or(0, Vec::len)
+            }
+        };
+        size_of::<NodeKind>() + content
+    }
+
     /// Marks the node as changed.
-    pub(super) fn touch(&mut self) {
+    pub(super) const fn touch(&mut self) {
         self.reference = OnceCell::new();
         self.unsaved = true;
     }
@@ -149,7 +210,7 @@ impl TrieNode {
     /// Appends the node's RLP. The children's references must have been computed.
     pub(super) fn encode_to(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        match &self.kind {
+        match &*self.kind {
             NodeKind::Leaf(leaf) => {
                 push_hex_prefix(&leaf.key, true, out);
                 leaf.value.as_slice().encode(out);
@@ -159,8 +220,11 @@ impl TrieNode {
                 encode_link(&extension.child, out);
             }
             NodeKind::Branch(branch) => {
-                for child in &branch.children {
-                    encode_link(child, out);
+                for (_, child) in branch.children.all() {
+                    match child {
+                        Some(child) => encode_link(child, out),
+                        None => out.push(alloy_rlp::EMPTY_STRING_CODE),
+                    }
                 }
                 branch.value.as_deref().unwrap_or_default().encode(out);
             }
@@ -171,15 +235,15 @@ impl TrieNode {
     /// Which children of a branch are leaves that have a hash: bit N for child N. Other nodes have
     /// none. The children's references must have been computed.
     pub(super) fn leaf_bits(&self) -> Option<u16> {
-        let NodeKind::Branch(branch) = &self.kind else {
+        let NodeKind::Branch(branch) = &*self.kind else {
             return None;
         };
         let is_leaf = |link: &NodeLink| match link {
             NodeLink::Empty | NodeLink::Stored(_) => false,
             NodeLink::StoredLeaf(_) => true,
-            NodeLink::Loaded(node) => node.is_hashed() && matches!(node.kind, NodeKind::Leaf(_)),
+            NodeLink::Loaded(node) => node.is_hashed() && matches!(*node.kind, NodeKind::Leaf(_)),
         };
-        let children = branch.children.iter().enumerate();
+        let children = branch.children.iter();
         Some(children.fold(0, |bits, (at, link)| bits | u16::from(is_leaf(link)) << at))
     }
 
@@ -228,7 +292,7 @@ impl TrieNode {
         Header::decode_bytes(&mut after, true)?;
         let (rlp, after) = row.split_at(row.len() - after.len());
         let mut node = Self::decode_rlp(rlp, reference)?;
-        let NodeKind::Branch(branch) = &mut node.kind else {
+        let NodeKind::Branch(branch) = &mut *node.kind else {
             let got = after.len();
             return if got == 0 {
                 Ok(node)
@@ -241,13 +305,11 @@ impl TrieNode {
             expected: LEAF_BITS_BYTES,
         })?;
         let got = u16::from_be_bytes(bits);
-        for (child, link) in branch.children.iter_mut().enumerate() {
-            if got & (1 << child) != 0 {
-                let NodeLink::Stored(hash) = *link else {
-                    return Err(TrieNodeError::LeafBits { got, child });
-                };
-                *link = NodeLink::StoredLeaf(hash);
-            }
+        for child in (0..16).filter(|child| got & (1 << child) != 0) {
+            let Some(&mut NodeLink::Stored(hash)) = branch.children.get_mut(child) else {
+                return Err(TrieNodeError::LeafBits { got, child });
+            };
+            branch.children.set(child, NodeLink::StoredLeaf(hash));
         }
         Ok(node)
     }
@@ -294,13 +356,16 @@ impl TrieNode {
                 }
             }
             [children @ .., value] if children.len() == 16 => {
-                let mut branch = Box::<Branch>::default();
-                for (link, item) in branch.children.iter_mut().zip(children) {
-                    *link = item.link()?;
+                let count = children.iter().filter(|child| child.is_there()).count();
+                let mut links = Children::with_capacity(count);
+                for (nibble, item) in (0..).zip(children) {
+                    links.set(nibble, item.link()?);
                 }
                 let value = value.string()?;
-                branch.value = (!value.is_empty()).then(|| value.to_vec());
-                Self::branch(branch)
+                Self::branch(Branch {
+                    children: links,
+                    value: (!value.is_empty()).then(|| value.to_vec()),
+                })
             }
             other => return Err(TrieNodeError::Items { got: other.len() }),
         };
@@ -329,9 +394,15 @@ impl<'a> NodeItem<'a> {
         }
     }
 
+    /// Whether there is a child: anything but an empty string.
+    const fn is_there(&self) -> bool {
+        self.list || !self.content.is_empty()
+    }
+
     fn link(&self) -> Result<NodeLink, TrieNodeError> {
         if self.list {
-            let node = TrieNode::decode_rlp(self.whole, NodeReference::Inline(self.whole.to_vec()))?;
+            let reference = NodeReference::Inline(InlineNode::new(self.whole)?);
+            let node = TrieNode::decode_rlp(self.whole, reference)?;
             return Ok(NodeLink::Loaded(node));
         }
         match self.content.len() {
@@ -352,7 +423,7 @@ fn encode_link(link: &NodeLink, out: &mut Vec<u8>) {
             .expect("children's references are computed first")
         {
             NodeReference::Hash(hash) => encode_hash(hash, out),
-            NodeReference::Inline(rlp) => out.extend_from_slice(rlp),
+            NodeReference::Inline(node) => out.extend_from_slice(node.rlp()),
         },
     }
 }
@@ -368,15 +439,6 @@ const LEAF_BITS_BYTES: usize = 2;
 /// Ends the row of a branch: see [`TrieNode::leaf_bits`].
 pub(super) fn push_leaf_bits(bits: u16, row: &mut Vec<u8>) {
     row.extend_from_slice(&bits.to_be_bytes());
-}
-
-/// The reference to a node with this RLP.
-pub(super) fn reference_of(rlp: &[u8]) -> NodeReference {
-    if rlp.len() < 32 {
-        NodeReference::Inline(rlp.to_vec())
-    } else {
-        NodeReference::Hash(keccak256(rlp))
-    }
 }
 
 /// Turns the bytes of `out` from `start` on into the payload of an RLP list, by inserting the
@@ -456,7 +518,7 @@ mod tests {
 
     #[test]
     fn bad_nodes_are_errors() {
-        let reference = NodeReference::Inline(Vec::new());
+        let reference = NodeReference::Inline(InlineNode::default());
         for bad in [
             &[][..],
             &[0xc0],

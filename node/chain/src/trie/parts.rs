@@ -7,7 +7,8 @@ use primitives::{B256, DecodeError, U256, keccak256};
 use store::{AccountRecord, StoreError};
 
 use super::node::{
-    NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError, extend_with_hex_prefix, push_leaf_bits,
+    InlineNode, NodeKind, NodeLink, NodeReference, TrieNode, TrieNodeError, extend_with_hex_prefix,
+    push_leaf_bits,
 };
 use super::{NodeSource, encode_account};
 
@@ -52,13 +53,13 @@ fn collect(node: &TrieNode, path: &mut Vec<u8>, parts: &mut Vec<NodePart>) {
         path: path.to_vec(),
         content: PartContent::Value(value.to_vec()),
     };
-    match &node.kind {
+    match &*node.kind {
         NodeKind::Leaf(leaf) => parts.push(value(&[&path[..], &leaf.key].concat(), &leaf.value)),
         NodeKind::Extension(extension) => collect_link(&extension.child, &extension.key, path, parts),
         NodeKind::Branch(branch) => {
             parts.extend(branch.value.iter().map(|bytes| value(path, bytes)));
-            for (nibble, child) in branch.children.iter().enumerate() {
-                collect_link(child, &[nibble as u8], path, parts);
+            for (nibble, child) in branch.children.iter() {
+                collect_link(child, &[nibble], path, parts);
             }
         }
     }
@@ -82,9 +83,9 @@ fn collect_link(link: &NodeLink, key: &[u8], path: &mut Vec<u8>, parts: &mut Vec
 /// nodes, too.
 pub fn row_of_node(rlp: Vec<u8>) -> Vec<u8> {
     let mut row = rlp;
-    let reference = NodeReference::Inline(Vec::new());
+    let reference = NodeReference::Inline(InlineNode::default());
     let is_branch =
-        TrieNode::decode_rlp(&row, reference).is_ok_and(|node| matches!(node.kind, NodeKind::Branch(_)));
+        TrieNode::decode_rlp(&row, reference).is_ok_and(|node| matches!(*node.kind, NodeKind::Branch(_)));
     if is_branch {
         push_leaf_bits(0, &mut row);
     }
@@ -110,11 +111,11 @@ pub fn node_at(source: &impl NodeSource, prefix: &[u8], path: &[u8]) -> Result<O
         let Some(parent) = source.node(&above)? else {
             return Ok(None);
         };
-        let parent = TrieNode::decode(&parent, NodeReference::Inline(Vec::new()));
-        let NodeKind::Branch(branch) = parent.map_err(|error| error.in_row(&above))?.kind else {
+        let parent = TrieNode::decode(&parent, NodeReference::Inline(InlineNode::default()));
+        let NodeKind::Branch(branch) = *parent.map_err(|error| error.in_row(&above))?.kind else {
             return Ok(None);
         };
-        if !matches!(branch.children[usize::from(*nibble)], NodeLink::StoredLeaf(_)) {
+        if !matches!(branch.children.get(*nibble), Some(NodeLink::StoredLeaf(_))) {
             return Ok(None);
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn trie_proof(
             }
             NodeLink::Loaded(node) => node,
         };
-        link = link_below(node.kind, &key, &mut depth);
+        link = link_below(*node.kind, &key, &mut depth);
     }
 }
 
@@ -62,7 +62,7 @@ fn link_below(node: NodeKind, key: &[u8], depth: &mut usize) -> NodeLink {
         NodeKind::Branch(mut branch) => match key.get(*depth) {
             Some(nibble) => {
                 *depth += 1;
-                std::mem::take(&mut branch.children[usize::from(*nibble)])
+                branch.children.take(*nibble)
             }
             None => NodeLink::Empty,
         },
@@ -117,10 +117,10 @@ impl<'a> ProofNodes<'a> {
                 }
                 NodeLink::Loaded(node) => node,
             };
-            if let NodeKind::Leaf(leaf) = node.kind {
+            if let NodeKind::Leaf(leaf) = *node.kind {
                 return Ok((leaf.key[..] == key[depth..]).then_some(leaf.value));
             }
-            link = link_below(node.kind, &key, &mut depth);
+            link = link_below(*node.kind, &key, &mut depth);
         }
     }
 }

@@ -9,9 +9,6 @@ use primitives::B256;
 use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
 use super::{NodeRows, PathNodes, Trie};
 
-/// A node whose RLP is shorter is embedded in its parent.
-const HASHED_BYTES_MIN: usize = 32;
-
 /// Computes the missing references of these tries. Returns their number.
 pub(super) fn compute<'t>(tries: impl IntoIterator<Item = &'t Trie>) -> u64 {
     compute_links(tries.into_iter().map(|trie| &trie.root))
@@ -44,11 +41,11 @@ fn collect_unreferenced<'t>(link: &'t NodeLink, depth: usize, levels: &mut Vec<V
         levels.push(Vec::new());
     }
     levels[depth].push(node);
-    match &node.kind {
+    match &*node.kind {
         NodeKind::Leaf(_) => {}
         NodeKind::Extension(extension) => collect_unreferenced(&extension.child, depth + 1, levels),
         NodeKind::Branch(branch) => {
-            for child in &branch.children {
+            for (_, child) in branch.children.iter() {
                 collect_unreferenced(child, depth + 1, levels);
             }
         }
@@ -73,11 +70,7 @@ fn compute_level(level: &[&TrieNode], bytes: &mut Vec<u8>) {
     // The few short nodes need no hash, but sorting them out would cost more.
     let hashes = keccak256_many(&encoded);
     for ((node, rlp), hash) in level.iter().zip(encoded).zip(hashes) {
-        let reference = if rlp.len() < HASHED_BYTES_MIN {
-            NodeReference::Inline(rlp.to_vec())
-        } else {
-            NodeReference::Hash(B256::from(hash))
-        };
+        let reference = NodeReference::with(rlp, || B256::from(hash));
         node.reference
             .set(reference)
             .expect("only nodes without a reference are collected");
@@ -92,7 +85,7 @@ pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, 
     }
     node.unsaved = false;
     let bits = node.leaf_bits();
-    if !matches!(node.kind, NodeKind::Leaf(_)) {
+    if !matches!(*node.kind, NodeKind::Leaf(_)) {
         let stored = root || node.is_hashed();
         let row = stored.then(|| {
             let mut row = Vec::new();
@@ -104,7 +97,7 @@ pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, 
         });
         rows.push((path.clone(), row));
     }
-    match &mut node.kind {
+    match &mut *node.kind {
         NodeKind::Leaf(_) => {}
         NodeKind::Extension(extension) => {
             let length = path.len();
@@ -115,9 +108,9 @@ pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, 
             path.truncate(length);
         }
         NodeKind::Branch(branch) => {
-            for (nibble, child) in branch.children.iter_mut().enumerate() {
+            for (nibble, child) in branch.children.iter_mut() {
                 if let NodeLink::Loaded(child) = child {
-                    path.push(nibble as u8);
+                    path.push(nibble);
                     collect_rows(child, path, false, rows);
                     path.pop();
                 }
@@ -142,12 +135,12 @@ pub(super) fn collect_nodes(node: &TrieNode, path: &mut Vec<u8>, nodes: &mut Pat
             path.truncate(length);
         }
     };
-    match &node.kind {
+    match &*node.kind {
         NodeKind::Leaf(_) => {}
         NodeKind::Extension(extension) => below(&extension.key, &extension.child),
         NodeKind::Branch(branch) => {
-            for (nibble, child) in branch.children.iter().enumerate() {
-                below(&[nibble as u8], child);
+            for (nibble, child) in branch.children.iter() {
+                below(&[nibble], child);
             }
         }
     }

@@ -11,7 +11,7 @@ use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 use primitives::rlp::{RlpReader, encode_fields_to_vec};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 
-use super::node::{NodeReference, nibbles, push_hex_prefix, push_leaf_bits, reference_of, wrap_list};
+use super::node::{InlineNode, NodeReference, nibbles, push_hex_prefix, push_leaf_bits, wrap_list};
 
 /// Nibbles of a key.
 const KEY_NIBBLES: usize = 64;
@@ -147,7 +147,7 @@ impl<E, F: FnMut(&[u8], Vec<u8>) -> Result<(), E>> SortedTrie<F> {
         let Some(depth) = entry.shared_before.max(shared_after) else {
             return;
         };
-        let reference = reference_of(&leaf(&entry.key[depth + 1..], &entry.value));
+        let reference = NodeReference::of(&leaf(&entry.key[depth + 1..], &entry.value));
         let nibble = entry.key[depth];
         let branch = self.branch_at(depth);
         if matches!(reference, NodeReference::Hash(_)) {
@@ -196,7 +196,7 @@ impl<E, F: FnMut(&[u8], Vec<u8>) -> Result<(), E>> SortedTrie<F> {
     /// Gives the row of a node away, unless the node is so short that its parent has it. The root
     /// always has a row.
     fn give(&mut self, path: &[u8], rlp: &[u8], row: Vec<u8>, is_root: bool) -> Result<NodeReference, E> {
-        let reference = reference_of(rlp);
+        let reference = NodeReference::of(rlp);
         if is_root || matches!(reference, NodeReference::Hash(_)) {
             (self.put)(path, row)?;
         }
@@ -214,7 +214,7 @@ impl OpenBranch {
             let bytes = match child {
                 None => &[],
                 Some(NodeReference::Hash(hash)) => hash.as_slice(),
-                Some(NodeReference::Inline(rlp)) => rlp.as_slice(),
+                Some(NodeReference::Inline(node)) => node.rlp(),
             };
             bytes.encode(&mut state);
         }
@@ -230,7 +230,7 @@ impl OpenBranch {
                 [] => None,
                 bytes => Some(match bytes.try_into() {
                     Ok(hash) => NodeReference::Hash(B256::new(hash)),
-                    Err(_) => NodeReference::Inline(bytes.to_vec()),
+                    Err(_) => NodeReference::Inline(InlineNode::new(bytes).ok()?),
                 }),
             };
         }
@@ -320,7 +320,7 @@ fn extension(path: &[u8], child: &NodeReference) -> Vec<u8> {
 fn push_reference(reference: &NodeReference, out: &mut Vec<u8>) {
     match reference {
         NodeReference::Hash(hash) => hash.encode(out),
-        NodeReference::Inline(rlp) => out.extend_from_slice(rlp),
+        NodeReference::Inline(node) => out.extend_from_slice(node.rlp()),
     }
 }
 

@@ -11,10 +11,8 @@ use store::{AccountKey, AccountRecord, AccountWrite, StateTrieId, StorageOwner, 
 
 use super::{NodeRows, NodeSource, Trie, TrieStats, references};
 
-/// If more nodes than this are in memory at a commit, they are dropped.
-const NODES_MAX: u64 = 200_000;
-/// Memory of a node, in bytes, on average at most.
-const NODE_BYTES: u64 = 600;
+/// If the nodes in memory have more bytes than this at a commit, they are dropped.
+const NODE_BYTES_MAX: usize = 64 << 20;
 
 /// The account trie and the storage tries that changed since nodes were last dropped.
 #[derive(Debug)]
@@ -25,9 +23,9 @@ pub struct StateTrie {
     unhashed: BTreeSet<StorageOwner>,
     /// Storage tries that changed after they were last saved.
     unsaved: BTreeSet<StorageOwner>,
-    /// Upper bound of the number of nodes in memory. Nodes that were removed since nodes were last
+    /// Memory of the nodes, in bytes, roughly. Nodes that were removed since nodes were last
     /// dropped are counted too.
-    loaded_nodes: u64,
+    loaded_bytes: usize,
     stats: TrieStats,
 }
 
@@ -39,7 +37,7 @@ impl StateTrie {
             storages: HashMap::new(),
             unhashed: BTreeSet::new(),
             unsaved: BTreeSet::new(),
-            loaded_nodes: 0,
+            loaded_bytes: 0,
             stats: TrieStats::default(),
         }
     }
@@ -72,7 +70,7 @@ impl StateTrie {
         entries.sort_unstable_by_key(|(hash, _)| *hash);
         trie.set_sorted(source, &entries)?;
         let (loaded, read, hashed) = trie.take_counts();
-        self.loaded_nodes += loaded;
+        self.loaded_bytes += loaded;
         self.stats.read += read;
         self.stats.hashed += hashed;
         self.unhashed.insert(owner);
@@ -116,7 +114,7 @@ impl StateTrie {
         entries.sort_unstable_by_key(|(hash, _)| *hash);
         self.accounts.set_sorted(source, &entries)?;
         let (loaded, read, hashed) = self.accounts.take_counts();
-        self.loaded_nodes += loaded;
+        self.loaded_bytes += loaded;
         self.stats.read += read;
         self.stats.hashed += hashed;
         Ok(())
@@ -176,10 +174,10 @@ impl StateTrie {
             tables.put_trie_node(path, node.as_deref())?;
         }
         self.stats.written += rows.len() as u64;
-        if self.loaded_nodes > NODES_MAX {
+        if self.loaded_bytes > NODE_BYTES_MAX {
             self.accounts.unload();
             self.storages.clear();
-            self.loaded_nodes = 0;
+            self.loaded_bytes = 0;
         }
         Ok(())
     }
@@ -199,7 +197,7 @@ impl StateTrie {
 
     /// Memory that the nodes take, in bytes, roughly.
     pub(crate) const fn memory_bytes(&self) -> usize {
-        (self.loaded_nodes * NODE_BYTES) as usize
+        self.loaded_bytes
     }
 
     /// Takes the counts of the work since the last call.

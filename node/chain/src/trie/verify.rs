@@ -64,7 +64,7 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
     fn verify_stored(&mut self, link: &NodeLink, is_root: bool) -> Result<(), StoreError> {
         match read_node(self.source, &self.row, link, is_root)? {
             Ok(node) => {
-                self.counts.nodes += u64::from(!matches!(node.kind, NodeKind::Leaf(_)));
+                self.counts.nodes += u64::from(!matches!(*node.kind, NodeKind::Leaf(_)));
                 self.verify_children(&node)
             }
             Err(error) => {
@@ -82,13 +82,13 @@ impl<S: NodeSource> TrieVerifier<'_, S> {
             ));
             return Ok(());
         }
-        match &node.kind {
+        match &*node.kind {
             NodeKind::Leaf(_) => self.counts.leaves += 1,
             NodeKind::Extension(extension) => self.verify_child(&extension.key, &extension.child)?,
             NodeKind::Branch(branch) => {
                 self.counts.leaves += u64::from(branch.value.is_some());
-                for (nibble, child) in branch.children.iter().enumerate() {
-                    self.verify_child(&[nibble as u8], child)?;
+                for (nibble, child) in branch.children.iter() {
+                    self.verify_child(&[nibble], child)?;
                 }
             }
         }

@@ -100,11 +100,11 @@ fn a_node_goes_on_from_a_fetched_state() {
     let prepared = Arc::new(node.importer.prepare(&*view, blocks[0].clone(), None));
     drop(view);
     let mut once = std::iter::once(prepared);
-    let (imported, _) = node
+    let run = node
         .importer
         .import_run(None, &mut || once.next())
         .expect("a store in memory");
-    assert_eq!(imported, 0);
+    assert_eq!(run.blocks, 0);
 
     // Receipts with another root.
     let below = &blocks[..PIVOT as usize];

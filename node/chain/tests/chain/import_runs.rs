@@ -5,13 +5,14 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use chain::import::{ImportError, PreparedBlock};
+use chain::import::{ImportError, OldBlocks, PreparedBlock};
 use primitives::Block;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use crate::common::{Maker, Node, Plan};
+use crate::common::{Maker, Node, Plan, rows};
 use crate::random_forks::{Act, RandomBlock, random_block, spec, transactions};
+use crate::scenes::check_faults;
 
 /// A chain of blocks with these acts, from block 1 on.
 fn chain(plan: &[RandomBlock]) -> (Maker, Vec<Block>) {
@@ -44,13 +45,26 @@ fn import(node: &Node, blocks: &[Block], lengths: &[usize]) -> usize {
         let length = *lengths.next().expect("there is a length");
         let end = blocks.len().min(done + length);
         let mut waiting = prepare(node, &blocks[done..end]);
-        let run = node.importer.import_run(None, &mut || waiting.pop_front());
-        match run.expect("the store works").0 {
+        match run(node, &mut waiting, &blocks[done..end]) {
             0 => break,
             count => done += count,
         }
     }
     done
+}
+
+/// Imports a run of the blocks that wait, which are `blocks`. Returns how many were imported. The
+/// others are given back, or still wait.
+fn run(node: &Node, waiting: &mut VecDeque<Arc<PreparedBlock>>, blocks: &[Block]) -> usize {
+    let run = node.importer.import_run(None, &mut || waiting.pop_front());
+    let run = run.expect("the store works");
+    let left = run.rest.iter().chain(&*waiting).map(|block| block.hash);
+    assert!(left.eq(blocks[run.blocks..].iter().map(Block::hash)));
+    let transactions = blocks[..run.blocks]
+        .iter()
+        .map(|block| block.transactions.len() as u64);
+    assert_eq!(run.transactions, transactions.sum::<u64>());
+    run.blocks
 }
 
 /// Changes the state root of block `index`, and the parent hashes of the blocks after it.
@@ -156,25 +170,43 @@ fn a_run_destroys_and_creates_a_contract_in_each_block() {
     }
 }
 
+fn transfers(count: usize) -> (Maker, Vec<Block>) {
+    let transfer = RandomBlock {
+        parent: 0,
+        mark: 0,
+        acts: vec![(0, Act::Transfer { to: 9, value: 1 })],
+    };
+    chain(&vec![transfer; count])
+}
+
 #[test]
 fn a_wrong_root_in_a_long_run_is_found() {
-    let (maker, blocks) = chain(&vec![
-        RandomBlock {
-            parent: 0,
-            mark: 0,
-            acts: vec![(0, Act::Transfer { to: 9, value: 1 })],
-        };
-        40
-    ]);
+    let (maker, blocks) = transfers(40);
     let altered = with_wrong_root(&blocks, 20);
     let node = Node::new(&maker.spec);
     let mut waiting = prepare(&node, &altered);
-    let run = node.importer.import_run(None, &mut || waiting.pop_front());
-    assert_eq!(run.expect("the store works").0, 20);
+    assert_eq!(run(&node, &mut waiting, &altered), 20);
     assert!(
         waiting.len() > 10,
         "few blocks are taken after the wrong one: {}",
         waiting.len()
     );
     assert_eq!(node.head(), blocks[19].hash());
+}
+
+/// No block of a run stays in memory. After a wrong root they are read back, most of them from the
+/// file that they had moved to in the same transaction.
+#[test]
+fn a_run_takes_its_blocks_back_from_the_file_of_old_blocks() {
+    let (maker, blocks) = transfers(300);
+    let altered = with_wrong_root(&blocks, 280);
+    let mut node = Node::new(&maker.spec);
+    node.importer = node.importer.moving(OldBlocks { depth: 5, step: 4 });
+    let mut waiting = prepare(&node, &altered);
+    assert_eq!(run(&node, &mut waiting, &altered), 280);
+    assert_eq!(node.head(), blocks[279].hash());
+    let single = Node::new(&maker.spec);
+    single.take(&blocks[..280]);
+    assert!(rows(&node.store) == rows(&single.store));
+    assert_eq!(check_faults(&node.store, &maker.spec, true).1, []);
 }

@@ -145,7 +145,7 @@ fn the_window_is_128_states_and_older_ones_are_refused() {
 fn import_run(node: &Node, blocks: &[Block]) {
     let mut waiting = prepare(node, blocks);
     let run = node.importer.import_run(None, &mut || waiting.pop_front());
-    assert_eq!(run.expect("the store works").0, blocks.len());
+    assert_eq!(run.expect("the store works").blocks, blocks.len());
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_full_batch_is_a_part_of_a_long_import() {
         node.importer = node.importer.with_batch_bytes(batch_bytes);
         let mut waiting = prepare(&node, &blocks[done..]);
         let run = node.importer.import_run(None, &mut || waiting.pop_front());
-        let (count, _) = run.expect("the store works");
+        let count = run.expect("the store works").blocks;
         done += count;
         if count > 1 {
             break count;

@@ -9,7 +9,7 @@ use crate::common::{Maker, Node, Plan, easy_spec, hex, sign, unsigned};
 
 const READER: Address = Address::repeat_byte(0x77);
 /// The bound of a run.
-const RUN_BYTES: usize = 100 << 20;
+const RUN_BYTES: usize = 80 << 20;
 
 /// A chain whose block 2 reads 240,000 slots and writes none.
 fn chain() -> (Maker, Vec<Block>) {
@@ -52,7 +52,8 @@ fn a_run_ends_after_a_block_that_has_read_much() {
     drop(view);
     let mut run = || {
         let run = importer.import_run(None, &mut || waiting.pop_front());
-        run.expect("the store works")
+        let run = run.expect("the store works");
+        (run.blocks, run.cost)
     };
     let (count, cost) = run();
     assert_eq!(count, 2, "the block that reads much is the last");

@@ -270,7 +270,7 @@ impl RangeVerifier<'_> {
         values: &[Vec<u8>],
     ) -> Result<(), RangeProofError> {
         let depth = place.path.len();
-        match &node.kind {
+        match &*node.kind {
             NodeKind::Leaf(leaf) => {
                 if depth + leaf.key.len() != KEY_NIBBLES {
                     return Err(place.wrong_entries());
@@ -336,8 +336,7 @@ impl RangeVerifier<'_> {
             Some(last) if place.is_right => last[depth],
             _ => 15,
         };
-        for (nibble, child) in branch.children.iter().enumerate() {
-            let nibble = nibble as u8;
+        for (nibble, child) in branch.children.all() {
             let count = keys.partition_point(|key| nibble_at(key, depth) <= nibble);
             let (own_keys, later_keys) = keys.split_at(count);
             let (own_values, later_values) = values.split_at(count);
@@ -348,11 +347,11 @@ impl RangeVerifier<'_> {
                 is_right: place.is_right && nibble == high,
             };
             if (low..=high).contains(&nibble) {
-                self.check(child, below, own_keys, own_values)?;
+                self.check(child.unwrap_or(&NodeLink::Empty), below, own_keys, own_values)?;
             } else if !own_keys.is_empty() {
                 return Err(below.wrong_entries());
             } else {
-                self.has_more |= nibble > high && !child.is_empty();
+                self.has_more |= nibble > high && child.is_some();
             }
         }
         Ok(())
@@ -412,11 +411,12 @@ fn build(keys: &[B256], values: &[Vec<u8>], depth: usize) -> NodeLink {
     let fork = (depth..KEY_NIBBLES)
         .find(|at| nibble_at(first, *at) != nibble_at(last, *at))
         .unwrap_or(KEY_NIBBLES - 1);
-    let mut branch = Box::<Branch>::default();
+    let mut branch = Branch::default();
     let (mut keys, mut values) = (keys, values);
-    for (nibble, child) in branch.children.iter_mut().enumerate() {
-        let count = keys.partition_point(|key| usize::from(nibble_at(key, fork)) <= nibble);
-        *child = build(&keys[..count], &values[..count], fork + 1);
+    for nibble in 0..16 {
+        let count = keys.partition_point(|key| nibble_at(key, fork) <= nibble);
+        let child = build(&keys[..count], &values[..count], fork + 1);
+        branch.children.set(nibble, child);
         (keys, values) = (&keys[count..], &values[count..]);
     }
     let branch = NodeLink::Loaded(TrieNode::branch(branch));
@@ -433,7 +433,7 @@ fn root_of(link: &mut NodeLink) -> B256 {
         NodeLink::Stored(hash) | NodeLink::StoredLeaf(hash) => *hash,
         NodeLink::Loaded(node) => match node.reference.get().expect("references are computed before") {
             NodeReference::Hash(hash) => *hash,
-            NodeReference::Inline(rlp) => keccak256(rlp),
+            NodeReference::Inline(node) => keccak256(node.rlp()),
         },
     }
 }
