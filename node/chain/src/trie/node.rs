@@ -516,6 +516,35 @@ mod tests {
         }
     }
 
+    /// An extension with a leaf of this length inside, and the length of that leaf's RLP.
+    fn extension_around_leaf(value: usize) -> (Vec<u8>, usize) {
+        let leaf = TrieNode::leaf(Vec::new(), vec![7; value]);
+        let mut inner = Vec::new();
+        leaf.encode_to(&mut inner);
+        let mut rlp = Vec::new();
+        push_hex_prefix(&[1], false, &mut rlp);
+        rlp.extend_from_slice(&inner);
+        wrap_list(0, &mut rlp);
+        (rlp, inner.len())
+    }
+
+    #[test]
+    fn a_node_inside_another_has_at_most_31_bytes() {
+        let decoded = |value| {
+            let (rlp, inside) = extension_around_leaf(value);
+            (TrieNode::decode_rlp(&rlp, NodeReference::of(&rlp)), inside)
+        };
+        let (node, inside) = decoded(28);
+        assert_eq!(inside, INLINE_BYTES_MAX);
+        let mut again = Vec::new();
+        node.unwrap().encode_to(&mut again);
+        assert_eq!(again, extension_around_leaf(28).0);
+        let (node, inside) = decoded(29);
+        assert_eq!(inside, INLINE_BYTES_MAX + 1);
+        let refused = node.unwrap_err().to_string();
+        assert_eq!(refused, "node inside another: got 32 bytes, expected at most 31");
+    }
+
     #[test]
     fn bad_nodes_are_errors() {
         let reference = NodeReference::Inline(InlineNode::default());
