@@ -180,9 +180,7 @@ impl Importer {
         let RootTimes { computed, waited } = session.root_times();
         cost.roots_beside = computed;
         cost.roots += waited;
-        if session.is_poisoned() {
-            blocks = session.blocks_before_wrong_root().unwrap_or(blocks);
-        }
+        let blocks = session.blocks_before_wrong_root().unwrap_or(blocks);
         let is_poisoned = session.is_poisoned() && blocks > 0;
         let rest = newest.split_off(newest.len().saturating_sub((taken - blocks) as usize));
         let rest = Vec::from(rest);
