@@ -272,7 +272,7 @@ impl Replayer {
     /// [`GenesisError`] if it cannot be made.
     pub fn new(mut spec: ChainSpec) -> Result<Self, GenesisError> {
         spec.genesis_hash = None;
-        spec.genesis.alloc = BTreeMap::new();
+        spec.genesis.alloc.clear();
         let store = Store::in_memory()?;
         ensure_genesis(&store, &spec)?;
         Ok(Self(View::new(&store, Arc::new(spec))?))

@@ -12,7 +12,7 @@ use crate::output::print_line;
 
 /// The most memory for pages of the database, in MiB. The rows of block 0 are written in the order
 /// of their keys, so more gains nothing.
-const CACHE_MIB_MAX: usize = 64;
+const CACHE_MIB_MAX: usize = 32;
 
 /// Initialises the data directory for the network that the genesis file `file` describes.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {

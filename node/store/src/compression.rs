@@ -64,7 +64,11 @@ pub(crate) fn pack(row: &[u8]) -> Vec<u8> {
         .flatten()
         .filter(|frame| frame.len() < row.len());
     match frame {
-        Some(frame) => [&[FRAME], frame.as_slice()].concat(),
+        // A row may have many MiB, so it is not copied once more.
+        Some(mut frame) => {
+            frame.insert(0, FRAME);
+            frame
+        }
         None => [&[PLAIN], row].concat(),
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use chain::spec::GenesisAccount;
+use chain::spec::{GenesisAccount, GenesisAccounts};
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
@@ -103,9 +103,9 @@ pub(super) fn optional_address(object: &Value, key: &str) -> Result<Option<Addre
 }
 
 /// Reads the accounts of `pre`.
-pub(super) fn accounts(pre: &Value) -> Result<BTreeMap<Address, GenesisAccount>, TestVectorError> {
+pub(super) fn accounts(pre: &Value) -> Result<GenesisAccounts, TestVectorError> {
     let object: &Map<String, Value> = pre.as_object().ok_or_else(|| wrong("pre", pre, "an object"))?;
-    let mut accounts = BTreeMap::new();
+    let mut accounts = GenesisAccounts::default();
     for (address, fields) in object {
         let bytes: [u8; 20] = hex::decode(address)
             .ok()

@@ -1,10 +1,8 @@
 //! Executes one transaction on a given state, with the executor of the node.
 
-use std::collections::BTreeMap;
-
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
-use chain::spec::{GenesisAccount, Rule};
+use chain::spec::{GenesisAccounts, Rule};
 use chain::state::BlockState;
 use chain::trace::{StepSink, StreamOptions, stream_transaction};
 use primitives::{
@@ -87,7 +85,7 @@ pub(super) fn run_state_with(
 /// A store in memory that has the accounts `pre` after block 0 and what `write` adds; and the state
 /// root.
 pub(super) fn store_with(
-    pre: &BTreeMap<Address, GenesisAccount>,
+    pre: &GenesisAccounts,
     write: impl FnOnce(&mut Tables<'_>) -> Result<(), StoreError>,
 ) -> Result<(Store, B256), StoreError> {
     let store = Store::in_memory()?;

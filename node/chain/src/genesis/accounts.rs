@@ -3,9 +3,11 @@
 //! A genesis file may have a million accounts. So the tries are built in the order of the keys,
 //! without keeping nodes. This module knows accounts, but neither headers nor files.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
+use ethash::keccak256_many;
+use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{
     AccountKey, AccountRecord, AccountVersion, AccountWrite, SlotWrite, StateTrieId, StoreError, Tables,
 };
@@ -13,9 +15,13 @@ use store::{
 use crate::spec::{Genesis, GenesisAccount};
 use crate::trie::{SortedTrie, encode_account, sorted_root};
 
+/// The number of addresses that are hashed together.
+const HASHED_TOGETHER: usize = 1024;
+
 /// The state root of the accounts of block 0.
 pub(super) fn state_root(genesis: &Genesis) -> B256 {
-    sorted_root(sorted(genesis).into_iter().map(|(key, _, account)| {
+    sorted_root(sorted(genesis).into_iter().map(|(key, index)| {
+        let account = &genesis.alloc[index];
         let slots = slots(account).into_iter();
         let root = sorted_root(slots.map(|slot| (slot.hash, alloy_rlp::encode(slot.value))));
         (key.0, encode_account(&record(account, root)))
@@ -29,36 +35,38 @@ pub(super) fn state_root(genesis: &Genesis) -> B256 {
 pub(crate) fn write(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, StoreError> {
     let sorted = sorted(genesis);
     let mut storage_roots = HashMap::new();
-    for (key, _, account) in sorted
-        .iter()
-        .filter(|(_, _, account)| !account.storage.is_empty())
-    {
-        let mut storage = SortedTrie::new(put_node(tables, StateTrieId::Storage(key.storage(0))));
-        for slot in slots(account) {
-            storage.add(&slot.hash, alloy_rlp::encode(slot.value))?;
+    let shared = RefCell::new(&mut *tables);
+    let mut accounts = SortedTrie::new(put_node(&shared, StateTrieId::Accounts));
+    for (key, index) in &sorted {
+        let account = &genesis.alloc[*index];
+        let mut storage_root = EMPTY_ROOT;
+        if !account.storage.is_empty() {
+            let mut storage = SortedTrie::new(put_node(&shared, StateTrieId::Storage(key.storage(0))));
+            for slot in slots(account) {
+                storage.add(&slot.hash, alloy_rlp::encode(slot.value))?;
+            }
+            storage_root = storage.finish()?;
+            storage_roots.insert(*key, storage_root);
         }
-        storage_roots.insert(*key, storage.finish()?);
-    }
-    let record = |key: &AccountKey, account: &GenesisAccount| {
-        let storage_root = storage_roots.get(key).copied().unwrap_or(EMPTY_ROOT);
-        record(account, storage_root)
-    };
-    let mut accounts = SortedTrie::new(put_node(tables, StateTrieId::Accounts));
-    for (key, _, account) in &sorted {
-        accounts.add(&key.0, encode_account(&record(key, account)))?;
+        if !account.code.is_empty() {
+            let hash = keccak256(&account.code);
+            shared.borrow_mut().put_code(&hash, &account.code)?;
+        }
+        accounts.add(&key.0, encode_account(&record(account, storage_root)))?;
     }
     let state_root = accounts.finish()?;
-    for account in genesis.alloc.values().filter(|account| !account.code.is_empty()) {
-        tables.put_code(&keccak256(&account.code), &account.code)?;
-    }
-    let writes = sorted.iter().map(|(key, address, account)| AccountWrite {
-        address: **address,
-        key: *key,
-        version: AccountVersion {
-            account: Some(record(key, account)),
-            incarnation: 0,
-        },
-        slots: slots(account),
+    let writes = sorted.into_iter().map(|(key, index)| {
+        let (address, account) = genesis.alloc.get_index(index).expect("an index of the list");
+        let storage_root = storage_roots.get(&key).copied().unwrap_or(EMPTY_ROOT);
+        AccountWrite {
+            address: *address,
+            key,
+            version: AccountVersion {
+                account: Some(record(account, storage_root)),
+                incarnation: 0,
+            },
+            slots: slots(account),
+        }
     });
     tables.put_sorted_state(0, writes)?;
     Ok(state_root)
@@ -66,20 +74,24 @@ pub(crate) fn write(tables: &mut Tables<'_>, genesis: &Genesis) -> Result<B256, 
 
 /// Writes nodes of a trie.
 fn put_node<'a>(
-    tables: &'a mut Tables<'_>,
+    tables: &'a RefCell<&mut Tables<'_>>,
     trie: StateTrieId,
 ) -> impl FnMut(&[u8], Vec<u8>) -> Result<(), StoreError> + 'a {
     let prefix = trie.prefix();
-    move |path, row| tables.put_trie_node(&[&prefix, path].concat(), Some(&row))
+    move |path, row| {
+        tables
+            .borrow_mut()
+            .put_trie_node(&[&prefix, path].concat(), Some(&row))
+    }
 }
 
-/// The accounts, sorted by key.
-fn sorted(genesis: &Genesis) -> Vec<(AccountKey, &Address, &GenesisAccount)> {
-    let accounts = genesis.alloc.iter();
-    let mut sorted: Vec<_> = accounts
-        .map(|(address, account)| (AccountKey::of(address), address, account))
-        .collect();
-    sorted.sort_unstable_by_key(|(key, _, _)| *key);
+/// The keys of the accounts, ascending, and the places of the accounts in `alloc`.
+fn sorted(genesis: &Genesis) -> Vec<(AccountKey, usize)> {
+    let addresses: Vec<&[u8]> = genesis.alloc.keys().map(|address| address.as_slice()).collect();
+    let hashes = addresses.chunks(HASHED_TOGETHER).flat_map(keccak256_many);
+    let keys = hashes.map(|hash| AccountKey(B256::new(hash)));
+    let mut sorted: Vec<_> = keys.zip(0..).collect();
+    sorted.sort_unstable_by_key(|(key, _)| *key);
     sorted
 }
 
@@ -106,7 +118,7 @@ fn record(account: &GenesisAccount, storage_root: B256) -> AccountRecord {
 
 #[cfg(test)]
 mod tests {
-    use primitives::U256;
+    use primitives::{Address, U256};
     use store::{BlockReads, StateReads, Store};
 
     use super::*;

@@ -3,11 +3,9 @@
 //! The origin of the file, and its form: `node/chain/data/README.md`. This module knows the form of
 //! the file; the state root tells whether the accounts are right.
 
-use std::collections::BTreeMap;
-
 use primitives::{Address, U256};
 
-use crate::spec::GenesisAccount;
+use crate::spec::{GenesisAccount, GenesisAccounts};
 
 /// The accounts, as a Zstandard frame.
 const FRAME: &[u8] = include_bytes!("../../data/classic_accounts.zst");
@@ -18,15 +16,15 @@ const CONTENT_BYTES_MAX: usize = 1 << 20;
 
 /// The accounts. If the compiled-in file were damaged, accounts would be missing, and the state
 /// root of block 0 would tell.
-pub(super) fn accounts() -> BTreeMap<Address, GenesisAccount> {
+pub(super) fn accounts() -> GenesisAccounts {
     let content = zstd::bulk::decompress(FRAME, CONTENT_BYTES_MAX).unwrap_or_default();
     read(&content).unwrap_or_default()
 }
 
 /// Reads the content of the frame. `None` if it has another form.
-fn read(content: &[u8]) -> Option<BTreeMap<Address, GenesisAccount>> {
+fn read(content: &[u8]) -> Option<GenesisAccounts> {
     let (addresses, mut balances) = content.split_at_checked(COUNT * 20)?;
-    let mut accounts = BTreeMap::new();
+    let mut accounts = GenesisAccounts::default();
     for address in addresses.chunks_exact(20) {
         let (length, rest) = balances.split_first()?;
         let (digits, rest) = rest.split_at_checked((*length).into())?;

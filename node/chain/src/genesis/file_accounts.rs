@@ -12,13 +12,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::file_fields::{GenesisFields, GenesisFileError, uint};
-use crate::spec::GenesisAccount;
+use crate::spec::{GenesisAccount, GenesisAccounts};
+
+/// The fewest bytes of an account in a genesis file: a key of 40 digits and an empty object.
+const ACCOUNT_BYTES_MIN: usize = 45;
 
 /// Reads the accounts of block 0, one by one.
-pub(super) fn accounts(raw: &RawValue) -> Result<BTreeMap<Address, GenesisAccount>, GenesisFileError> {
+pub(super) fn accounts(raw: &RawValue) -> Result<GenesisAccounts, GenesisFileError> {
     /// Collects accounts until the end or the first that is wrong.
     struct Accounts {
-        alloc: BTreeMap<Address, GenesisAccount>,
+        alloc: GenesisAccounts,
         error: Option<GenesisFileError>,
     }
     impl<'de> Visitor<'de> for &mut Accounts {
@@ -43,10 +46,12 @@ pub(super) fn accounts(raw: &RawValue) -> Result<BTreeMap<Address, GenesisAccoun
     }
     let text = raw.get();
     if text == "null" {
-        return Ok(BTreeMap::new());
+        return Ok(GenesisAccounts::default());
     }
+    // A map that grows has its accounts twice for a moment.
+    let objects = text.bytes().filter(|byte| *byte == b'{').count();
     let mut all = Accounts {
-        alloc: BTreeMap::new(),
+        alloc: GenesisAccounts::with_capacity(objects.min(text.len() / ACCOUNT_BYTES_MIN)),
         error: None,
     };
     let read = serde_json::Deserializer::from_str(text).deserialize_map(&mut all);
@@ -63,23 +68,21 @@ pub(super) fn accounts(raw: &RawValue) -> Result<BTreeMap<Address, GenesisAccoun
 
 /// An account of block 0 under its key in the file.
 fn named_account(text: &str, value: Value) -> Result<(Address, GenesisAccount), GenesisFileError> {
-    let key = format!("alloc.{text}");
-    let Some(address) = address(text) else {
-        return Err(GenesisFileError::Value {
-            key,
-            got: text.to_owned(),
-            expected: "an address of 20 bytes in hex",
-        });
+    let wrong = |got, expected| GenesisFileError::Value {
+        key: format!("alloc.{text}"),
+        got,
+        expected,
     };
+    let address = address(text).ok_or_else(|| wrong(text.to_owned(), "an address of 20 bytes in hex"))?;
     let Value::Object(map) = value else {
-        return Err(GenesisFileError::Value {
-            key,
-            got: value.to_string(),
-            expected: "an object",
-        });
+        return Err(wrong(value.to_string(), "an object"));
     };
-    let path = format!("{key}.");
-    Ok((address, account(GenesisFields { path, map })?))
+    let path = String::new();
+    let account = account(GenesisFields { path, map });
+    Ok((
+        address,
+        account.map_err(|error| error.below(&format!("alloc.{text}")))?,
+    ))
 }
 
 fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError> {
@@ -102,6 +105,7 @@ fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError
 }
 
 fn address(text: &str) -> Option<Address> {
-    let bytes: [u8; 20] = hex::decode(text).ok()?.try_into().ok()?;
-    Some(Address::from(bytes))
+    let mut address = Address::ZERO;
+    hex::decode_to_slice(text, address.as_mut_slice()).ok()?;
+    Some(address)
 }

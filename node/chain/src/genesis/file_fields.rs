@@ -38,6 +38,20 @@ pub enum GenesisFileError {
     Missing(String),
 }
 
+impl GenesisFileError {
+    /// The same fault, of a value below `path`.
+    pub(super) fn below(self, path: &str) -> Self {
+        match self {
+            Self::Value { key, got, expected } => Self::Value {
+                key: format!("{path}.{key}"),
+                got,
+                expected,
+            },
+            other => other,
+        }
+    }
+}
+
 /// A JSON object that is being read. Every key that is read is removed; the remaining keys are
 /// unknown.
 pub(super) struct GenesisFields {

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use primitives::{B256, hex, keccak256};
+use ethash::keccak256_long;
+use primitives::{B256, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -245,7 +246,7 @@ impl SpecRecord {
 
 /// The hash of a genesis file's text, in hex.
 fn text_hash(text: &[u8]) -> String {
-    hex::encode(keccak256(text))
+    hex::encode(keccak256_long(text))
 }
 
 impl ChainSpec {

@@ -31,7 +31,7 @@ pub(super) const OLD_BRANCHES_INTERVAL: u64 = 256;
 pub(super) const OLD_BRANCHES_PART: usize = 1024;
 
 /// Memory for the blocks that share a commit of an import, in bytes, if nothing else is asked for.
-pub const BATCH_BYTES_DEFAULT: usize = 512 << 20;
+pub const BATCH_BYTES_DEFAULT: usize = 768 << 20;
 
 /// The limits of the blocks beside the canonical chain, and of the depth of a reorganization.
 #[derive(Clone, Debug)]

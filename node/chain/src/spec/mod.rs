@@ -19,6 +19,7 @@ pub use rule::{BlockRules, ForkBlock, Rule, RuleBundleError, RuleTable};
 use std::collections::BTreeMap;
 
 use ethash::Schedule;
+use indexmap::IndexMap;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256, address};
 
 /// The smallest gas limit of a valid block.
@@ -51,6 +52,10 @@ pub struct GenesisAccount {
     pub storage: BTreeMap<U256, U256>,
 }
 
+/// The accounts of block 0 by address, in the order in which they were added. There may be a
+/// million, and a hash map of them is made in less time than a sorted one and takes less memory.
+pub type GenesisAccounts = IndexMap<Address, GenesisAccount>;
+
 /// The content of block 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Genesis {
@@ -74,7 +79,7 @@ pub struct Genesis {
     pub pow_nonce: u64,
     /// The accounts of block 0. Empty if only [`Self::state_root`] is known, as after the start of
     /// a node whose block 0 is stored.
-    pub alloc: BTreeMap<Address, GenesisAccount>,
+    pub alloc: GenesisAccounts,
     /// The state root of block 0; `None` if it is that of the accounts.
     pub state_root: Option<B256>,
 }

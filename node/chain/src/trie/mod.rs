@@ -37,6 +37,8 @@ pub use state::StateTrie;
 pub(crate) use state::encode_account;
 pub(crate) use verify::verify_trie;
 
+use std::convert::Infallible;
+
 use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::{Snapshot, StateLeaf, StateReads, StateTrieId, StoreError};
 
@@ -303,8 +305,17 @@ impl Trie {
     pub fn take_rows(&mut self) -> (B256, NodeRows) {
         let root = self.root();
         let mut rows = NodeRows::new();
-        self.save(&mut rows);
+        self.save_into(&mut rows);
         (root, rows)
+    }
+
+    /// Appends the rows to write since the last call. See [`Self::save`].
+    fn save_into(&mut self, rows: &mut NodeRows) {
+        let saved = self.save(|path, row| {
+            rows.push((path.to_vec(), row.map(<[u8]>::to_vec)));
+            Ok::<_, Infallible>(())
+        });
+        saved.unwrap_or_else(|never| match never {});
     }
 
     /// The root hash, and path and RLP of every node in memory that is not embedded in its parent,
@@ -318,26 +329,29 @@ impl Trie {
         (root, nodes)
     }
 
-    /// Appends the rows to write since the last call, sorted by path. The references must have
-    /// been computed before.
-    fn save(&mut self, rows: &mut NodeRows) {
-        let start = rows.len();
-        let mut path = self.prefix.clone();
-        if let NodeLink::Loaded(node) = &mut self.root {
-            references::collect_rows(node, &mut path, true, rows);
-        }
-        // A parent's path is a prefix of its children's paths, so the rows are sorted already.
-        let written = rows.len();
+    /// Gives away the rows to write since the last call, sorted by path: `put` takes the path with
+    /// prefix, and the row or `None`, which removes the row. The references must have been computed
+    /// before.
+    ///
+    /// # Errors
+    /// Any error of `put`. Then the trie is not usable any more.
+    fn save<E>(&mut self, mut put: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
         let mut obsolete = std::mem::take(&mut self.obsolete);
         obsolete.sort_unstable();
         obsolete.dedup();
-        for path in obsolete {
-            let reused = rows[start..written].binary_search_by(|(row, _)| row.cmp(&path));
-            if reused.is_err() {
-                rows.push((path, None));
-            }
+        let mut obsolete = obsolete.iter().map(Vec::as_slice).peekable();
+        if let NodeLink::Loaded(root) = &mut self.root {
+            let put_in_order = |path: &[u8], row: Option<&[u8]>| {
+                while let Some(before) = obsolete.next_if(|before| *before < path) {
+                    put(before, None)?;
+                }
+                // A new node has taken the same row.
+                let _ = obsolete.next_if(|reused| *reused == path);
+                put(path, row)
+            };
+            references::UnsavedNodes::new(&self.prefix, put_in_order).save(root, true)?;
         }
-        rows[start..].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        obsolete.try_for_each(|path| put(path, None))
     }
 
     /// Forgets all nodes in memory. They are read again when they are needed. All changes must
@@ -404,6 +418,8 @@ pub(super) mod tests {
 
     impl StoredNodes {
         pub(in crate::trie) fn apply(&mut self, rows: NodeRows) {
+            let in_order = rows.is_sorted_by(|(one, _), (next, _)| one < next);
+            assert!(in_order, "each path comes once, by ascending path");
             for (path, node) in rows {
                 match node {
                     Some(node) => self.rows.insert(path, node),

@@ -7,7 +7,7 @@ use ethash::keccak256_many;
 use primitives::B256;
 
 use super::node::{NodeKind, NodeLink, NodeReference, TrieNode, push_leaf_bits};
-use super::{NodeRows, PathNodes, Trie};
+use super::{PathNodes, Trie};
 
 /// Computes the missing references of these tries. Returns their number.
 pub(super) fn compute<'t>(tries: impl IntoIterator<Item = &'t Trie>) -> u64 {
@@ -77,45 +77,65 @@ fn compute_level(level: &[&TrieNode], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Appends the rows of unsaved nodes, sorted by path. Leaves have no rows. Nor has a short node,
-/// except for the root.
-pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, rows: &mut NodeRows) {
-    if !node.unsaved {
-        return;
-    }
-    node.unsaved = false;
-    let bits = node.leaf_bits();
-    if !matches!(*node.kind, NodeKind::Leaf(_)) {
-        let stored = root || node.is_hashed();
-        let row = stored.then(|| {
-            let mut row = Vec::new();
-            node.encode_to(&mut row);
-            if let Some(bits) = bits {
-                push_leaf_bits(bits, &mut row);
-            }
-            row
-        });
-        rows.push((path.clone(), row));
-    }
-    match &mut *node.kind {
-        NodeKind::Leaf(_) => {}
-        NodeKind::Extension(extension) => {
-            let length = path.len();
-            path.extend_from_slice(&extension.key);
-            if let NodeLink::Loaded(child) = &mut extension.child {
-                collect_rows(child, path, false, rows);
-            }
-            path.truncate(length);
+/// The walk over the nodes that are not saved.
+pub(super) struct UnsavedNodes<F> {
+    /// Takes the rows, sorted by path. `None` removes the row of a node that has none any more.
+    put: F,
+    path: Vec<u8>,
+    /// The row of the current node. The buffer is used for all.
+    row: Vec<u8>,
+}
+
+impl<E, F: FnMut(&[u8], Option<&[u8]>) -> Result<(), E>> UnsavedNodes<F> {
+    /// A walk over a trie whose rows begin with `prefix`.
+    pub(super) fn new(prefix: &[u8], put: F) -> Self {
+        Self {
+            put,
+            path: prefix.to_vec(),
+            row: Vec::new(),
         }
-        NodeKind::Branch(branch) => {
-            for (nibble, child) in branch.children.iter_mut() {
-                if let NodeLink::Loaded(child) = child {
-                    path.push(nibble);
-                    collect_rows(child, path, false, rows);
-                    path.pop();
+    }
+
+    /// Gives the rows of a node and of the nodes below it away and marks them as saved. Leaves have
+    /// no rows. Nor has a short node, except for the root.
+    ///
+    /// # Errors
+    /// Any error of `put`.
+    pub(super) fn save(&mut self, node: &mut TrieNode, root: bool) -> Result<(), E> {
+        if !node.unsaved {
+            return Ok(());
+        }
+        node.unsaved = false;
+        if !matches!(*node.kind, NodeKind::Leaf(_)) {
+            let stored = root || node.is_hashed();
+            if stored {
+                self.row.clear();
+                node.encode_to(&mut self.row);
+                if let Some(bits) = node.leaf_bits() {
+                    push_leaf_bits(bits, &mut self.row);
                 }
             }
+            (self.put)(&self.path, stored.then_some(&self.row))?;
         }
+        match &mut *node.kind {
+            NodeKind::Leaf(_) => Ok(()),
+            NodeKind::Extension(extension) => self.save_below(&extension.key, &mut extension.child),
+            NodeKind::Branch(branch) => branch
+                .children
+                .iter_mut()
+                .try_for_each(|(nibble, child)| self.save_below(&[nibble], child)),
+        }
+    }
+
+    fn save_below(&mut self, key: &[u8], link: &mut NodeLink) -> Result<(), E> {
+        let NodeLink::Loaded(child) = link else {
+            return Ok(());
+        };
+        let length = self.path.len();
+        self.path.extend_from_slice(key);
+        self.save(child, false)?;
+        self.path.truncate(length);
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 //! destroyed, no trie nodes need to be deleted.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 
 use alloy_rlp::Encodable;
 use primitives::{B256, EMPTY_ROOT, U256};
@@ -168,12 +169,16 @@ impl StateTrie {
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn write_to(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
-        let rows = self.take_rows();
-        // The rows are in the table's order: it is cheaper to write the rows of a page together.
-        for (path, node) in &rows {
-            tables.put_trie_node(path, node.as_deref())?;
-        }
-        self.stats.written += rows.len() as u64;
+        let mut written = 0;
+        // The rows come in the table's order: it is cheaper to write the rows of a page together.
+        // No list is made of them, because those of a batch of many blocks take hundreds of MiB.
+        self.save_each(|trie| {
+            trie.save(|path, row| {
+                written += 1;
+                tables.put_trie_node(path, row)
+            })
+        })?;
+        self.stats.written += written;
         if self.loaded_bytes > NODE_BYTES_MAX {
             self.accounts.unload();
             self.storages.clear();
@@ -184,15 +189,26 @@ impl StateTrie {
 
     /// The rows of the nodes that changed since the last call, sorted by path.
     pub(crate) fn take_rows(&mut self) -> NodeRows {
-        self.root();
         let mut rows = NodeRows::new();
-        self.accounts.save(&mut rows);
+        let saved = self.save_each(|trie| {
+            trie.save_into(&mut rows);
+            Ok::<_, Infallible>(())
+        });
+        saved.unwrap_or_else(|never| match never {});
+        rows
+    }
+
+    /// Calls `save` for each trie that changed since the last call, by the order of their rows. All
+    /// references have been computed then.
+    fn save_each<E>(&mut self, mut save: impl FnMut(&mut Trie) -> Result<(), E>) -> Result<(), E> {
+        self.root();
+        save(&mut self.accounts)?;
         for owner in std::mem::take(&mut self.unsaved) {
             if let Some(trie) = self.storages.get_mut(&owner) {
-                trie.save(&mut rows);
+                save(trie)?;
             }
         }
-        rows
+        Ok(())
     }
 
     /// Memory that the nodes take, in bytes, roughly.

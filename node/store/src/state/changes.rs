@@ -64,28 +64,49 @@ impl SlotChange {
 #[derive(Default)]
 pub(super) struct ChangesBefore {
     /// In any order, with the place of the account before the block in `versions`.
-    accounts: Vec<(Address, Range<usize>)>,
+    accounts: Vec<(Address, Range<u32>)>,
+    /// Equal versions that follow each other are here once, such as those before block 0.
     versions: Vec<u8>,
     /// In any order.
     pub(super) slots: Vec<SlotChange>,
 }
 
 impl ChangesBefore {
+    /// The changes of a block that changes about so many accounts.
+    pub(super) fn with_capacity(accounts: usize) -> Self {
+        Self {
+            accounts: Vec::with_capacity(accounts),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add_account(&mut self, address: Address, before: &AccountVersion) {
         let start = self.versions.len();
         before.encode(&mut self.versions);
-        self.accounts.push((address, start..self.versions.len()));
+        let (older, version) = self.versions.split_at(start);
+        let place = match self.accounts.last() {
+            Some((_, last)) if older[bytes_at(last)] == *version => {
+                self.versions.truncate(start);
+                last.clone()
+            }
+            _ => {
+                let place = |at: usize| u32::try_from(at).expect("a block changes less than 4 GiB");
+                place(start)..place(self.versions.len())
+            }
+        };
+        self.accounts.push((address, place));
     }
 
     pub(super) fn encode(mut self) -> Vec<u8> {
         self.accounts.sort_unstable_by_key(|(address, _)| *address);
         self.slots.sort_unstable_by_key(SlotChange::key);
-        let bytes = self.accounts.len() * 20 + self.versions.len() + self.slots.len() * 40;
+        let versions = self.accounts.iter().map(|(_, before)| before.len());
+        let bytes = self.accounts.len() * 20 + versions.sum::<usize>() + self.slots.len() * 40;
         let mut row = Vec::with_capacity(8 + bytes);
         push_number(&mut row, self.accounts.len() as u64);
         for (address, before) in &self.accounts {
             row.extend_from_slice(address.as_slice());
-            row.extend_from_slice(&self.versions[before.clone()]);
+            row.extend_from_slice(&self.versions[bytes_at(before)]);
         }
         let mut index = 0;
         for slots in self.slots.chunk_by(|one, other| one.owner() == other.owner()) {
@@ -100,8 +121,15 @@ impl ChangesBefore {
                 push_uint(&mut row, change.before);
             }
         }
+        // Packing takes memory of the row's size once more.
+        drop(self);
         pack(&row)
     }
+}
+
+/// A place in [`ChangesBefore::versions`].
+const fn bytes_at(place: &Range<u32>) -> Range<usize> {
+    place.start as usize..place.end as usize
 }
 
 impl StateChanges {

@@ -338,7 +338,11 @@ impl Tables<'_> {
         number: u64,
         value: &[u8],
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let stored = read_state_row(self, kind, key, RowBefore::read)?;
+        // Nothing is before block 0, which may have a million accounts.
+        let stored = match number {
+            0 => None,
+            _ => read_state_row(self, kind, key, RowBefore::read)?,
+        };
         let table = stored.as_ref().map(|(table, _)| *table);
         let mut row = stored.map(|(_, row)| row).unwrap_or_default();
         if let (Some(table), Some(newest)) = (table, row.blocks.last().filter(|newest| **newest >= number)) {

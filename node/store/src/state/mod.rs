@@ -583,7 +583,8 @@ impl Tables<'_> {
         changed: impl IntoIterator<Item = impl Borrow<AccountWrite>>,
     ) -> Result<(), StoreError> {
         // Rows are written in the order of their keys; what was before is listed by address.
-        let mut changes = ChangesBefore::default();
+        let changed = changed.into_iter();
+        let mut changes = ChangesBefore::with_capacity(changed.size_hint().0);
         for write in changed {
             let write = write.borrow();
             let before = self.put_account(number, write)?;
