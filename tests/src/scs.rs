@@ -55,7 +55,7 @@ impl Scs {
     /// As for [`Self::start`].
     #[track_caller]
     pub fn start_within(folder: &Path, arguments: &[&str], file_bytes_max: Option<u64>) -> Self {
-        let all: Vec<_> = ["--rpc", "--rpcport", "0"]
+        let all: Vec<_> = ["--rpc", "--rpcport", "0", "--lightkdf"]
             .iter()
             .chain(arguments)
             .copied()

@@ -119,7 +119,7 @@ export class Server extends Program {
     }
 
     async start() {
-        const args = ['--rpc', '--rpcport', '0', '--period', `${this.period}`, '--verbosity', '4', ...this.args];
+        const args = ['--rpc', '--rpcport', '0', '--lightkdf', '--period', `${this.period}`, '--verbosity', '4', ...this.args];
         const printed = await this.launch(args, /endpoint +http:\S+/);
         this.id = printed.match(/SCS id +(0x\w+)/)[1].toLowerCase();
         this.url = printed.match(/endpoint +(http:\S+)/)[1];

@@ -151,7 +151,12 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         .clone()
         .unwrap_or_else(|| config.data_directory.clone());
     let password = password_of(options.password_file.as_deref(), options.password.as_deref())?;
-    let locked = open_key(&directory, Path::new(KEY_FOLDER), &password, ScryptCost::STANDARD)?;
+    let cost = if options.lightkdf {
+        ScryptCost::LIGHT
+    } else {
+        ScryptCost::STANDARD
+    };
+    let locked = open_key(&directory, Path::new(KEY_FOLDER), &password, cost)?;
     let id = locked.key.address();
     let join = options.join_rules();
     if join.mode == JoinMode::Any {

@@ -170,6 +170,9 @@ pub struct ScsProgramOptions {
     /// The password itself. Other users of this machine can read it on the command line
     #[arg(long, value_name = "TEXT", env = "SCS_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
+    /// Encrypt a new key with less memory and time, which is less safe
+    #[arg(long)]
+    pub lightkdf: bool,
     /// MicroChains that the SCS joins: listed joins chain bases in --join.list; known also those
     /// whose code is known, with a pool whose code is known; any joins whatever says that it is a
     /// chain base: a contract of a stranger can then take the whole free bond in a published pool,
