@@ -17,7 +17,7 @@ use store::{AccountKey, AccountRecord, Store, slot_hash};
 use crate::call::{BlockOverride, CallOutcome, CallOverrides, CallReads, CallRequest, EvmCallError, StateAt};
 use crate::genesis::{GenesisError, ensure_genesis};
 use crate::query_limit::QueryLimit;
-use crate::spec::ChainSpec;
+use crate::spec::{ChainSpec, GenesisAccounts};
 use crate::state::{AccountOverride, StorageOverride};
 use crate::trie::{KeyProofError, ProofNodes, read_account_value, read_slot_value};
 use crate::view::View;
@@ -272,7 +272,7 @@ impl Replayer {
     /// [`GenesisError`] if it cannot be made.
     pub fn new(mut spec: ChainSpec) -> Result<Self, GenesisError> {
         spec.genesis_hash = None;
-        spec.genesis.alloc.clear();
+        spec.genesis.alloc = GenesisAccounts::default();
         let store = Store::in_memory()?;
         ensure_genesis(&store, &spec)?;
         Ok(Self(View::new(&store, Arc::new(spec))?))

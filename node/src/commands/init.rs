@@ -10,8 +10,8 @@ use crate::data_directory::{DataDirectoryError, RequestedNetwork, open_store, re
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::output::print_line;
 
-/// The most memory for pages of the database, in MiB. The rows of block 0 are written in the order
-/// of their keys, so more gains nothing.
+/// The most memory for pages of the database, in MiB. Nearly all rows of block 0 are written in the
+/// order of their keys, so more gains nothing.
 const CACHE_MIB_MAX: usize = 32;
 
 /// Initialises the data directory for the network that the genesis file `file` describes.

@@ -64,7 +64,7 @@ pub(crate) fn pack(row: &[u8]) -> Vec<u8> {
         .flatten()
         .filter(|frame| frame.len() < row.len());
     match frame {
-        // A row may have many MiB, so it is not copied once more.
+        // A row may have many MiB, so no second buffer is made.
         Some(mut frame) => {
             frame.insert(0, FRAME);
             frame

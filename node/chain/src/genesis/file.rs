@@ -192,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn of_an_account_that_comes_twice_the_last_one_counts() {
+        let address = Address::with_last_byte(1);
+        let digits = format!("{address:#x}");
+        let account = |key: &str, balance: u8| format!(r#""{key}": {{"balance": "{balance}"}}"#);
+        let alloc = [account(&digits, 5), account(&digits[2..], 6)].join(", ");
+        let file = read(&format!(
+            r#"{{"difficulty": 1, "gasLimit": 1, "alloc": {{{alloc}}}}}"#
+        ));
+        let alloc = file.unwrap().spec.genesis.alloc;
+        assert_eq!((alloc.len(), alloc[&address].balance), (1, U256::from(6)));
+    }
+
+    #[test]
     fn errors_name_the_key_and_the_value() {
         let check = |text: &str, expected: &str| {
             let error = read(text).unwrap_err().to_string();
@@ -215,6 +228,15 @@ mod tests {
             r#"{"difficulty": 1, "gasLimit": 1, "alloc": []}"#,
             "alloc: got []",
         );
+        let address = "0000000000000000000000000000000000000003";
+        for (account, expected) in [
+            ("7", ": got 7, expected an object"),
+            (r#"{"nonce": "-1"}"#, ".nonce: got \"-1\""),
+            (r#"{"storage": {"0x1": "y"}}"#, ".storage.0x1: got \"y\""),
+        ] {
+            let text = format!(r#"{{"difficulty": 1, "gasLimit": 1, "alloc": {{"{address}": {account}}}}}"#);
+            check(&text, &format!("alloc.{address}{expected}"));
+        }
         check(
             r#"{"difficulty": 1, "gasLimit": 1, "config": {"panguBlock": 5}}"#,
             "config.panguBlock: got 5, expected 0",

@@ -48,7 +48,8 @@ pub(super) fn accounts(raw: &RawValue) -> Result<GenesisAccounts, GenesisFileErr
     if text == "null" {
         return Ok(GenesisAccounts::default());
     }
-    // A map that grows has its accounts twice for a moment.
+    // A map that grows has its accounts twice for a moment. Each account is an object, and so is
+    // what is inside it, so this is a bound.
     let objects = text.bytes().filter(|byte| *byte == b'{').count();
     let mut all = Accounts {
         alloc: GenesisAccounts::with_capacity(objects.min(text.len() / ACCOUNT_BYTES_MIN)),

@@ -47,6 +47,7 @@ impl GenesisFileError {
                 got,
                 expected,
             },
+            Self::Missing(key) => Self::Missing(format!("{path}.{key}")),
             other => other,
         }
     }

@@ -329,9 +329,8 @@ impl Trie {
         (root, nodes)
     }
 
-    /// Gives away the rows to write since the last call, sorted by path: `put` takes the path with
-    /// prefix, and the row or `None`, which removes the row. The references must have been computed
-    /// before.
+    /// Passes the rows to write since the last call to `put`, sorted by path: the path with prefix,
+    /// and the row or `None`, which removes the row. The references must have been computed before.
     ///
     /// # Errors
     /// Any error of `put`. Then the trie is not usable any more.
@@ -345,11 +344,11 @@ impl Trie {
                 while let Some(before) = obsolete.next_if(|before| *before < path) {
                     put(before, None)?;
                 }
-                // A new node has taken the same row.
+                // If a new node uses a row, the row is not removed.
                 let _ = obsolete.next_if(|reused| *reused == path);
                 put(path, row)
             };
-            references::UnsavedNodes::new(&self.prefix, put_in_order).save(root, true)?;
+            references::UnsavedWalk::new(&self.prefix, put_in_order).save(root, true)?;
         }
         obsolete.try_for_each(|path| put(path, None))
     }

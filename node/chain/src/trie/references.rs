@@ -77,8 +77,8 @@ fn compute_level(level: &[&TrieNode], bytes: &mut Vec<u8>) {
     }
 }
 
-/// The walk over the nodes that are not saved.
-pub(super) struct UnsavedNodes<F> {
+/// A walk over the nodes that are not saved.
+pub(super) struct UnsavedWalk<F> {
     /// Takes the rows, sorted by path. `None` removes the row of a node that has none any more.
     put: F,
     path: Vec<u8>,
@@ -86,7 +86,7 @@ pub(super) struct UnsavedNodes<F> {
     row: Vec<u8>,
 }
 
-impl<E, F: FnMut(&[u8], Option<&[u8]>) -> Result<(), E>> UnsavedNodes<F> {
+impl<E, F: FnMut(&[u8], Option<&[u8]>) -> Result<(), E>> UnsavedWalk<F> {
     /// A walk over a trie whose rows begin with `prefix`.
     pub(super) fn new(prefix: &[u8], put: F) -> Self {
         Self {
@@ -96,8 +96,8 @@ impl<E, F: FnMut(&[u8], Option<&[u8]>) -> Result<(), E>> UnsavedNodes<F> {
         }
     }
 
-    /// Gives the rows of a node and of the nodes below it away and marks them as saved. Leaves have
-    /// no rows. Nor has a short node, except for the root.
+    /// Passes the rows of a node and of the nodes below it to `put`, sorted by path, and marks them
+    /// as saved. Leaves have no rows. Nor has a short node, except for the root.
     ///
     /// # Errors
     /// Any error of `put`.

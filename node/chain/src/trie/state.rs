@@ -167,7 +167,7 @@ impl StateTrie {
     /// next blocks, unless there are too many.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] when the store fails. Then the tries are not usable any more.
     pub fn write_to(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
         let mut written = 0;
         // The rows come in the table's order: it is cheaper to write the rows of a page together.
@@ -198,8 +198,8 @@ impl StateTrie {
         rows
     }
 
-    /// Calls `save` for each trie that changed since the last call, by the order of their rows. All
-    /// references have been computed then.
+    /// Calls `save` for the account trie and for each storage trie that changed since the last
+    /// call, in the order of their rows. All references have been computed then.
     fn save_each<E>(&mut self, mut save: impl FnMut(&mut Trie) -> Result<(), E>) -> Result<(), E> {
         self.root();
         save(&mut self.accounts)?;

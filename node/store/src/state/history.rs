@@ -329,7 +329,8 @@ impl RowBefore {
 
 impl Tables<'_> {
     /// Writes the value after block `number`, which is above all blocks that changed it before.
-    /// Returns the value before, if there was a row.
+    /// Returns the value before, if there was a row. Block 0 is written into tables without rows of
+    /// the state, so there none is looked for.
     pub(super) fn put_value(
         &mut self,
         kind: StateKind,
@@ -338,10 +339,11 @@ impl Tables<'_> {
         number: u64,
         value: &[u8],
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        // Nothing is before block 0, which may have a million accounts.
-        let stored = match number {
-            0 => None,
-            _ => read_state_row(self, kind, key, RowBefore::read)?,
+        // Block 0 may have a million accounts.
+        let stored = if number > 0 {
+            read_state_row(self, kind, key, RowBefore::read)?
+        } else {
+            None
         };
         let table = stored.as_ref().map(|(table, _)| *table);
         let mut row = stored.map(|(_, row)| row).unwrap_or_default();

@@ -563,7 +563,8 @@ fn was_nothing_before(
 
 impl Tables<'_> {
     /// Writes what block `number` changed, and the values before it. The block must be above all
-    /// blocks that were written before. No account is there twice.
+    /// blocks that were written before; block 0 needs tables without rows of the state. No account
+    /// is there twice.
     ///
     /// # Errors
     /// [`StoreError`] when the write fails or a row is corrupt.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use e2e::Caller;
 use e2e::process::EndSignal;
@@ -30,6 +31,7 @@ fn the_id_stays_the_same() {
             .into_owned()
     });
     assert_eq!(names.filter(|name| is_key(name.clone())).count(), 1);
+    assert_eq!(scrypt_n(&folder.path().join("scsdata")), 4096, "--lightkdf");
     assert!(!folder.path().join("scskeystore").exists());
     assert!(
         first.log().contains("password of the public SCS"),
@@ -57,6 +59,21 @@ fn the_id_stays_the_same() {
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {}", refused.stderr);
         assert!(refused.stderr.contains(wrong[1]), "{wrong:?}: {}", refused.stderr);
     }
+    let own = folder.path().join("own");
+    let refused = Scs::run(folder.path(), &["--rpc", "--rpcport", &port, "--datadir", "own"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert_eq!(scrypt_n(&own), 262_144, "without --lightkdf");
+}
+
+/// The cost of the only key file of an SCS with this data directory.
+fn scrypt_n(data: &Path) -> u64 {
+    let files = fs::read_dir(data.join("scskeystore")).expect("the folder of the key");
+    let key = files
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.to_string_lossy().contains("UTC--"))
+        .expect("a key file");
+    let file: Value = serde_json::from_slice(&fs::read(key).expect("a file")).expect("JSON");
+    file["crypto"]["kdfparams"]["n"].as_u64().expect("a number")
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! VNODEs and SCSs of the tests of MicroChains.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use e2e::{Launch, Vnode, wait_for};
 use primitives::{hex, keccak256};
 use serde_json::json;
 
+pub(crate) use e2e::address::free_port;
 pub(crate) use e2e::microchain::{PROXY, counting};
 pub(crate) use e2e::vnode::MAKES_BLOCKS;
 
@@ -17,12 +17,6 @@ pub(crate) const OTHER_PROXY: &str = "0x1d96f2f6bef1202e4ce1ff6dad0c2cb002861d3e
 
 /// Longest wait for what takes many blocks of the base chain, one a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("it listens").port()
-}
 
 /// A development node that serves SCSs at `service` and is paid at `via`. Its data stay.
 pub(crate) fn vnode(folder: &Path, service: &str, via: &str, options: &[&str]) -> Vnode {

@@ -2,10 +2,11 @@
 //! the API of ethminer.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use e2e::address::free_port;
 use e2e::binary::workspace;
 use e2e::{MinerProcess, Vnode, miner_path, note, wait_for};
 use serde_json::{Value, json};
@@ -41,12 +42,6 @@ fn has_tools() -> bool {
         note("bash, curl, jq or tar is missing: the packages for rig systems are not tested");
     }
     all
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Ends a process when it is dropped.
