@@ -1,6 +1,7 @@
 //! PING, PONG, FINDNODE and NEIGHBORS in both directions.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use e2e::clients::javascript;
 use network::NodeContact;
@@ -12,11 +13,16 @@ use tokio::net::UdpSocket;
 use crate::discovery::{RunningNode, start};
 use crate::support::key;
 
+/// If a node reports nothing for so long, it stands still, also on a busy machine.
+const STANDSTILL: Duration = Duration::from_secs(180);
+
 /// Waits until `node` has verified all of `wanted`.
 async fn verify(node: &mut RunningNode, wanted: &[NodeContact]) {
     let mut missing: BTreeSet<_> = wanted.iter().map(|contact| contact.id).collect();
     while !missing.is_empty() {
-        match node.events.recv().await.expect("discovery runs") {
+        let event = tokio::time::timeout(STANDSTILL, node.events.recv()).await;
+        let event = event.unwrap_or_else(|_| panic!("a standstill: {missing:?} of {wanted:?} are missing"));
+        match event.expect("discovery runs") {
             DiscoveryEvent::Verified(contact) => missing.remove(&contact.id),
             _ => continue,
         };
