@@ -98,11 +98,7 @@ pub(crate) fn open(
     let folder = folder.unwrap_or_else(|| data.join(KEY_DIRECTORY_NAME));
     // `account list` prints absolute paths. If this fails, reading the folder fails, too.
     let folder = std::path::absolute(&folder).unwrap_or(folder);
-    let cost = if options.lightkdf {
-        ScryptCost::LIGHT
-    } else {
-        ScryptCost::STANDARD
-    };
+    let cost = ScryptCost::of_option(options.lightkdf);
     let accounts = AccountManager::with_directory(KeyDirectory::new(folder, cost));
     let skipped = accounts.refresh()?;
     let warnings = skipped.iter().map(|file| format!("skipped {file}"));

@@ -1,7 +1,7 @@
 //! Starts the servers of a base-chain node, and that of an SCS.
 //!
-//! The servers are generic and asynchronous, and such code is compiled where it is used. So it is
-//! used here: behind a boxed future it is compiled once, and no other package compiles it again.
+//! A dispatcher is generic, and such code is compiled where it is used. So it is used here, and no
+//! other package compiles it again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub fn start_http(
     options: &HttpOptions,
     ws: Option<SharedWs<Node>>,
 ) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
-    Box::pin(http::start_with_ws(dispatcher, options, ws))
+    http::start_with_ws(dispatcher, options, ws)
 }
 
 /// Starts a WebSocket server, see [`ws::start`].
@@ -39,7 +39,7 @@ pub fn start_ws(
     dispatcher: Arc<Dispatcher<Node>>,
     options: &WsOptions,
 ) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
-    Box::pin(ws::start(dispatcher, options))
+    ws::start(dispatcher, options)
 }
 
 /// Starts the server of the local socket, see [`ipc::start`].
@@ -60,7 +60,7 @@ pub fn start_scs_http(
     options: &HttpOptions,
     chains: WalletChains,
 ) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
-    Box::pin(http::start_with_chains(dispatcher, options, chains))
+    http::start_with_chains(dispatcher, options, chains)
 }
 
 /// Answers a message that has come over another server, see [`Dispatcher::handle_remote`].

@@ -50,6 +50,14 @@ impl ScryptCost {
         p: 6,
     };
 
+    /// The cost that the option `--lightkdf` asks for.
+    pub const fn of_option(lightkdf: bool) -> Self {
+        match lightkdf {
+            true => Self::LIGHT,
+            false => Self::STANDARD,
+        }
+    }
+
     /// Checks the parameters of a file.
     pub(crate) fn new(n: u64, r: u64, p: u64) -> Result<Self, KdfError> {
         if n < 2 || !n.is_power_of_two() {

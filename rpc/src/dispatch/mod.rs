@@ -16,6 +16,7 @@ use std::thread;
 
 use bytes::Bytes;
 use daemon::ClientId;
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
@@ -25,6 +26,7 @@ use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
 use crate::gate::Gate;
+use crate::health::{Health, Healthy};
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::message::{self, Message, NoMemory, ParsedRequest};
@@ -203,6 +205,72 @@ pub struct Dispatcher<C> {
     modules: Bytes,
 }
 
+/// A pull of the subscriptions, with the memory of its notifications.
+pub(crate) type PullResult = RpcResult<(PulledNotifications, MemoryReservation)>;
+
+/// A dispatcher, whatever its methods work on: all that a server has to know of it. So the servers
+/// are compiled once. The futures are on the heap, because the stack of a network thread already has
+/// those of all routes.
+pub(crate) trait Answering: Send + Sync {
+    /// The limits that every server keeps.
+    fn limits(&self) -> &Limits;
+
+    /// The memory for requests and responses that all servers share.
+    fn traffic(&self) -> &TrafficMemory;
+
+    /// The state of the node.
+    ///
+    /// # Errors
+    /// If the chain cannot be read.
+    fn health(&self) -> RpcResult<Health>;
+
+    /// Answers one message, see [`Dispatcher::answer`].
+    fn answer_boxed<'a>(
+        &'a self,
+        body: Bytes,
+        caller: &'a RpcCaller,
+        subscriptions: Option<&'a MessageSubscriptions>,
+    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>>;
+
+    /// Pulls notifications, see [`Dispatcher::pull`].
+    fn pull_boxed(
+        &self,
+        subscriptions: Arc<Subscriptions>,
+        memory: ClientMemory,
+    ) -> BoxFuture<'_, PullResult>;
+}
+
+impl<C: Healthy + Send + Sync + 'static> Answering for Dispatcher<C> {
+    fn limits(&self) -> &Limits {
+        Self::limits(self)
+    }
+
+    fn traffic(&self) -> &TrafficMemory {
+        Self::traffic(self)
+    }
+
+    fn health(&self) -> RpcResult<Health> {
+        self.rpc.context.health()
+    }
+
+    fn answer_boxed<'a>(
+        &'a self,
+        body: Bytes,
+        caller: &'a RpcCaller,
+        subscriptions: Option<&'a MessageSubscriptions>,
+    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>> {
+        Box::pin(self.answer(body, caller, subscriptions))
+    }
+
+    fn pull_boxed(
+        &self,
+        subscriptions: Arc<Subscriptions>,
+        memory: ClientMemory,
+    ) -> BoxFuture<'_, PullResult> {
+        Box::pin(self.pull(subscriptions, memory))
+    }
+}
+
 /// The gate at which a call that may block waits for a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallGate {
@@ -352,7 +420,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     ///
     /// # Errors
     /// [`NoMemory`] if too little memory is left even for an answer of errors.
-    pub(crate) async fn answer(
+    async fn answer(
         &self,
         body: Bytes,
         caller: &RpcCaller,
@@ -387,11 +455,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     ///
     /// # Errors
     /// The error that kept their sources from reading the chain.
-    pub(crate) async fn pull(
-        &self,
-        subscriptions: Arc<Subscriptions>,
-        memory: ClientMemory,
-    ) -> RpcResult<(PulledNotifications, MemoryReservation)> {
+    async fn pull(&self, subscriptions: Arc<Subscriptions>, memory: ClientMemory) -> PullResult {
         // No deadline holds, because no request waits for the notifications.
         let permit = Arc::clone(&self.rpc.pulls)
             .acquire_owned()

@@ -8,8 +8,7 @@
 //! Which connection makes room for another is decided by [`Places`]. The handshake of TLS has the
 //! time of the first header, and whoever shakes hands has a place.
 
-use std::convert::Infallible;
-use std::future::Ready;
+use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,19 +16,19 @@ use std::time::{Duration, Instant};
 
 use daemon::tls::{ServerStream, ServerTls, TlsHandshakeError};
 use daemon::{ClientId, Place, PlaceLimits, Places, accept, stopped};
-use futures_util::future::Either;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use warp::Reply;
 use warp::http::StatusCode;
 
-use super::activity::{Activity, Watched};
+use super::activity::{Activity, Watched, WatchedAnswer};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
 use crate::access::{Grant, TokenPlace};
@@ -98,18 +97,15 @@ impl RequestSource {
     }
 }
 
-/// Answers the requests of one connection.
-pub(super) trait HttpService:
-    Service<HttpRequest, Response = HttpResponse, Error = Infallible, Future: Send + 'static> + Send + 'static
-{
-}
+/// An answer that may have to be waited for. On the heap: the future of the routes has a long type, and
+/// the code of connections would be compiled for it.
+pub(super) type HttpAnswer = BoxFuture<'static, HttpResponse>;
 
-impl<S> HttpService for S where
-    S: Service<HttpRequest, Response = HttpResponse, Error = Infallible, Future: Send + 'static>
-        + Send
-        + 'static
-{
-}
+/// Answers the requests of one connection.
+pub(super) type HttpService = Box<dyn Fn(HttpRequest) -> HttpAnswer + Send>;
+
+/// Makes the service of each connection.
+pub(super) type HttpServices = Arc<dyn Fn(&ConnectionContext) -> HttpService + Send + Sync>;
 
 /// Accepts connections, up to a number.
 #[derive(Clone)]
@@ -120,29 +116,6 @@ pub(super) struct Acceptor {
     places: Places<Activity>,
     reserved: Places<Activity>,
     tls: Option<Arc<ServerTls>>,
-}
-
-/// Passes requests on with their source. On a reserved place only the paths of the state are
-/// passed on.
-struct Door<S> {
-    inner: S,
-    source: Arc<RequestSource>,
-    is_reserved: bool,
-}
-
-impl<S: HttpService> Service<HttpRequest> for Door<S> {
-    type Response = HttpResponse;
-    type Error = Infallible;
-    type Future = Either<S::Future, std::future::Ready<Result<HttpResponse, Infallible>>>;
-
-    fn call(&self, mut request: HttpRequest) -> Self::Future {
-        if self.is_reserved && !STATE_PATHS.contains(&request.uri().path()) {
-            let refused = refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_CONNECTIONS);
-            return Either::Right(std::future::ready(Ok(refused.into_response())));
-        }
-        request.extensions_mut().insert(Arc::clone(&self.source));
-        Either::Left(self.inner.call(request))
-    }
 }
 
 impl Acceptor {
@@ -168,30 +141,30 @@ impl Acceptor {
         vec![self.places.clone(), self.reserved.clone()]
     }
 
-    /// Accepts until the server stops. Each connection is served by what `service` makes for it.
-    pub(super) async fn run<S: HttpService>(
+    /// Accepts until the server stops. Each connection is served by what `services` makes for it.
+    pub(super) async fn run(
         self,
         listener: TcpListener,
         stop: watch::Receiver<bool>,
-        service: impl Fn(&ConnectionContext) -> S + Send + 'static,
+        services: HttpServices,
     ) {
         let stopped = stop.clone();
         // The connections end by themselves, and the server waits for their places.
         let admit = move |(stream, address)| {
-            self.admit(stream, address, &stop, &service).map(tokio::spawn);
+            self.admit(stream, address, &stop, &*services).map(tokio::spawn);
             None::<Ready<()>>
         };
         accept(listener, "the JSON-RPC server", stopped, admit).await;
     }
 
     /// Returns the task that serves the connection, if there is a place for it or a reserved one.
-    fn admit<S: HttpService, F: Fn(&ConnectionContext) -> S>(
+    fn admit(
         &self,
         stream: TcpStream,
         address: SocketAddr,
         stop: &watch::Receiver<bool>,
-        service: &F,
-    ) -> Option<impl Future<Output = ()> + use<S, F>> {
+        services: &dyn Fn(&ConnectionContext) -> HttpService,
+    ) -> Option<impl Future<Output = ()> + use<>> {
         let client = ClientId::from(address.ip());
         let take = |places: &Places<Activity>, limits| {
             let activity = Activity::new(limits);
@@ -217,11 +190,8 @@ impl Acceptor {
             stop: stop.clone(),
             _meter: Arc::new(ConnectionMeter::new()),
         };
-        let service = Door {
-            inner: service(&context),
-            source: Arc::clone(&context.source),
-            is_reserved,
-        };
+        let service = services(&context);
+        let service = if is_reserved { for_state(service) } else { service };
         let (tls, limits) = (self.tls.clone(), Arc::clone(limits));
         Some(async move {
             let stream = match tls {
@@ -270,10 +240,18 @@ async fn shake_hands(
     None
 }
 
-/// Serves one connection from its first byte to its end.
-async fn serve<S: HttpService>(
+/// Passes requests for the paths of the state on. Refuses others, because there is no place.
+fn for_state(service: HttpService) -> HttpService {
+    Box::new(move |request| match STATE_PATHS.contains(&request.uri().path()) {
+        true => service(request),
+        false => ready(refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_CONNECTIONS)).boxed(),
+    })
+}
+
+/// Serves one connection from its first byte to its end. Its requests get their source.
+async fn serve(
     stream: ServerStream<SplitStream>,
-    service: S,
+    service: HttpService,
     limits: Arc<Limits>,
     mut context: ConnectionContext,
 ) {
@@ -282,10 +260,11 @@ async fn serve<S: HttpService>(
         inner: stream,
         activity: activity.clone(),
     });
-    let service = Watched {
-        inner: service,
-        activity: activity.clone(),
-    };
+    let source = Arc::clone(&context.source);
+    let service = service_fn(move |mut request: HttpRequest| {
+        request.extensions_mut().insert(Arc::clone(&source));
+        WatchedAnswer::new(source.activity.clone(), || service(request))
+    });
     let connection = http1::Builder::new()
         .half_close(true)
         .header_read_timeout(None)

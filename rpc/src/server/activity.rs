@@ -9,18 +9,19 @@
 //!
 //! Knows neither sockets nor what messages say: it is told of bytes, requests and answers.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use daemon::{Claim, Claimant};
+use futures_util::future::BoxFuture;
 use hyper::Response;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::service::Service;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
@@ -225,7 +226,7 @@ impl Drop for WorkGuard {
     }
 }
 
-/// A stream or a service that records what happens on it in [`Activity`].
+/// A stream that records what happens on it in [`Activity`].
 pub(super) struct Watched<T> {
     pub(super) inner: T,
     pub(super) activity: Activity,
@@ -288,27 +289,35 @@ impl<T> Watched<T> {
     }
 }
 
-impl<R, S, B> Service<R> for Watched<S>
-where
-    S: Service<R, Response = Response<B>>,
-    S::Future: Send + 'static,
-    S::Error: 'static,
-    B: 'static,
-{
-    type Response = Response<WatchedBody<B>>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+/// An answer that is being made, to a request that keeps the connection busy.
+pub(super) struct WatchedAnswer<B> {
+    answer: BoxFuture<'static, Response<B>>,
+    /// Gone when the answer is there.
+    busy: Option<BusyGuard>,
+    activity: Activity,
+}
 
-    fn call(&self, request: R) -> Self::Future {
+impl<B> WatchedAnswer<B> {
+    /// Begins to answer a request by `answer`.
+    pub(super) fn new(activity: Activity, answer: impl FnOnce() -> BoxFuture<'static, Response<B>>) -> Self {
+        let busy = Some(activity.request_begins());
+        Self {
+            answer: answer(),
+            busy,
+            activity,
+        }
+    }
+}
+
+impl<B> Future for WatchedAnswer<B> {
+    type Output = Result<Response<WatchedBody<B>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.answer.as_mut().poll(task));
+        self.busy = None;
+        self.activity.answer_begins();
         let activity = self.activity.clone();
-        let busy = activity.request_begins();
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await?;
-            drop(busy);
-            activity.answer_begins();
-            Ok(answer.map(|inner| WatchedBody { inner, activity }))
-        })
+        Poll::Ready(Ok(answer.map(|inner| WatchedBody { inner, activity })))
     }
 }
 

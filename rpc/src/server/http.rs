@@ -9,23 +9,25 @@
 //! Checks host names, and has the guards look at calls. Knows nothing else of requests and
 //! connections.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 
-use futures_util::future::Either;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use warp::filters::BoxedFilter;
 use warp::http::header::ORIGIN;
 use warp::http::{Method, StatusCode};
 
-use super::acceptor::{ConnectionContext, HttpRequest};
+use super::acceptor::{ConnectionContext, HttpAnswer, HttpRequest, HttpService};
 use super::replies::{HttpResponse, refusal};
 use super::routes::routes;
-use super::ws::{HandshakePolicy, HandshakeService, Handshakes, is_upgrade};
+use super::ws::{HandshakePolicy, Handshakes, is_upgrade};
 use super::{Cors, Guards, Healthy, Hosts, ServeError, TcpServer, admission};
 pub use crate::control::{HOST, PORT, PORT_SCS};
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Answering, Dispatcher};
+use crate::micro_chains::ScsNode;
 use crate::wallet_chains::WalletChains;
 
 /// The address of the HTTP server, and the clients that it serves.
@@ -60,11 +62,11 @@ impl Default for HttpOptions {
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start<C: Healthy + Send + Sync + 'static>(
+pub fn start<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &HttpOptions,
-) -> Result<TcpServer, ServeError> {
-    start_with_ws(dispatcher, options, None).await
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    start_with_ws(dispatcher, options, None)
 }
 
 /// Starts to listen as [`start`] does, for an SCS: see
@@ -72,16 +74,18 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub(crate) async fn start_with_chains<C: Healthy + Send + Sync + 'static>(
-    dispatcher: Arc<Dispatcher<C>>,
+pub(crate) fn start_with_chains(
+    dispatcher: Arc<Dispatcher<ScsNode>>,
     options: &HttpOptions,
     chains: WalletChains,
-) -> Result<TcpServer, ServeError> {
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
     let ws = SharedWs {
         dispatcher: Arc::clone(&dispatcher),
         origins: options.cors.clone(),
     };
-    start_server(dispatcher, options, Some(ws), Some(Arc::new(chains))).await
+    let chains = Some(Arc::new(chains));
+    let ws = Some(ws.handshakes(options, chains.clone()));
+    start_server(dispatcher, options, ws, chains)
 }
 
 /// WebSockets on the port of the HTTP server.
@@ -92,83 +96,88 @@ pub struct SharedWs<C> {
     pub origins: Cors,
 }
 
+impl<C: Healthy + Send + Sync + 'static> SharedWs<C> {
+    fn handshakes(self, options: &HttpOptions, chains: Option<Arc<WalletChains>>) -> Handshakes {
+        let policy = HandshakePolicy {
+            origins: self.origins,
+            hosts: options.hosts.clone(),
+            guards: options.guards.clone(),
+        };
+        Handshakes::new(self.dispatcher, policy, chains)
+    }
+}
+
 /// Starts to listen as [`start`] does. With `ws` a request that asks for a WebSocket gets one.
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start_with_ws<C: Healthy + Send + Sync + 'static>(
+pub fn start_with_ws<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &HttpOptions,
     ws: Option<SharedWs<C>>,
-) -> Result<TcpServer, ServeError> {
-    start_server(dispatcher, options, ws, None).await
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    let ws = ws.map(|ws| ws.handshakes(options, None));
+    start_server(dispatcher, options, ws, None)
 }
 
-async fn start_server<C: Healthy + Send + Sync + 'static>(
-    dispatcher: Arc<Dispatcher<C>>,
-    options: &HttpOptions,
-    ws: Option<SharedWs<C>>,
+fn start_server<'a>(
+    dispatcher: Arc<dyn Answering>,
+    options: &'a HttpOptions,
+    handshakes: Option<Handshakes>,
     chains: Option<Arc<WalletChains>>,
-) -> Result<TcpServer, ServeError> {
+) -> BoxFuture<'a, Result<TcpServer, ServeError>> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let handshakes = ws.map(|ws| {
-        let policy = HandshakePolicy {
-            origins: ws.origins,
-            hosts: options.hosts.clone(),
-            guards: options.guards.clone(),
-        };
-        Handshakes::new(ws.dispatcher, policy, chains.clone())
-    });
     let cors = Arc::new(options.cors.clone());
-    let http = GuardedService {
-        inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::clone(&cors), chains))),
-        hosts: Arc::new(options.hosts.clone()),
+    let http = Arc::new(GuardedRoutes {
+        routes: answer_by(routes(dispatcher, Arc::clone(&cors), chains)),
+        hosts: options.hosts.clone(),
         guards: options.guards.clone(),
         cors,
-    };
-    let service = move |context: &ConnectionContext| SharedPort {
-        http: http.clone(),
-        ws: handshakes.as_ref().map(|handshakes| handshakes.service(context)),
+    });
+    let services = move |context: &ConnectionContext| -> HttpService {
+        let http = Arc::clone(&http);
+        let ws = handshakes.as_ref().map(|handshakes| handshakes.service(context));
+        Box::new(move |request| match &ws {
+            Some(ws) if is_upgrade(&request) => ws(request),
+            _ => http.answer(request),
+        })
     };
     let HttpOptions {
         host, port, guards, ..
     } = options;
-    TcpServer::start(host, *port, &limits, &traffic, guards, service).await
+    Box::pin(
+        async move { TcpServer::start(host, *port, &limits, &traffic, guards, Arc::new(services)).await },
+    )
 }
 
-/// Passes requests for WebSockets on to `ws`, if there is one, and all others to `http`.
-struct SharedPort<S, C> {
-    http: S,
-    ws: Option<HandshakeService<C>>,
+/// Answers requests by `routes`.
+fn answer_by(routes: BoxedFilter<(HttpResponse,)>) -> Routes {
+    let service = TowerToHyperService::new(warp::service(routes));
+    Box::new(move |request| {
+        let answer = service.call(request);
+        answer.unwrap_or_else(|never| match never {}).boxed()
+    })
 }
 
-impl<S, C: Send + Sync + 'static> Service<HttpRequest> for SharedPort<S, C>
-where
-    S: Service<HttpRequest, Response = HttpResponse, Error = Infallible>,
-{
-    type Response = HttpResponse;
-    type Error = Infallible;
-    type Future = Either<S::Future, Ready<Result<HttpResponse, Infallible>>>;
-
-    fn call(&self, request: HttpRequest) -> Self::Future {
-        match &self.ws {
-            Some(ws) if is_upgrade(&request) => Either::Right(ws.call(request)),
-            _ => Either::Left(self.http.call(request)),
-        }
-    }
-}
+type Routes = Box<dyn Fn(HttpRequest) -> HttpAnswer + Send + Sync>;
 
 /// Passes requests on whose `Host` is allowed, and of calls those that the guards admit. Refuses
 /// others. What says how the node is, and what a browser asks before a call, needs no token.
-#[derive(Clone)]
-struct GuardedService<S> {
-    inner: S,
-    hosts: Arc<Hosts>,
+struct GuardedRoutes {
+    routes: Routes,
+    hosts: Hosts,
     guards: Guards,
     cors: Arc<Cors>,
 }
 
-impl<S> GuardedService<S> {
+impl GuardedRoutes {
+    fn answer(&self, mut request: HttpRequest) -> HttpAnswer {
+        match self.check(&mut request) {
+            Ok(()) => (self.routes)(request),
+            Err(refused) => ready(*refused).boxed(),
+        }
+    }
+
     /// # Errors
     /// The answer to a request that is refused.
     fn check(&self, request: &mut HttpRequest) -> Result<(), Box<HttpResponse>> {
@@ -188,22 +197,5 @@ impl<S> GuardedService<S> {
             }
             refused
         })
-    }
-}
-
-impl<S> Service<HttpRequest> for GuardedService<S>
-where
-    S: Service<HttpRequest, Response = HttpResponse, Error = Infallible>,
-    S::Future: Send + 'static,
-{
-    type Response = HttpResponse;
-    type Error = Infallible;
-    type Future = Either<S::Future, Ready<Result<HttpResponse, Infallible>>>;
-
-    fn call(&self, mut request: HttpRequest) -> Self::Future {
-        match self.check(&mut request) {
-            Ok(()) => Either::Left(self.inner.call(request)),
-            Err(refused) => Either::Right(ready(Ok(*refused))),
-        }
     }
 }

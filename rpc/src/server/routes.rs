@@ -2,32 +2,30 @@
 //! bodies are read.
 //!
 //! Content type, origin and length are checked here. Host names are checked in [`super::http`], and
-//! the number and time of connections in `acceptor.rs`. What a body says is for the [`Dispatcher`].
+//! the number and time of connections in `acceptor.rs`. What a body says is for the dispatcher ([`Answering`]).
 
 use std::convert::Infallible;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::time::timeout;
+use warp::filters::BoxedFilter;
 use warp::http::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use warp::http::{Method, Response, StatusCode};
 use warp::path::FullPath;
 use warp::{Filter, Reply, Stream};
 
+use super::Cors;
 use super::acceptor::RequestSource;
 use super::gzip::{self, Gzip};
 use super::metered::ReadReservation;
 use super::replies::{HttpResponse, refusal, text};
-use super::{Cors, Healthy};
 use crate::caller::RpcCaller;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::Answering;
 use crate::error::RpcError;
-use crate::limits::Limits;
 use crate::message::NoMemory;
 use crate::text::Text;
 use crate::traffic::{ClientMemory, MemoryReservation};
@@ -48,11 +46,11 @@ const DISCARD_FACTOR: usize = 4;
 /// The routes. `POST` carries calls, at the root and at the paths of `chains`. `GET` returns a
 /// greeting or the state of the node, and `HEAD` the same without the body. `OPTIONS` tells a
 /// browser what it may send.
-pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
-    dispatcher: Arc<Dispatcher<C>>,
+pub(super) fn routes(
+    dispatcher: Arc<dyn Answering>,
     cors: Arc<Cors>,
     chains: Option<Arc<WalletChains>>,
-) -> impl Filter<Extract = (impl warp::Reply,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+) -> BoxedFilter<(HttpResponse,)> {
     let origin = || warp::header::optional::<String>("origin");
     let health_dispatcher = Arc::clone(&dispatcher);
     let ready_dispatcher = Arc::clone(&dispatcher);
@@ -62,7 +60,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         move |path: &str| path == "/" || (has_chains && WalletChains::address_in(path).is_some());
     let find = move |path: &str| -> Option<Arc<dyn Answering>> {
         if path == "/" {
-            return Some(Arc::clone(&dispatcher) as _);
+            return Some(Arc::clone(&dispatcher));
         }
         Some(chains.as_ref()?.dispatcher(WalletChains::address_in(path)?)? as _)
     };
@@ -77,16 +75,11 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     let health = warp::path("health")
         .and(warp::path::end())
         .and(read())
-        .map(move || health(&**health_dispatcher.context()));
+        .map(move || health(&*health_dispatcher));
     let ready = warp::path("ready")
         .and(warp::path::end())
         .and(read())
-        .map(move || {
-            readiness(
-                &**ready_dispatcher.context(),
-                ready_dispatcher.limits().ready_age_max,
-            )
-        });
+        .map(move || readiness(&*ready_dispatcher));
     let options =
         endpoint()
             .and(warp::options())
@@ -108,43 +101,19 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         .unify()
         .and(warp::path::end())
         .and(not_allowed(HEALTH_METHODS));
-    let known = post
-        .or(get)
-        .unify()
-        .or(options)
-        .unify()
-        .or(health)
-        .unify()
-        .or(ready)
-        .unify();
-    known.or(other).unify().or(other_health).unify()
-}
-
-/// A dispatcher, whatever its methods work on.
-trait Answering: Send + Sync {
-    fn limits(&self) -> &Limits;
-
-    /// Answers one message, see [`Dispatcher::answer`]. The future is on the heap: the stack of a
-    /// network thread already has those of all routes.
-    fn answer_http<'a>(
-        &'a self,
-        body: Bytes,
-        caller: &'a RpcCaller,
-    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>>;
-}
-
-impl<C: Send + Sync + 'static> Answering for Dispatcher<C> {
-    fn limits(&self) -> &Limits {
-        Self::limits(self)
-    }
-
-    fn answer_http<'a>(
-        &'a self,
-        body: Bytes,
-        caller: &'a RpcCaller,
-    ) -> BoxFuture<'a, Result<Option<Text>, NoMemory>> {
-        Box::pin(self.answer(body, caller, None))
-    }
+    // In boxes the types of the routes are short, and the compiler is done with them in a fraction of
+    // the time. A call passes one box.
+    let others = [
+        options.boxed(),
+        health.boxed(),
+        ready.boxed(),
+        other.boxed(),
+        other_health.boxed(),
+    ];
+    let others = others
+        .into_iter()
+        .fold(get.boxed(), |routes, route| routes.or(route).unify().boxed());
+    post.or(others).unify().boxed()
 }
 
 /// The path of a request, if `is_served`.
@@ -237,7 +206,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The state of the node, with status 503 if its chain cannot be read.
-fn health(node: &impl Healthy) -> HttpResponse {
+fn health(node: &dyn Answering) -> HttpResponse {
     match node.health() {
         Ok(health) => state(true, health.to_json()),
         Err(error) => unreadable(&error),
@@ -245,10 +214,10 @@ fn health(node: &impl Healthy) -> HttpResponse {
 }
 
 /// Whether the node should get requests, with status 503 if it should not.
-fn readiness(node: &impl Healthy, age_max: Duration) -> HttpResponse {
+fn readiness(node: &dyn Answering) -> HttpResponse {
     match node.health() {
         Ok(health) => {
-            let readiness = health.readiness(age_max);
+            let readiness = health.readiness(node.limits().ready_age_max);
             state(readiness.ready, readiness.to_json())
         }
         Err(error) => unreadable(&error),
@@ -293,7 +262,7 @@ async fn call<B: Buf>(
     match body {
         Ok(Ok((body, reservation))) => {
             let _works = source.activity.works();
-            let answer = dispatcher.answer_http(body, &source.caller).await;
+            let answer = dispatcher.answer_boxed(body, &source.caller, None).await;
             drop(reservation);
             match answer {
                 Ok(Some(answer)) => answer_response(answer, gzip, &source.caller).await,

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use super::acceptor::{Acceptor, ConnectionContext, HttpService};
+use super::acceptor::{Acceptor, HttpServices};
 use super::http::HOST;
 use super::{Guards, ServeError, ServerTasks};
 use crate::limits::Limits;
@@ -21,15 +22,15 @@ pub struct TcpServer {
 }
 
 impl TcpServer {
-    /// Listens on `host` and `port`, and serves each connection with what `service` makes for it.
+    /// Listens on `host` and `port`, and serves each connection with what `services` makes for it.
     /// Of `guards` this is the TLS; the rest is for the service.
-    pub(super) async fn start<S: HttpService>(
+    pub(super) async fn start(
         host: &str,
         port: u16,
         limits: &Limits,
         traffic: &TrafficMemory,
         guards: &Guards,
-        service: impl Fn(&ConnectionContext) -> S + Clone + Send + 'static,
+        services: HttpServices,
     ) -> Result<Self, ServeError> {
         let listeners = bind(host, port).await?;
         let acceptor = Acceptor::new(limits, traffic, guards.tls.clone());
@@ -37,8 +38,8 @@ impl TcpServer {
         let mut addresses = Vec::new();
         for (listener, address) in listeners {
             addresses.push(address);
-            let (acceptor, service) = (acceptor.clone(), service.clone());
-            tasks.start(|stop| acceptor.run(listener, stop, service));
+            let (acceptor, services) = (acceptor.clone(), Arc::clone(&services));
+            tasks.start(|stop| acceptor.run(listener, stop, services));
         }
         Ok(Self { addresses, tasks })
     }

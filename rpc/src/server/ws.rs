@@ -14,15 +14,14 @@
 //!
 //! Knows frames and close codes, and nothing of what the messages say.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::{TokenBucket, TokenRate};
-use futures_util::{SinkExt, StreamExt};
-use hyper::service::Service;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -40,15 +39,14 @@ use warp::http::header::{
 };
 use warp::http::{Method, StatusCode};
 
-use super::acceptor::{ConnectionContext, HttpRequest};
+use super::acceptor::{ConnectionContext, HttpRequest, HttpService};
 use super::duplex::{self, DuplexChannel, DuplexEnd, DuplexError};
 use super::metered::Metered;
 use super::pace::{PacedMessage, ReadPace};
 use super::replies::{HttpResponse, refusal};
 use super::routes::NO_CHAIN;
-use super::{Cors, Guards, Hosts, ServeError, TcpServer, admission};
-use crate::dispatch::Dispatcher;
-use crate::node::Node;
+use super::{Cors, Guards, Healthy, Hosts, ServeError, TcpServer, admission};
+use crate::dispatch::{Answering, Dispatcher};
 use crate::text::{PIECE_LEN, Text};
 use crate::wallet_chains::WalletChains;
 
@@ -108,49 +106,43 @@ impl Default for WsOptions {
 ///
 /// # Errors
 /// If the address cannot be found or listened on.
-pub async fn start<C: Send + Sync + 'static>(
+pub fn start<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &WsOptions,
-) -> Result<TcpServer, ServeError> {
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
+    start_server(dispatcher, options)
+}
+
+fn start_server(
+    dispatcher: Arc<dyn Answering>,
+    options: &WsOptions,
+) -> BoxFuture<'_, Result<TcpServer, ServeError>> {
     let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
-    let WsOptions {
-        host,
-        port,
-        origins,
-        hosts,
-        guards,
-    } = options.clone();
     let policy = HandshakePolicy {
-        origins,
-        hosts,
-        guards: guards.clone(),
+        origins: options.origins.clone(),
+        hosts: options.hosts.clone(),
+        guards: options.guards.clone(),
     };
     let handshakes = Handshakes::new(dispatcher, policy, None);
-    let service = move |context: &ConnectionContext| handshakes.service(context);
-    TcpServer::start(&host, port, &limits, &traffic, &guards, service).await
+    let services = Arc::new(move |context: &ConnectionContext| handshakes.service(context));
+    let WsOptions {
+        host, port, guards, ..
+    } = options;
+    Box::pin(async move { TcpServer::start(host, *port, &limits, &traffic, guards, services).await })
 }
 
 /// Makes the service of each connection.
-pub(super) struct Handshakes<C> {
-    dispatcher: Arc<Dispatcher<C>>,
+#[derive(Clone)]
+pub(super) struct Handshakes {
+    dispatcher: Arc<dyn Answering>,
     policy: Arc<HandshakePolicy>,
     /// The MicroChains that have paths of their own.
     chains: Option<Arc<WalletChains>>,
 }
 
-impl<C> Clone for Handshakes<C> {
-    fn clone(&self) -> Self {
-        Self {
-            dispatcher: Arc::clone(&self.dispatcher),
-            policy: Arc::clone(&self.policy),
-            chains: self.chains.clone(),
-        }
-    }
-}
-
-impl<C> Handshakes<C> {
+impl Handshakes {
     pub(super) fn new(
-        dispatcher: Arc<Dispatcher<C>>,
+        dispatcher: Arc<dyn Answering>,
         policy: HandshakePolicy,
         chains: Option<Arc<WalletChains>>,
     ) -> Self {
@@ -161,13 +153,49 @@ impl<C> Handshakes<C> {
         }
     }
 
-    pub(super) fn service(&self, context: &ConnectionContext) -> HandshakeService<C> {
-        HandshakeService {
-            dispatcher: Arc::clone(&self.dispatcher),
-            policy: Arc::clone(&self.policy),
-            chains: self.chains.clone(),
-            context: context.clone(),
+    /// Answers the request that a connection begins with, and starts to serve the WebSocket.
+    pub(super) fn service(&self, context: &ConnectionContext) -> HttpService {
+        let (handshakes, context) = (self.clone(), context.clone());
+        Box::new(move |request| ready(handshakes.answer(&context, request)).boxed())
+    }
+
+    fn answer(&self, context: &ConnectionContext, mut request: HttpRequest) -> HttpResponse {
+        let path = request.uri().path();
+        let has_path = path == "/" || (self.chains.is_some() && WalletChains::address_in(path).is_some());
+        let admitted = self.policy.check(&request, has_path);
+        let admitted = admitted
+            .map_err(|refused| Box::new(refused.into_response()))
+            .and_then(|accept_key| {
+                let source = &context.source;
+                let source = admission::admit(&self.policy.guards, source, request.headers())?;
+                let missing = || Box::new(refusal(StatusCode::NOT_FOUND, NO_CHAIN));
+                let dispatcher = self.dispatcher(request.uri().path()).ok_or_else(missing)?;
+                Ok((accept_key, source, dispatcher))
+            });
+        match admitted {
+            Ok((accept_key, source, dispatcher)) => {
+                let grant = source.caller.grant.clone().for_connection();
+                let mut context = context.clone();
+                context.source = Arc::new(source.with_grant(grant));
+                let upgrade = hyper::upgrade::on(&mut request);
+                tokio::spawn(serve(dispatcher, upgrade, context));
+                switching_protocols(accept_key)
+            }
+            Err(refused) => *refused,
         }
+    }
+
+    /// The dispatcher for a path: the server's own, or a MicroChain's. `None` if there is nothing at
+    /// it.
+    fn dispatcher(&self, path: &str) -> Option<Arc<dyn Answering>> {
+        if path == "/" {
+            return Some(Arc::clone(&self.dispatcher));
+        }
+        Some(
+            self.chains
+                .as_ref()?
+                .dispatcher(WalletChains::address_in(path)?)?,
+        )
     }
 }
 
@@ -185,72 +213,6 @@ pub(super) struct HandshakePolicy {
     pub(super) origins: Cors,
     pub(super) hosts: Hosts,
     pub(super) guards: Guards,
-}
-
-/// Answers the request that a connection begins with, and starts to serve the WebSocket.
-pub(super) struct HandshakeService<C> {
-    dispatcher: Arc<Dispatcher<C>>,
-    policy: Arc<HandshakePolicy>,
-    chains: Option<Arc<WalletChains>>,
-    context: ConnectionContext,
-}
-
-/// The dispatcher that answers on a WebSocket.
-enum SocketDispatcher<C> {
-    /// The server's own.
-    Server(Arc<Dispatcher<C>>),
-    /// A MicroChain's.
-    Chain(Arc<Dispatcher<Node>>),
-}
-
-impl<C> HandshakeService<C> {
-    /// The dispatcher for a path. `None` if there is nothing at it.
-    fn answering(&self, path: &str) -> Option<SocketDispatcher<C>> {
-        if path == "/" {
-            return Some(SocketDispatcher::Server(Arc::clone(&self.dispatcher)));
-        }
-        let chain = self
-            .chains
-            .as_ref()?
-            .dispatcher(WalletChains::address_in(path)?)?;
-        Some(SocketDispatcher::Chain(chain))
-    }
-}
-
-impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
-    type Response = HttpResponse;
-    type Error = Infallible;
-    type Future = Ready<Result<HttpResponse, Infallible>>;
-
-    fn call(&self, mut request: HttpRequest) -> Self::Future {
-        let path = request.uri().path();
-        let has_path = path == "/" || (self.chains.is_some() && WalletChains::address_in(path).is_some());
-        let admitted = self.policy.check(&request, has_path);
-        let admitted = admitted
-            .map_err(|refused| Box::new(refused.into_response()))
-            .and_then(|accept_key| {
-                let source = &self.context.source;
-                let source = admission::admit(&self.policy.guards, source, request.headers())?;
-                let missing = || Box::new(refusal(StatusCode::NOT_FOUND, NO_CHAIN));
-                let answering = self.answering(request.uri().path()).ok_or_else(missing)?;
-                Ok((accept_key, source, answering))
-            });
-        let response = match admitted {
-            Ok((accept_key, source, answering)) => {
-                let grant = source.caller.grant.clone().for_connection();
-                let mut context = self.context.clone();
-                context.source = Arc::new(source.with_grant(grant));
-                let upgrade = hyper::upgrade::on(&mut request);
-                match answering {
-                    SocketDispatcher::Server(dispatcher) => tokio::spawn(serve(dispatcher, upgrade, context)),
-                    SocketDispatcher::Chain(dispatcher) => tokio::spawn(serve(dispatcher, upgrade, context)),
-                };
-                switching_protocols(accept_key)
-            }
-            Err(refused) => *refused,
-        };
-        ready(Ok(response))
-    }
 }
 
 /// The reason why a request opens no WebSocket.
@@ -322,11 +284,7 @@ fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 }
 
 /// Serves one WebSocket after its handshake.
-async fn serve<C: Send + Sync + 'static>(
-    dispatcher: Arc<Dispatcher<C>>,
-    upgrade: OnUpgrade,
-    context: ConnectionContext,
-) {
+async fn serve(dispatcher: Arc<dyn Answering>, upgrade: OnUpgrade, context: ConnectionContext) {
     let upgraded = match upgrade.await {
         Ok(upgraded) => upgraded,
         Err(error) => return tracing::debug!(%error, "a WebSocket was not opened"),
@@ -352,7 +310,7 @@ async fn serve<C: Send + Sync + 'static>(
         control: ControlFrames::new(now),
     };
     let ended = tokio::select! {
-        ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
+        ended = duplex::serve(&*dispatcher, &mut channel, source, &context.stop) => Some(ended),
         () = context.place.displaced() => None,
         () = source.caller.grant.ended() => Some(Some(Err(DuplexError::Withdrawn))),
     };

@@ -73,9 +73,13 @@ async function connect() {
 async function discover() {
     const { port, udp } = argument;
     const endpoint = { address: '127.0.0.1', udpPort: port, tcpPort: port };
-    const dpt = new DPT(key, { endpoint, refreshInterval: 3000, timeout: 5000 });
-    dpt.events.on('error', () => {});
+    // A node that does not answer in time is banned for five minutes, and a busy machine takes long.
+    const dpt = new DPT(key, { endpoint, refreshInterval: 3000, timeout: 60_000 });
+    dpt.events.on('error', (error) => say(`${error}`));
+    let listens = null;
+    dpt.events.on('listening', () => (listens = true));
     dpt.bind(port, '127.0.0.1');
+    await waitFor('the socket', () => listens);
     const first = await dpt.addPeer({ address: '127.0.0.1', udpPort: udp, tcpPort: udp });
     assert.equal(bytesToHex(first.id), argument.node);
     await dpt.bootstrap(first);

@@ -151,11 +151,7 @@ async fn serve(options: &ScsProgramOptions, config: UserConfig) -> Result<(), Sc
         .clone()
         .unwrap_or_else(|| config.data_directory.clone());
     let password = password_of(options.password_file.as_deref(), options.password.as_deref())?;
-    let cost = if options.lightkdf {
-        ScryptCost::LIGHT
-    } else {
-        ScryptCost::STANDARD
-    };
+    let cost = ScryptCost::of_option(options.lightkdf);
     let locked = open_key(&directory, Path::new(KEY_FOLDER), &password, cost)?;
     let id = locked.key.address();
     let join = options.join_rules();

@@ -26,18 +26,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::acceptor::RequestSource;
 use crate::caller::RpcCaller;
-use crate::dispatch::Dispatcher;
-use crate::error::{RpcError, RpcResult};
+use crate::dispatch::{Answering, PullResult};
+use crate::error::RpcError;
 use crate::message::NoMemory;
-use crate::subscriptions::{ChangeSignal, MessageSubscriptions, PulledNotifications, Subscriptions};
+use crate::subscriptions::{ChangeSignal, MessageSubscriptions, Subscriptions};
 use crate::text::Text;
 use crate::traffic::{FREE_LEN, MemoryReservation};
 
 /// Time between two pulls if too little memory is left for a notification.
 const MEMORY_PAUSE: Duration = Duration::from_millis(100);
-
-/// A pull of the subscriptions, with the memory of its notifications.
-type PullResult = RpcResult<(PulledNotifications, MemoryReservation)>;
 
 /// Moves messages in both directions.
 pub(super) trait DuplexChannel: Send {
@@ -105,9 +102,9 @@ pub(super) enum DuplexEnd {
 
 /// Exchanges messages with `client` until it hangs up or the server stops. Running calls then get
 /// the grace for stopping. Returns `None` if the grace was too short for them.
-pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
-    dispatcher: &Dispatcher<C>,
-    channel: &mut T,
+pub(super) async fn serve(
+    dispatcher: &dyn Answering,
+    channel: &mut impl DuplexChannel,
     source: &RequestSource,
     stop: &watch::Receiver<bool>,
 ) -> Option<Result<DuplexEnd, DuplexError>> {
@@ -121,8 +118,8 @@ pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
 
 /// Exchanges messages until the client hangs up or the server stops. Running calls are then
 /// finished if the client may still read their answers.
-async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
-    dispatcher: &Dispatcher<C>,
+async fn exchange_messages<T: DuplexChannel>(
+    dispatcher: &dyn Answering,
     channel: &mut T,
     source: &RequestSource,
     stop: &mut watch::Receiver<bool>,
@@ -184,8 +181,8 @@ async fn next_event(channel: &mut impl DuplexChannel, reads: bool, has_ended: bo
 
 /// The calls, subscriptions and unsent messages of one connection. Dropping it drops the calls that
 /// have not begun.
-struct DuplexConnection<'a, C> {
-    dispatcher: &'a Dispatcher<C>,
+struct DuplexConnection<'a> {
+    dispatcher: &'a dyn Answering,
     caller: &'a RpcCaller,
     subscriptions: Arc<Subscriptions>,
     /// The messages that are being answered.
@@ -219,8 +216,8 @@ enum OutgoingMessage {
     Notification(Text),
 }
 
-impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
-    fn new(dispatcher: &'a Dispatcher<C>, caller: &'a RpcCaller) -> Self {
+impl<'a> DuplexConnection<'a> {
+    fn new(dispatcher: &'a dyn Answering, caller: &'a RpcCaller) -> Self {
         Self {
             dispatcher,
             caller,
@@ -249,7 +246,9 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
         let (dispatcher, caller) = (self.dispatcher, self.caller);
         let subscriptions = self.subscriptions.of_message();
         let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
-            let answer = dispatcher.answer(message, caller, Some(&subscriptions)).await;
+            let answer = dispatcher
+                .answer_boxed(message, caller, Some(&subscriptions))
+                .await;
             drop(reservation);
             FinishedCall {
                 answer,
@@ -295,7 +294,7 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
             () = something_new(&mut self.signals, self.has_backlog), if may_pull && paused_until.is_none() => {
                 let subscriptions = Arc::clone(&self.subscriptions);
                 let memory = self.caller.memory.clone();
-                self.pull = Some(Box::pin(self.dispatcher.pull(subscriptions, memory)));
+                self.pull = Some(self.dispatcher.pull_boxed(subscriptions, memory));
                 Ok(())
             }
         }

@@ -36,8 +36,9 @@ use super::pace::ReadPace;
 use super::stream::{ValueStream, ValueStreamError};
 use super::{ServeError, ServerTasks};
 use crate::caller::RpcCaller;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Answering, Dispatcher};
 use crate::error::RpcError;
+use crate::health::Healthy;
 use crate::message;
 use crate::text::{PIECE_LEN, Text};
 
@@ -72,10 +73,14 @@ impl IpcServer {
 ///
 /// # Errors
 /// If the path is in use, if it is not a socket, or if the socket cannot be made.
-pub fn start<C: Send + Sync + 'static>(
+pub fn start<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
+    start_server(dispatcher, path)
+}
+
+fn start_server(dispatcher: Arc<dyn Answering>, path: &Path) -> Result<IpcServer, ServeError> {
     let (listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
     // Each connection is a client of its own.
     let places = Places::new(PlaceLimits {
@@ -103,16 +108,13 @@ pub fn start<C: Send + Sync + 'static>(
 }
 
 /// Serves one connection until it ends or the server stops.
-async fn serve<C, S>(
-    dispatcher: Arc<Dispatcher<C>>,
-    stream: S,
+async fn serve(
+    dispatcher: Arc<dyn Answering>,
+    stream: impl ChannelStream,
     source: RequestSource,
     place: Place<Activity>,
     stop: watch::Receiver<bool>,
-) where
-    C: Send + Sync + 'static,
-    S: ChannelStream,
-{
+) {
     let limits = dispatcher.limits();
     let mut channel = IpcChannel {
         stream: Metered::new(stream, source.caller.memory.clone(), limits.body_len_max),
@@ -122,7 +124,7 @@ async fn serve<C, S>(
         len_max: limits.body_len_max,
     };
     let ended = tokio::select! {
-        ended = duplex::serve(&dispatcher, &mut channel, &source, &stop) => ended,
+        ended = duplex::serve(&*dispatcher, &mut channel, &source, &stop) => ended,
         () = place.displaced() => {
             tracing::debug!("an idle connection on the local socket makes room for another");
             None

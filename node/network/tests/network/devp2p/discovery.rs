@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use e2e::address::free_port;
 use e2e::clients::javascript;
 use network::NodeContact;
 use network::testing::{DiscoveryDialect, DiscoveryEvent};
 use primitives::hex;
 use serde_json::json;
-use tokio::net::UdpSocket;
 
 use crate::discovery::{RunningNode, start};
 use crate::support::key;
@@ -39,10 +39,7 @@ fn the_package_and_we_find_each_other() {
         let mut first = start(1, DiscoveryDialect::Ethereum, Vec::new()).await;
         let mut second = start(2, DiscoveryDialect::Ethereum, vec![first.contact]).await;
         verify(&mut second, &[first.contact]).await;
-        let port = {
-            let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
-            socket.local_addr().expect("an address").port()
-        };
+        let port = free_port();
         let argument = json!({
             "mode": "discover",
             "key": format!("0x{}", hex::encode(key(8).to_bytes())),
@@ -52,19 +49,26 @@ fn the_package_and_we_find_each_other() {
             "done": done,
             "capability": {},
         });
-        let script = tokio::task::spawn_blocking(move || clients.run("devp2p.mjs", &argument));
+        let mut script = tokio::task::spawn_blocking(move || clients.run("devp2p.mjs", &argument));
         let package = NodeContact {
             id: key(8).public_key(),
             ip: [127, 0, 0, 1].into(),
             udp: port,
             tcp: port,
         };
-        // The package asks the first node and hears of the second.
-        verify(&mut first, &[package]).await;
-        verify(&mut second, &[package]).await;
-        // The third knows the package alone, and hears of the others from it.
-        let mut third = start(3, DiscoveryDialect::Ethereum, vec![package]).await;
-        verify(&mut third, &[package, first.contact, second.contact]).await;
+        let meet = async {
+            // The package asks the first node and hears of the second.
+            verify(&mut first, &[package]).await;
+            verify(&mut second, &[package]).await;
+            // The third knows the package alone, and hears of the others from it.
+            let mut third = start(3, DiscoveryDialect::Ethereum, vec![package]).await;
+            verify(&mut third, &[package, first.contact, second.contact]).await;
+            third
+        };
+        let _third = tokio::select! {
+            third = meet => third,
+            ended = &mut script => panic!("the package ends before all have met: {ended:?}"),
+        };
         std::fs::write(&done, "").expect("a write");
         script.await.expect("the script ends")
     });

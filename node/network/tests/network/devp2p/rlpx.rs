@@ -1,10 +1,10 @@
 //! Handshake, Hello, Status and requests for headers, dialled by either side.
 
-use std::net::TcpListener as StdListener;
 use std::time::Duration;
 
 use chain::ChainSpec;
 use chain::spec::{ChainFamily, RuleTable};
+use e2e::address::free_port;
 use e2e::clients::javascript;
 use network::testing::{
     ConnectionError, Entropy, HeadersRequest, HeadersStart, PeerConnection, PeerMessage, PeerStatus,
@@ -142,12 +142,6 @@ fn protocols() -> Vec<WireProtocol> {
     let eth = [63, 64, 65, 66, 67, 68].map(|version| WireFamily::Eth.protocol(version));
     let mc = [WireFamily::Mc.protocol(63)];
     eth.into_iter().chain(mc).flatten().collect()
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    let socket = StdListener::bind("127.0.0.1:0").expect("a free port");
-    socket.local_addr().expect("an address").port()
 }
 
 #[test]
