@@ -209,8 +209,8 @@ pub struct Dispatcher<C> {
 pub(crate) type PullResult = RpcResult<(PulledNotifications, MemoryReservation)>;
 
 /// A dispatcher, whatever its methods work on: all that a server has to know of it. So the servers
-/// are compiled once. The futures are on the heap, because the stack of a network thread already has
-/// those of all routes.
+/// are compiled once. The futures are on the heap, because the stack of a network thread already
+/// has those of the routes.
 pub(crate) trait Answering: Send + Sync {
     /// The limits that every server keeps.
     fn limits(&self) -> &Limits;

@@ -97,12 +97,12 @@ impl RequestSource {
     }
 }
 
-/// An answer that may have to be waited for. On the heap: the future of the routes has a long type, and
-/// the code of connections would be compiled for it.
-pub(super) type HttpAnswer = BoxFuture<'static, HttpResponse>;
+/// A response that may have to be waited for. On the heap: the future of the routes has a long
+/// type, and the code of connections would be compiled for it.
+pub(super) type HttpResponseFuture = BoxFuture<'static, HttpResponse>;
 
 /// Answers the requests of one connection.
-pub(super) type HttpService = Box<dyn Fn(HttpRequest) -> HttpAnswer + Send>;
+pub(super) type HttpService = Box<dyn Fn(HttpRequest) -> HttpResponseFuture + Send>;
 
 /// Makes the service of each connection.
 pub(super) type HttpServices = Arc<dyn Fn(&ConnectionContext) -> HttpService + Send + Sync>;

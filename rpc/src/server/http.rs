@@ -20,7 +20,7 @@ use warp::filters::BoxedFilter;
 use warp::http::header::ORIGIN;
 use warp::http::{Method, StatusCode};
 
-use super::acceptor::{ConnectionContext, HttpAnswer, HttpRequest, HttpService};
+use super::acceptor::{ConnectionContext, HttpRequest, HttpResponseFuture, HttpService};
 use super::replies::{HttpResponse, refusal};
 use super::routes::routes;
 use super::ws::{HandshakePolicy, Handshakes, is_upgrade};
@@ -159,7 +159,7 @@ fn answer_by(routes: BoxedFilter<(HttpResponse,)>) -> Routes {
     })
 }
 
-type Routes = Box<dyn Fn(HttpRequest) -> HttpAnswer + Send + Sync>;
+type Routes = Box<dyn Fn(HttpRequest) -> HttpResponseFuture + Send + Sync>;
 
 /// Passes requests on whose `Host` is allowed, and of calls those that the guards admit. Refuses
 /// others. What says how the node is, and what a browser asks before a call, needs no token.
@@ -171,7 +171,7 @@ struct GuardedRoutes {
 }
 
 impl GuardedRoutes {
-    fn answer(&self, mut request: HttpRequest) -> HttpAnswer {
+    fn answer(&self, mut request: HttpRequest) -> HttpResponseFuture {
         match self.check(&mut request) {
             Ok(()) => (self.routes)(request),
             Err(refused) => ready(*refused).boxed(),

@@ -185,8 +185,7 @@ impl Handshakes {
         }
     }
 
-    /// The dispatcher for a path: the server's own, or a MicroChain's. `None` if there is nothing at
-    /// it.
+    /// The dispatcher for a path: the server's own, or a MicroChain's. `None` if there is neither.
     fn dispatcher(&self, path: &str) -> Option<Arc<dyn Answering>> {
         if path == "/" {
             return Some(Arc::clone(&self.dispatcher));

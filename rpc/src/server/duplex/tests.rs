@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::dispatch::Rpc;
+use crate::error::RpcResult;
+use crate::health::{Health, Healthy};
 use crate::limits::Limits;
 use crate::modules::{Modules, NameStyle};
 use crate::server::activity::Activity;
@@ -33,6 +35,12 @@ struct TestContext {
     /// Makes every pull wait.
     blocks_pulls: AtomicBool,
     pulls: AtomicU64,
+}
+
+impl Healthy for Arc<TestContext> {
+    fn health(&self) -> RpcResult<Health> {
+        Err(RpcError::refused("this test has no chain"))
+    }
 }
 
 /// Counts an `mc_hold` call as running until it is dropped.
