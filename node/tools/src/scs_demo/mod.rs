@@ -16,7 +16,7 @@ use chain::import::StateRetention;
 use chain::spec::DEV_ACCOUNTS;
 use keystore::ScryptCost;
 use microchain::abi::{CallData, ResultReader};
-use node::{CompanionError, RunningNode, StartError, VnodeConfig, VnodeOptions};
+use node::{CompanionError, DevSeal, RunningNode, StartError, VnodeConfig, VnodeOptions};
 use primitives::{Address, Bytes, SecretKey, ShaAmount, Transaction, U256, UnsignedTransaction};
 use rpc::MicroChains;
 use rpc::server::TcpServer;
@@ -125,9 +125,10 @@ pub fn run(
     let options = VnodeOptions {
         command: None,
         dev: true,
-        mine: true,
-        // One thread finds a block a second, and the SCSs run on the same machine.
-        minerthreads: options.minerthreads.or(Some(1)),
+        // Blocks come each second and with each transaction, and no processor searches for seals.
+        mine: false,
+        dev_seal: DevSeal::Instant,
+        dev_period: options.dev_period.or(Some(1)),
         rpc: true,
         rpcport: rpc_port,
         rpcapi: "chain3,mc,net,vnode,txpool,personal".parse().unwrap_or_default(),

@@ -137,7 +137,7 @@ fn slow_readers_lose_their_answers() {
 
 #[test]
 fn a_flood_of_calls_leaves_other_calls_their_turn() {
-    let node = Vnode::dev(["--mine", "--minerthreads", "1"]);
+    let node = Vnode::with_blocks::<&str>([]);
     node.wait_for_head(6);
     let address = node.addresses()[0];
     let clients = scaled(120, 40);
