@@ -4,7 +4,8 @@
 //! holds the rows and the context they work on. A [`Dispatcher`] answers the methods of
 //! some modules: it turns one message into one response. [`server`] moves the bytes.
 //!
-//! Servers and dispatch are generic over the context. The methods of [`methods::mc`] work on a
+//! Dispatch is generic over the context. The servers are not: they know a dispatcher by the trait
+//! `Answering`. The methods of [`methods::mc`] work on a
 //! [`Node`]. This package knows neither consensus rules nor storage: it asks the package `chain`.
 //! [`objects`] turns the chain's types into JSON. What a method needs from the rest of the process
 //! goes through `control`. [`openrpc`] describes all rows.

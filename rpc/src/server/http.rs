@@ -150,7 +150,7 @@ fn start_server<'a>(
     )
 }
 
-/// Answers requests by `routes`.
+/// Makes one function of the routes, which hides their type.
 fn answer_by(routes: BoxedFilter<(HttpResponse,)>) -> Routes {
     let service = TowerToHyperService::new(warp::service(routes));
     Box::new(move |request| {
@@ -159,6 +159,7 @@ fn answer_by(routes: BoxedFilter<(HttpResponse,)>) -> Routes {
     })
 }
 
+/// The routes as one function.
 type Routes = Box<dyn Fn(HttpRequest) -> HttpResponseFuture + Send + Sync>;
 
 /// Passes requests on whose `Host` is allowed, and of calls those that the guards admit. Refuses

@@ -102,8 +102,8 @@ pub(super) fn routes(
         .unify()
         .and(warp::path::end())
         .and(not_allowed(HEALTH_METHODS));
-    // In boxes the types of the routes are short, which saves the compiler a fifth of its time for
-    // this package. A call passes one box.
+    // In boxes the types of the routes are short, which saves the compiler time. A call passes only
+    // the outer one.
     let others = [
         options.boxed(),
         health.boxed(),

@@ -153,7 +153,8 @@ impl Handshakes {
         }
     }
 
-    /// Answers the request that a connection begins with, and starts to serve the WebSocket.
+    /// Returns the service of a connection. It answers the request that the connection begins with,
+    /// and starts to serve the WebSocket.
     pub(super) fn service(&self, context: &ConnectionContext) -> HttpService {
         let (handshakes, context) = (self.clone(), context.clone());
         Box::new(move |request| ready(handshakes.answer(&context, request)).boxed())

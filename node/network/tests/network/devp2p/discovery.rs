@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::discovery::{RunningNode, start};
 use crate::support::key;
 
-/// If a node reports nothing for so long, it stands still, also on a busy machine.
+/// A node that reports nothing for so long stands still, also on a busy machine.
 const STANDSTILL: Duration = Duration::from_secs(180);
 
 /// Waits until `node` has verified all of `wanted`.
