@@ -70,9 +70,16 @@ impl Launch {
     }
 
     /// A node of the development network with new data, HTTP on a free port, and these arguments.
+    /// If it mines, it does so with one thread, because other tests need the processors.
     pub fn dev<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
         let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
         launch.arguments.extend(arguments.into_iter().map(Into::into));
+        let has = |option: &str| launch.arguments.iter().any(|argument| argument == option);
+        if has("--mine") && !has("--minerthreads") {
+            launch
+                .arguments
+                .extend(["--minerthreads".to_owned(), "1".to_owned()]);
+        }
         launch
     }
 
