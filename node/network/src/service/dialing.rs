@@ -71,7 +71,7 @@ impl DialLoop {
         let discovery = self.discovery.clone();
         start_task(async move {
             let known = task.target.contact;
-            if !task.is_static && is_foreign(&core, discovery, known).await {
+            if !task.is_static && is_foreign(&core, discovery.as_ref(), known).await {
                 core.traffic.was_foreign();
                 tracing::debug!(node = %known, "a node is not dialled: its record has other forks");
                 let now = core.now().elapsed;
@@ -91,8 +91,13 @@ impl DialLoop {
                 Err(error) => reached = Err(error.into()),
             }
             let taken = reached.and_then(|(peer, contact)| {
-                connection::take(&core, family, peer, Some(contact)).map_err(DialError::Refused)
+                let taken = connection::take(&core, family, peer, Some(contact));
+                taken.map(|()| contact).map_err(DialError::Refused)
             });
+            if let (Ok(contact), true, Some(discovery)) = (&taken, task.is_static, discovery) {
+                // The user has named the node, so discovery may not know it, or at an old address.
+                discovery.probe_all([*contact]).await;
+            }
             core.traffic.dialled(taken.is_ok());
             let now = core.now().elapsed;
             let id = task.target.contact.id;
@@ -167,7 +172,7 @@ async fn resolve(core: &Core, name: &str, port: u16) -> Result<Vec<IpAddr>, Name
 
 /// Whether a node's record says that it is of another network. A record that is not known is asked
 /// for if the node has said that it has one. Without a record the node may be of this network.
-async fn is_foreign(core: &Core, discovery: Option<DiscoveryHandle>, node: NodeContact) -> bool {
+async fn is_foreign(core: &Core, discovery: Option<&DiscoveryHandle>, node: NodeContact) -> bool {
     let (is_known, is_foreign) = {
         let state = core.state.lock();
         // A family without fork ids has nothing to compare.

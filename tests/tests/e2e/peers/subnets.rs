@@ -179,6 +179,21 @@ fn nodes_of_a_subnet_meet_and_carry_what_is_for_it() {
     assert!(refused.contains("ForceSubnetP2P"), "{refused}");
 }
 
+/// The discovery of neither node has heard of the other one, as after a start at another address.
+#[test]
+fn nodes_that_are_only_connected_meet_in_their_subnet() {
+    let [one, two] = [(); 2].map(|()| launch(NO_BOOT_NODE, &[]).start());
+    for node in [&one, &two] {
+        assert_eq!(node.rpc("admin_addSubnetP2P", json!([CHAIN, 11])), Value::Null);
+    }
+    assert_eq!(one.rpc("admin_addPeer", json!([plain_enode(&two)])), true);
+    for node in [&one, &two] {
+        wait_for("a peer in the subnet", || {
+            (peers_of(node, CHAIN)? == "1").then_some(())
+        });
+    }
+}
+
 #[test]
 fn a_subnet_far_ahead_waits() {
     let node = launch(NO_BOOT_NODE, &["--minerthreads", "1"]).start();

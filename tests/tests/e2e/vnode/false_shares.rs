@@ -137,7 +137,7 @@ fn a_miner_at_the_address_of_false_shares_goes_on() {
     // Most shares of the address are good, so it is not banned for the others.
     miner.wait_for_status("many shares", |status| accepted(status) >= 60);
     let counts = AttackCounts::default();
-    attack(node.stratum(), 1, ATTACK_TIME, &counts);
+    attack(node.stratum(), 1, Duration::from_secs(20), &counts);
     let status = node.stratum_figures();
     note(&format!("beside a miner: {counts:?}"));
     assert!(counts.cut_off.load(Ordering::Relaxed) > 0, "{counts:?}, {status}");
