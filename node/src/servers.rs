@@ -205,15 +205,23 @@ impl Servers {
         self.stratum.as_ref().map(StratumServer::observer)
     }
 
-    /// Stops the servers and waits until their connections have ended.
+    /// Stops the servers in parallel and waits until their connections have ended.
     pub(crate) async fn stop(self) {
-        self.listeners.http.close_and_wait().await;
-        self.listeners.ws.close_and_wait().await;
-        if let Some(ipc) = self.ipc {
-            ipc.stop().await;
-        }
-        if let Some(stratum) = self.stratum {
-            stratum.stop().await;
-        }
+        let stop_ipc = async {
+            if let Some(ipc) = self.ipc {
+                ipc.stop().await;
+            }
+        };
+        let stop_stratum = async {
+            if let Some(stratum) = self.stratum {
+                stratum.stop().await;
+            }
+        };
+        tokio::join!(
+            self.listeners.http.close_and_wait(),
+            self.listeners.ws.close_and_wait(),
+            stop_ipc,
+            stop_stratum,
+        );
     }
 }

@@ -345,7 +345,8 @@ impl ServedNode {
         }
     }
 
-    /// Stops all parts in parallel.
+    /// Stops the servers first, because a share or a work package that is judged now may be a
+    /// block, then chain and network. The miner stops beside them.
     async fn stop(self) {
         drop((self.metrics, self.dashboard));
         let (miner, seals) = (self.miner, self.base.seals);
@@ -363,29 +364,28 @@ impl ServedNode {
                 scs.stop().await;
             }
         };
-        tokio::join!(
-            stop_both(stop_cards, stop_chain),
-            self.servers.stop(),
-            stop_scs,
-            self.around.network.stop(),
-        );
+        let stop_others = async {
+            self.servers.stop().await;
+            let chain = tokio::task::spawn_blocking(stop_chain);
+            let (chain, (), ()) = tokio::join!(chain, stop_scs, self.around.network.stop());
+            if chain.is_err() {
+                tracing::error!("the chain panicked while it stopped");
+            }
+        };
+        stop_both(stop_cards, stop_others).await;
     }
 }
 
-/// Stops miner and chain in parallel; neither waits for the other.
-async fn stop_both(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl FnOnce() + Send + 'static) {
+/// Stops the miner beside the other parts; neither waits for the other.
+async fn stop_both(stop_miner: impl FnOnce() + Send + 'static, stop_others: impl Future<Output = ()>) {
     let miner = tokio::task::spawn_blocking(stop_miner);
-    let chain = tokio::task::spawn_blocking(stop_chain);
-    let (miner, chain) = tokio::join!(tokio::time::timeout(MINER_STOP_TIMEOUT, miner), chain);
+    let (miner, ()) = tokio::join!(tokio::time::timeout(MINER_STOP_TIMEOUT, miner), stop_others);
     match miner {
         Ok(Ok(())) => {}
         Ok(Err(_)) => tracing::error!("the miner panicked while it stopped"),
         Err(_) => tracing::error!(
             "the miner does not stop, perhaps because a driver hangs; the node ends without it"
         ),
-    }
-    if chain.is_err() {
-        tracing::error!("the chain panicked while it stopped");
     }
 }
 
@@ -444,7 +444,7 @@ mod tests {
                 move || {
                     let _ = released.recv();
                 },
-                move || chain.send("chain").unwrap(),
+                async move { chain.send("chain").unwrap() },
             ));
             sender.send("node").unwrap();
             runtime.shutdown_background();

@@ -2,7 +2,7 @@
 //! order and record it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use primitives::{Address, B256, B512, Enode, Transaction, U256};
@@ -166,7 +166,11 @@ impl NetworkControl for Network {
         }]
     }
 
-    fn wait_until_told(&self, _position: u64, _limit: Duration) -> bool {
+    fn wait_until_told(&self, _position: u64, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while !self.is_reached.load(Ordering::Relaxed) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.is_reached.load(Ordering::Relaxed)
     }
 

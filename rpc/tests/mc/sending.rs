@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use primitives::{EcdsaSignature, TxForm, U256, UnsignedTransaction, hex, recover, signed_message_digest};
 use rpc::types::data;
@@ -408,4 +408,23 @@ fn a_sender_waits_until_a_peer_was_sent_the_transaction() {
     let hash = net.ok("mc_sendTransaction", request("0x2"));
     let found = net.ok("mc_getTransactionByHash", json!([hash]));
     assert_eq!(found["nonce"], "0x1");
+}
+
+#[test]
+fn senders_that_wait_for_a_peer_do_not_wait_for_each_other() {
+    let net = Net::with(|settings| settings.send_wait = Duration::from_secs(600));
+    std::thread::scope(|scope| {
+        for value in ["0x1", "0x2", "0x3"] {
+            let request = json!([{"from": account(0), "to": account(5), "value": value}]);
+            let net = &net;
+            scope.spawn(move || net.ok("mc_sendTransaction", request));
+        }
+        let start = Instant::now();
+        while net.chain.pool().counts() != (3, 0) && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let counts = net.chain.pool().counts();
+        net.network.is_reached.store(true, Ordering::Relaxed);
+        assert_eq!(counts, (3, 0), "all are in the pool while all wait");
+    });
 }

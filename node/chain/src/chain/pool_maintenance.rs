@@ -24,6 +24,8 @@ const REJOURNAL_MIN: Duration = Duration::from_secs(1);
 struct SubmitCounts {
     accepted: usize,
     refused: usize,
+    /// The state of the sender could not be read.
+    unjudged: usize,
 }
 
 /// Submits the transactions of the journal to the pool again. `sender_of` finds the sender of a
@@ -31,7 +33,8 @@ struct SubmitCounts {
 ///
 /// The pool's rules hold for these transactions as for all others. So an account that is not local
 /// any more gets them back as a remote one, or not at all. A damaged journal, or refused
-/// transactions, do not keep the node from starting: they are counted in the log.
+/// transactions, do not keep the node from starting: they are counted in the log. A journal that
+/// was not read as a whole is kept under another name, because payments may be in it.
 pub(super) fn restore_journal(
     pool: &TxPool,
     rules: TxRules,
@@ -42,18 +45,34 @@ pub(super) fn restore_journal(
         return;
     };
     let path = journal.path().display().to_string();
-    match TxJournalReader::open(journal.path(), rules) {
-        Ok(None) => {}
+    let is_whole = match TxJournalReader::open(journal.path(), rules) {
+        Ok(None) => true,
         Ok(Some(mut reader)) => {
-            let SubmitCounts { accepted, refused } = submit_all(&mut reader, sender_of, admit);
+            let counts = submit_all(&mut reader, sender_of, admit);
+            let SubmitCounts {
+                accepted,
+                refused,
+                unjudged,
+            } = counts;
             let (unreadable, lost_bytes) = (reader.unreadable(), reader.lost_bytes());
             if unreadable > 0 || lost_bytes > 0 {
                 tracing::warn!(%path, unreadable, lost_bytes, "the journal of local transactions is damaged");
             }
+            if unjudged > 0 {
+                tracing::warn!(%path, unjudged, "the state of senders in the journal cannot be read");
+            }
             tracing::info!(%path, accepted, refused, "transactions of the journal restored");
+            unreadable == 0 && lost_bytes == 0 && unjudged == 0
         }
         Err(error) => {
             tracing::warn!(%path, %error, "the journal of local transactions cannot be read");
+            false
+        }
+    };
+    if !is_whole {
+        match journal.set_aside() {
+            Ok(aside) => tracing::warn!(aside = %aside.display(), "the old journal is kept under this name"),
+            Err(error) => return tracing::warn!(%path, %error, "the old journal cannot be renamed; it stays"),
         }
     }
     rotate_journal(pool);
@@ -75,7 +94,10 @@ fn submit_all(
             Ok(_) => counts.accepted += 1,
             Err(error) => {
                 tracing::debug!(%hash, %error, "a transaction of the journal is refused");
-                counts.refused += 1;
+                match error {
+                    SubmitError::Store(_) => counts.unjudged += 1,
+                    _ => counts.refused += 1,
+                }
             }
         }
         Ok::<_, Infallible>(())

@@ -8,12 +8,15 @@
 //!
 //! Knows blocks and rows; checks nothing but that rows belong to the hash they lie under.
 
-use primitives::{Address, B256, Block, uncles_hash};
+use primitives::{Address, B256, Block, Transaction, uncles_hash};
 use store::{BlockBody, BlockReads, HeaderRecord, StoreError, TableId, Tables, meta_key};
 
 use super::{BlockId, ImportError};
 use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
+
+/// Memory of a header, or of a transaction beside its data, in bytes, roughly.
+const PART_BYTES: usize = 800;
 
 /// A block, and which of its parts were checked before its turn to be imported came.
 ///
@@ -35,6 +38,13 @@ impl PreparedBlock {
     /// the block's parent.
     pub const fn body_is_right(&self) -> bool {
         self.senders.is_some()
+    }
+
+    /// Memory that the block takes, in bytes, roughly.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let (transactions, uncles) = (&self.block.transactions, &self.block.uncles);
+        let encoded: usize = transactions.iter().map(Transaction::encoded_length).sum();
+        encoded + (1 + transactions.len() + uncles.len()) * PART_BYTES
     }
 }
 

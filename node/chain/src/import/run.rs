@@ -130,7 +130,8 @@ impl Importer {
         let _entered = span.enter();
         let mut cost = RunCost::default();
         let (mut blocks, mut taken, mut is_full) = (0u64, 0, false);
-        let (mut transactions, mut gas) = (0, 0u64);
+        // All blocks of a run are read again if a later one is invalid, so they have a bound, too.
+        let (mut transactions, mut gas, mut block_bytes) = (0, 0u64, 0);
         let mut newest = VecDeque::with_capacity(REST_BLOCKS_MAX + 1);
         let batch = self.store.batch()?;
         let last_commit = self.store.snapshot()?;
@@ -160,7 +161,9 @@ impl Importer {
                 if blocks.is_multiple_of(MOVE_INTERVAL) {
                     self.move_old_blocks(tables, MOVE_INTERVAL)?;
                 }
-                is_full = tables.waiting_bytes() + session.memory_bytes() >= self.batch_bytes;
+                block_bytes += prepared.memory_bytes();
+                let waiting = tables.waiting_bytes() + session.memory_bytes();
+                is_full = waiting.max(block_bytes) >= self.batch_bytes;
             }
             session.compare_all_roots(tables)?;
             let blocks_done = Instant::now();

@@ -15,6 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use primitives::{Transaction, TxRules};
@@ -91,6 +92,19 @@ impl TxJournal {
             let path = self.path.display();
             tracing::warn!(%path, %error, "local transactions cannot be written to the journal: they may not survive a restart");
         }
+    }
+
+    /// Renames the file, so that the next rotation does not replace it. Returns the new path.
+    ///
+    /// # Errors
+    /// The system's error. Then the file stays as it was.
+    pub(crate) fn set_aside(&self) -> Result<PathBuf> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".unread-{}", now.as_millis()));
+        let aside = self.path.with_file_name(name);
+        std::fs::rename(&self.path, &aside)?;
+        Ok(aside)
     }
 
     /// Whether the journal should be rewritten before its regular time, because it has grown too

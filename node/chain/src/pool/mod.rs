@@ -257,16 +257,28 @@ impl TxPool {
             });
             touched = index.accounts.keys().copied().collect();
         }
+        let mut journaled = Vec::new();
         for (entry, state, local) in returning {
             let (hash, sender) = (entry.pooled.hash, entry.pooled.sender);
+            let transaction = entry.pooled.transaction.clone();
             touched.push(sender);
-            if let Err(error) = index.readmit(entry, state, local, next, config) {
-                tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool");
+            match index.readmit(entry, state, local, next, config) {
+                // A rotation may have left it out while it was in a block.
+                Ok(()) if local => journaled.push(transaction),
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool");
+                }
             }
         }
         // Limits come last: until all transactions have returned, too many may be queued.
         index.enforce(config, touched);
         drop(inner);
+        for transaction in journaled {
+            self.journal
+                .iter()
+                .for_each(|journal| journal.append(&transaction));
+        }
         self.changed();
     }
 

@@ -29,6 +29,15 @@ impl DataDirectory {
         self.folder.path().join("transactions.rlp")
     }
 
+    /// Journals that were not read as a whole.
+    fn kept_aside(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths
+            .filter(|path| path.to_string_lossy().contains("transactions.rlp.unread-"))
+            .collect()
+    }
+
     /// A chain in which the first three accounts are local.
     fn open(&self) -> Chain {
         self.open_with(PoolConfig {
@@ -117,9 +126,14 @@ fn undamaged_valid_records_are_restored() {
     // The journal was rewritten with the valid records, and can be appended to.
     let valid_bytes: usize = records[..3].iter().map(Vec::len).sum();
     assert_eq!(size(&directory.journal()), valid_bytes as u64);
+    // The old file is kept beside it, and only once.
+    let aside = directory.kept_aside();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    assert_eq!(std::fs::read(&aside[0]).expect("readable"), bytes);
     chain.submit_transaction(transfer(0, 3)).expect("taken");
     drop(chain);
     assert_eq!(directory.open().pool().counts(), (4, 0));
+    assert_eq!(directory.kept_aside(), aside);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The memory of a run of blocks: what blocks have only read ends a run, too.
+//! The memory of a run of blocks: what blocks have only read ends a run, too, and so does what
+//! would be read again if a later block were invalid.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,4 +63,34 @@ fn a_run_ends_after_a_block_that_has_read_much() {
     assert_eq!(count, 2, "a commit gives the memory back");
     assert!(cost.memory_bytes < RUN_BYTES / 50, "{}", cost.memory_bytes);
     assert_eq!(node.head(), blocks[3].hash());
+}
+
+#[test]
+fn a_run_ends_when_its_blocks_would_take_much_memory() {
+    let mut spec = easy_spec();
+    spec.genesis.gas_limit = 200_000_000;
+    let mut maker = Maker::new(spec);
+    let mut tip = maker.genesis;
+    let blocks = (0..8).map(|nonce| {
+        let mut data = unsigned(nonce, Some(READER), 0, &[1; 200 << 10]);
+        data.gas = 20_000_000;
+        let block = maker.block(tip, Plan::with(vec![sign(0, &data)]));
+        tip = block.hash();
+        block
+    });
+    let blocks: Vec<_> = blocks.collect();
+    let node = Node::new(&maker.spec);
+    let importer = node.importer.clone().with_batch_bytes(1 << 20);
+    let view = node.store.snapshot().expect("snapshot");
+    let mut waiting: VecDeque<_> = blocks
+        .iter()
+        .map(|block| {
+            let parent = Some(block.header.number - 1);
+            Arc::new(node.importer.prepare(&view, block.clone(), parent))
+        })
+        .collect();
+    drop(view);
+    let run = importer.import_run(None, &mut || waiting.pop_front());
+    // Five blocks of 200 KiB and some bytes more are less than 1 MiB, six are more.
+    assert_eq!(run.expect("the store works").blocks, 6);
 }

@@ -159,10 +159,12 @@ fn send_impersonated(
     }
     let request = with_gas(node, request, name_style)?;
     let (sender, price) = (request.from, gas_price_of(node, &request)?);
-    let _nonce_lock = node.sending.lock();
+    let nonce_lock = node.sending.lock();
     let (unsigned, form) = complete(node, request, price)?;
     let transaction = impersonate(&unsigned, sender, node.chain.chain_id(), form);
-    submit(node, transaction, NameStyle::Native)
+    let hash = submit(node, transaction, NameStyle::Native)?;
+    drop(nonce_lock);
+    wait_for_peer(node).map(|()| hash)
 }
 
 /// Completes a transaction, signs it with the key that `key` returns for the sender, and puts it
@@ -178,12 +180,14 @@ pub(in crate::methods) fn send_signed(
     let key = key(&request.from)?;
     let request = with_gas(node, request, name_style)?;
     let price = gas_price_of(node, &request)?;
-    let _nonce_lock = node.sending.lock();
+    let nonce_lock = node.sending.lock();
     let (unsigned, form) = complete(node, request, price)?;
     match route {
         SendingRoute::Pool => {
             check_fee(fee_max, &unsigned)?;
-            submit_own(node, (&unsigned, form), &key)
+            let hash = submit_own(node, (&unsigned, form), &key)?;
+            drop(nonce_lock);
+            wait_for_peer(node).map(|()| hash)
         }
         SendingRoute::Service(service) => {
             let signed = unsigned.sign(&key, node.chain.chain_id(), TxForm::Native);
@@ -400,7 +404,10 @@ fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Da
         return Ok(Data(hash));
     }
     match TxRoute::of(node, transaction.sharding_flag, transaction.via) {
-        TxRoute::Pool => submit(node, transaction, name_style),
+        TxRoute::Pool => {
+            let hash = submit(node, transaction, name_style)?;
+            wait_for_peer(node).map(|()| hash)
+        }
         TxRoute::OwnService => submit_to_service(own_service(node, transaction.sharding_flag)?, &transaction),
         TxRoute::OtherProxy { .. } => Err(RpcError::refused("via error")),
         TxRoute::UnknownFlag => Err(RpcError::refused("shardingFlag error")),
@@ -418,11 +425,12 @@ pub(super) fn submit_own(
     submit(node, signed, NameStyle::Native)
 }
 
-/// Waits until a peer has the new transactions of the pool, if the node is set so.
+/// Waits until a peer has the new transactions of the pool, if the node is set so. The caller must
+/// not hold the lock of the nonces, for which the next transaction waits without a deadline.
 ///
 /// # Errors
 /// −32000 if none was sent them in time. They stay in the pool.
-fn wait_for_peer(node: &Node) -> RpcResult<()> {
+pub(super) fn wait_for_peer(node: &Node) -> RpcResult<()> {
     let limit = node.settings.send_wait;
     if limit.is_zero() {
         return Ok(());
@@ -457,7 +465,6 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
                 }
                 developer.mine_at_once().map_err(DeveloperError::into_rpc)?;
             }
-            wait_for_peer(node)?;
             Ok(Data(shown(stored)))
         }
         Err(SubmitError::Store(error)) => Err(failure(error)),

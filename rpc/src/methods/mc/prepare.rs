@@ -4,7 +4,9 @@
 use primitives::{B256, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use serde::Serialize;
 
-use super::accounts::{account_error, check_fee, complete, gas_price_of, submit_own, with_gas};
+use super::accounts::{
+    account_error, check_fee, complete, gas_price_of, submit_own, wait_for_peer, with_gas,
+};
 use super::request::TransactionRequest;
 use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult};
@@ -131,7 +133,8 @@ fn resend(
     let price = gas_price_of(node, &request)?;
     let (unsigned, form) = complete(node, request, price)?;
     check_fee(node.settings.fee_caps.of(name_style), &unsigned)?;
-    submit_own(node, (&unsigned, form), &key)
+    let hash = submit_own(node, (&unsigned, form), &key)?;
+    wait_for_peer(node).map(|()| hash)
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.

@@ -274,7 +274,10 @@ fn a_lower_gas_limit_applies_to_all_accounts() {
 
 #[test]
 fn transactions_of_reverted_blocks_return_before_limits_are_enforced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = folder.path().join("journal");
     let config = PoolConfig {
+        journal: Some(journal.clone()),
         account_queue: 1,
         global_queue: 1,
         ..Default::default()
@@ -299,6 +302,7 @@ fn transactions_of_reverted_blocks_return_before_limits_are_enforced() {
         [],
     );
     assert_eq!(pool.counts(), (3, 0));
+    assert_eq!(pool.rotate_journal().expect("written"), Some(0));
     // Three transactions are queued until the two before them have returned, all in one step.
     let reverted = [
         returning(1, 0, 5),
@@ -315,6 +319,8 @@ fn transactions_of_reverted_blocks_return_before_limits_are_enforced() {
     // The price floor holds for remote accounts only.
     let local = nonces(&pool, LOCAL + 2).0;
     assert_eq!((local, nonces(&pool, 3).0), (vec![0], vec![]));
+    let journaled = returning(LOCAL + 2, 0, 0).transaction.encode();
+    assert_eq!(std::fs::read(&journal).expect("readable"), journaled);
     // The returned transactions are announced. Those that were pending before are not.
     assert_eq!(pool.pending_since(cursor, usize::MAX).hashes.len(), 3);
 }
