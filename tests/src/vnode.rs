@@ -78,7 +78,7 @@ impl Launch {
         if has("--mine") && !has("--minerthreads") {
             launch
                 .arguments
-                .extend(["--minerthreads".to_owned(), "1".to_owned()]);
+                .extend(["--minerthreads", "1"].map(str::to_owned));
         }
         launch
     }

@@ -345,8 +345,8 @@ impl ServedNode {
         }
     }
 
-    /// Stops the servers first, because a share or a work package that is judged now may be a
-    /// block, then chain and network. The miner stops beside them.
+    /// Stops the servers, and then the chain, the SCS service and the network. A share or a
+    /// solution that the servers still judge may be a block. The miner stops beside all of them.
     async fn stop(self) {
         drop((self.metrics, self.dashboard));
         let (miner, seals) = (self.miner, self.base.seals);

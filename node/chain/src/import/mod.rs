@@ -168,10 +168,11 @@ impl Importer {
         Self { limits, ..self }
     }
 
-    /// The same importer with another bound for the memory of the blocks that share a commit: the
-    /// blocks, the state that they have read and changed, and the rows that wait for the commit.
-    /// The block that passes the bound is the last one of its commit. The more blocks share a
-    /// commit, the fewer pages are written.
+    /// The same importer with another bound for the memory of the blocks that share a commit. The
+    /// bound holds for the state that they have read and changed together with the rows that wait
+    /// for the commit. The blocks have it for themselves: they are in memory only if they must be
+    /// done again. The block that passes the bound is the last one of its commit. The more blocks
+    /// share a commit, the fewer pages are written.
     #[must_use]
     pub const fn with_batch_bytes(mut self, bytes: usize) -> Self {
         self.batch_bytes = bytes;

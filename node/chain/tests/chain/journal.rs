@@ -137,6 +137,18 @@ fn undamaged_valid_records_are_restored() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_opened_is_kept() {
+    let directory = DataDirectory::new();
+    std::fs::create_dir(directory.journal()).expect("a folder in the place of the file");
+    let chain = directory.open();
+    assert_eq!(directory.kept_aside().len(), 1);
+    chain.submit_transaction(transfer(0, 0)).expect("taken");
+    drop(chain);
+    assert_eq!(directory.open().pool().counts(), (1, 0));
+    assert_eq!(directory.kept_aside().len(), 1);
+}
+
+#[test]
 fn without_local_accounts_there_is_no_journal() {
     let directory = DataDirectory::new();
     let chain = directory.open_with(PoolConfig::default());

@@ -31,7 +31,8 @@ pub(super) struct DialLoop {
     pub(super) key: SecretKey,
     pub(super) settings: RlpxSettings,
     pub(super) family: WireFamily,
-    /// Asks nodes for their records. `None` without discovery.
+    /// Asks nodes for their records, and static nodes whether they are there. `None` without
+    /// discovery.
     pub(super) discovery: Option<DiscoveryHandle>,
     pub(super) entropy: Entropy,
 }
@@ -94,20 +95,27 @@ impl DialLoop {
                 let taken = connection::take(&core, family, peer, Some(contact));
                 taken.map(|()| contact).map_err(DialError::Refused)
             });
-            if let (Ok(contact), true, Some(discovery)) = (&taken, task.is_static, discovery) {
-                // The user has named the node, so discovery may not know it, or at an old address.
-                discovery.probe_all([*contact]).await;
-            }
             core.traffic.dialled(taken.is_ok());
             let now = core.now().elapsed;
             let id = task.target.contact.id;
-            let mut state = core.state.lock();
-            // The connection may have ended already. Then nobody would tell the dialer of its end.
-            let is_connected = taken.is_ok() && state.reports.values().any(|report| report.node == id);
-            state.dialer.ended(&id, is_connected, now);
-            drop(state);
-            if let Err(reason) = taken {
-                tracing::debug!(node = %task.target, %reason, "a node was dialled, but is no peer");
+            {
+                let mut state = core.state.lock();
+                // The connection may have ended already. Then nobody would tell the dialer of its
+                // end.
+                let is_connected = taken.is_ok() && state.reports.values().any(|report| report.node == id);
+                state.dialer.ended(&id, is_connected, now);
+            }
+            match taken {
+                // The user has named the node, so discovery may not know it, or at an old address.
+                Ok(contact) if task.is_static => {
+                    if let Some(discovery) = discovery {
+                        discovery.probe_all([contact]).await;
+                    }
+                }
+                Ok(_) => {}
+                Err(reason) => {
+                    tracing::debug!(node = %task.target, %reason, "a node was dialled, but is no peer");
+                }
             }
         });
     }
