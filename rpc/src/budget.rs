@@ -220,9 +220,9 @@ fn abandoned() -> RpcError {
     RpcError::refused("not finished: nobody waits for the answer")
 }
 
-/// The limit of long work for the call that this thread runs: at most `timeout`, and until nobody
-/// waits any more. When the message's time is over, nobody does.
-pub(crate) fn work_limit(timeout: Duration) -> QueryLimit {
+/// The limit of a long query for the call that this thread runs: at most `timeout`, and until
+/// nobody waits any more. When the message's time is over, nobody does.
+pub(crate) fn query_limit(timeout: Duration) -> QueryLimit {
     let limit = QueryLimit::new(timeout);
     match current() {
         Some(budget) => limit.cancelled_by(&budget.cancelled).within(budget),
@@ -286,9 +286,9 @@ mod tests {
             reserve_values(30_000).expect("memory");
             assert_eq!(reserve_values(30_000).unwrap_err(), RpcError::no_memory());
             assert_eq!(traffic.used(), 30_000);
-            assert!(!work_limit(Duration::MAX).reserve(30_000));
+            assert!(!query_limit(Duration::MAX).reserve(30_000));
             for _ in 0..3 {
-                run_part(|| assert!(work_limit(Duration::MAX).reserve(20_000)));
+                run_part(|| assert!(query_limit(Duration::MAX).reserve(20_000)));
             }
             assert_eq!(traffic.used(), 30_000, "a part gives back only what is its own");
         });
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn work_ends_with_its_message() {
         let (_, budget) = self::budget(10, 0);
-        let limit = budget.run(|| work_limit(Duration::MAX));
+        let limit = budget.run(|| query_limit(Duration::MAX));
         assert!(limit.check().is_ok());
         drop(budget.cancel_on_drop());
         assert!(limit.check().is_err());

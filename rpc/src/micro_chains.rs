@@ -24,10 +24,10 @@ pub trait MicroChains: Send + Sync + 'static {
     /// The MicroChains that this SCS serves, in a fixed order.
     fn chains(&self) -> Vec<Address>;
 
-    /// One of them.
+    /// A MicroChain of this program.
     fn chain(&self, address: &Address) -> Option<Arc<dyn ServedChain>>;
 
-    /// One of them as a node for the methods of wallets. It is made when it is first asked for.
+    /// A MicroChain as a node for the methods of wallets. It is made when it is first asked for.
     ///
     /// # Errors
     /// −32603 if it cannot be made.

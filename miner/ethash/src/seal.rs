@@ -150,7 +150,7 @@ const REFUSED_MAX: usize = 8;
 
 /// Checks seals of one epoch as [`verify_seals`] does, with the mix hashes of a device.
 ///
-/// Of what the device says, the processor checks a sample: each refused seal and a random one of
+/// The processor checks a sample of what the device says: each refused seal and a random one of
 /// those accepted. `None` if the device gives no mix hashes, or a wrong one, or refuses more than
 /// eight of the seals.
 pub fn verify_seals_on(

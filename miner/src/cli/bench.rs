@@ -25,6 +25,8 @@ use super::options::{BenchOptions, ScaleOption};
 const BENCH_SECONDS: f64 = 10.0;
 /// The default time for each figure of a thorough benchmark. There are many.
 const FIGURE_SECONDS: f64 = 3.0;
+/// Reports that wait to be printed.
+const REPORTS_MAX: usize = 16;
 /// Time between two checks whether a signal has come.
 const SIGNAL_CHECK_EVERY: Duration = Duration::from_millis(100);
 
@@ -89,7 +91,7 @@ fn measure(config: BenchConfig, json: bool) -> Result<BenchReport, ExitReason> {
         eprintln!("error: cannot listen for signals: {error}");
         ExitReason::Failed
     })?;
-    let (out, notes) = crossbeam_channel::unbounded();
+    let (out, notes) = crossbeam_channel::bounded(REPORTS_MAX);
     // At a signal the thread is left behind, in the middle of a measurement.
     let measured = std::thread::Builder::new()
         .name("bench".into())

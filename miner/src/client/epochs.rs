@@ -24,7 +24,7 @@ use super::error::ClientError;
 /// The highest accepted epoch. Its dataset has 33 GiB. No public chain has come to a quarter of it
 /// in ten years.
 const EPOCH_MAX: u32 = 4095;
-/// By how many seed steps a session may move within [`PERIOD`]. A step is an epoch of 30,000
+/// Seed steps by which a session may move within [`PERIOD`]. A step is an epoch of 30,000
 /// blocks; an epoch of 60,000 blocks has two. So this is two of the long epochs, and a chain with
 /// a block a second needs 33 hours for them.
 const STEPS_MAX: u32 = 4;

@@ -1,7 +1,7 @@
 //! Rights of contract developers on the development network and on no other: they change accounts
 //! and the gas limit, and send transactions of accounts whose keys nobody has.
 //!
-//! All of this is written in blocks. A change of an account is the extra data of a block, and is
+//! These changes are written in blocks. A change of an account is the extra data of a block, and is
 //! made before the block's first transaction. A block whose extra data are the mark of a gas limit
 //! may have any. The transaction of an account without a key names its sender in place of the
 //! signature. So every block can be executed again from the block before, by every node of such a
@@ -62,7 +62,7 @@ impl DeveloperChange {
     /// The change that extra data asks for; `None` if it asks for none.
     ///
     /// # Errors
-    /// [`DecodeError`] if it begins like a change and is none.
+    /// [`DecodeError`] for extra data with the mark of a change and other content behind it.
     pub fn decode(extra_data: &[u8]) -> Result<Option<Self>, DecodeError> {
         let Some(rlp) = extra_data.strip_prefix(MARK) else {
             return Ok(None);

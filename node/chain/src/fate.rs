@@ -48,7 +48,8 @@ impl View {
         if self.canonical_hash(header.number)? == Some(*hash) {
             return Ok(BlockFate::Canonical);
         }
-        let last = header.number.saturating_add(UNCLE_GENERATIONS);
+        // Its parent is one generation further away than the block itself.
+        let last = header.number.saturating_add(UNCLE_GENERATIONS - 1);
         let no_uncles = primitives::uncles_hash(&[]);
         for number in header.number + 1..=last.min(self.head_number()) {
             let Some((nephew, record)) = self.header(number)? else {

@@ -1,9 +1,9 @@
 //! The best header chain as a snapshot has it: the best header, headers by number, and the blocks
 //! whose bodies are missing.
 //!
-//! For whoever fetches blocks from others. The best header chain is the canonical chain up to the
-//! head, or leaves it somewhere and is heavier. Its blocks are stored from the bottom up, so those
-//! without bodies are the upper part.
+//! This part serves those who fetch blocks from others. The best header chain is the canonical
+//! chain up to the head, or leaves it somewhere and is heavier. Its blocks are stored from the
+//! bottom up, so those without bodies are the upper part.
 
 use primitives::{B256, Header, U256};
 use store::{BareHeader, BlockReads, HeaderReads, StoreError};

@@ -103,7 +103,7 @@ impl PeerContent {
     /// Reads a message. `None` if it is none of this protocol.
     ///
     /// # Errors
-    /// [`DecodeError`] if it begins as one and is none.
+    /// [`DecodeError`] for a status of this protocol with another payload.
     pub(crate) fn decode(status: i32, payload: &[u8]) -> Result<Option<Self>, DecodeError> {
         let max = match status {
             BLOCK => BLOCK_BYTES_MAX,

@@ -90,7 +90,11 @@ fn describe() {
         "vnode_pool_offers_total",
         "Transactions that were offered to the pool, by result."
     );
-    describe_counter!("vnode_blocks_total", "Blocks that came, by what became of them.");
+    describe_counter!(
+        "vnode_blocks_total",
+        "Blocks that came, by what became of them: head, side, known, later, invalid, filled, or \
+         refused (not stored: no space, a limit of branches, a failure)."
+    );
     describe_histogram!(
         "vnode_import_stage_seconds",
         Unit::Seconds,

@@ -40,7 +40,7 @@ pub struct TxPoolOptions {
     /// default of --gasprice if that is higher]
     #[arg(long = "txpool.pricelimit", value_name = "SHA")]
     pub pricelimit: Option<U256>,
-    /// By how many percent the price of a replacement must be higher
+    /// Percent by which the price of a replacement must be higher
     #[arg(long = "txpool.pricebump", value_name = "PERCENT", default_value_t = PRICE_BUMP_PERCENT_DEFAULT,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub pricebump: u64,

@@ -268,7 +268,7 @@ impl ServedNode {
         let view = base.chain.view()?;
         let genesis = view.canonical_hash(0)?.unwrap_or_default();
         if let Some(rules) = known_rules(&base.spec, genesis, view.head_number()) {
-            tracing::info!(rules, network = base.spec.name, "rules");
+            tracing::info!(rules, network = base.spec.name, "the chain's rules are known");
         }
         let banner = Banner {
             version: &client_version(),

@@ -111,7 +111,7 @@ pub enum StoreError {
     /// The file system has no space left.
     #[error("cannot write {}: {source}; committed data is not lost: free space on its file system, then try again", path.display())]
     Full {
-        /// The database file.
+        /// The file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

@@ -434,7 +434,7 @@ mod tests {
         let now = Instant::now();
         let rigs = book.enter(address(1, 1), now).expect("not banned");
         for attempt in 0..1000 {
-            // Each of them has another password, and none costs more than the first time.
+            // Each attempt has another password, and none costs more than the first one.
             let old = SecretDigest::of(&(attempt % (GUESSES.free - 1)).to_string());
             assert_eq!(rigs.count_guess(old, now), GuessPenalty::None);
         }

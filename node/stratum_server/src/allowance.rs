@@ -32,7 +32,7 @@ pub(crate) struct CheckAllowance {
 pub(crate) enum CheckPayment {
     /// By earlier shares of the connection.
     Earned,
-    /// By what every connection and its address get.
+    /// The allowance of every connection, and of its address.
     Unearned,
 }
 

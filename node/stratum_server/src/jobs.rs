@@ -31,7 +31,7 @@ pub(crate) struct StratumJob {
     pub(crate) clean: bool,
     /// The time at which the work manager sent the work.
     pub(crate) received_at: Instant,
-    /// To how many workers the job was sent.
+    /// The number of workers that the job was sent to.
     pub(crate) sent: AtomicU64,
     /// Nonces of the shares so far.
     nonces: Mutex<HashSet<u64>>,

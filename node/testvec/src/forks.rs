@@ -6,9 +6,9 @@ use chain::spec::{ChainFamily, DaoFork, DifficultyRule, MoacForks, Rule, RuleTab
 use super::error::TestVectorError;
 use super::fields::wrong;
 
-/// The rules of Ethereum Classic's forks that Ethereum's have, by the fork: all of Ethereum's up to
-/// one of its forks, but not its delays of the bomb and its rewards, its base fee and its random
-/// value.
+/// The forks of Ethereum Classic that are named after one of Ethereum's: the classic name, and the
+/// last fork of Ethereum whose rules are in force. Left out of those rules are the delays of the
+/// difficulty bomb, the rewards, the base fee and the random value.
 const CLASSIC: [(&str, &str); 6] = [
     ("ETC_Atlantis", "Byzantium"),
     ("ETC_Agharta", "ConstantinopleFix"),

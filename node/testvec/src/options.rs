@@ -121,7 +121,7 @@ pub struct TransitionOptions {
     /// Without the stack
     #[arg(long = "trace.nostack")]
     pub trace_nostack: bool,
-    /// With what calls return
+    /// Add what calls return
     #[arg(long = "trace.returndata")]
     pub trace_returndata: bool,
     /// Leave out the memory

@@ -3,7 +3,7 @@
 use chain::ChainSpec;
 use chain::spec::Rule;
 use primitives::rlp::RlpItem;
-use primitives::{SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
+use primitives::{DecodeError, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use serde_json::Value;
 
 use super::error::TestVectorError;
@@ -11,7 +11,7 @@ use super::fields::{bytes, optional_address, uint, uint64, wrong};
 use super::state::access_list;
 
 /// A transaction, or the reason why it is none under the rules.
-pub(super) type TransactionInput = Result<Transaction, String>;
+pub(super) type TransactionInput = Result<Transaction, DecodeError>;
 
 /// The transactions of a list in RLP.
 pub(super) fn from_rlp(spec: &ChainSpec, text: &str) -> Result<Vec<TransactionInput>, TestVectorError> {
@@ -49,7 +49,7 @@ fn decode(spec: &ChainSpec, raw: &[u8]) -> Result<TransactionInput, TestVectorEr
             format!("a transaction of type {kind}"),
             "one without a type, or of type 1",
         )),
-        _ => Ok(Transaction::decode_raw(raw, spec.tx_rules()).map_err(|error| error.to_string())),
+        _ => Ok(Transaction::decode_raw(raw, spec.tx_rules())),
     }
 }
 

@@ -136,10 +136,12 @@ fn execute(
         .map_err(|error| ToolError::Execution(TestVectorError::refused(error)))?;
     let (mut included, mut rejected) = (Vec::new(), Vec::new());
     for (index, transaction) in transactions.iter().enumerate() {
-        let run = transaction.clone().and_then(|transaction| {
-            let from = sender(spec, block.number, &transaction).map_err(|error| error.to_string())?;
-            Ok((transaction, from))
-        });
+        let run = match transaction {
+            Err(error) => Err(error.to_string()),
+            Ok(transaction) => sender(spec, block.number, transaction)
+                .map(|from| (transaction.clone(), from))
+                .map_err(|error| error.to_string()),
+        };
         let run = match run {
             Err(reason) => Err(reason),
             Ok((transaction, from)) if options.trace => {

@@ -63,7 +63,7 @@ fn nothing((): &()) -> RpcResult<()> {
 
 /// `mc_endless`: works until nobody waits for it.
 fn endless((): &()) -> RpcResult<()> {
-    let limit = crate::budget::work_limit(Duration::MAX);
+    let limit = crate::budget::query_limit(Duration::MAX);
     loop {
         limit.check().map_err(RpcError::refused_by)?;
         std::thread::sleep(Duration::from_millis(1));

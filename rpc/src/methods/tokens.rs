@@ -4,7 +4,7 @@ use chain::call::{CallOutcome, CallRequest};
 use primitives::{Address, Bytes, U256};
 use serde::Serialize;
 
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::error::{RpcError, RpcResult};
 use crate::indexed::IndexedPast;
 use crate::methods::mc::at_state;
@@ -56,7 +56,7 @@ fn token_balances(node: &Node, (address, at): (Address, BlockRef)) -> RpcResult<
     let view = node.view()?;
     let past = IndexedPast::of(node, &view)?
         .ok_or_else(|| RpcError::refused("this node has no index by address: --index address makes it"))?;
-    let limit = work_limit(node.settings.call_timeout);
+    let limit = query_limit(node.settings.call_timeout);
     let ask = |token: Address, input: Vec<u8>| -> RpcResult<Option<Bytes>> {
         limit.check().map_err(RpcError::refused_by)?;
         let request = CallRequest {

@@ -91,8 +91,8 @@ impl Activity {
         self.0.last_byte_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// Since when the connection is idle. `None` if the node works for it, or if a part of a
-    /// message has passed lately.
+    /// The time since which the connection is idle. `None` if the node works for it, or if a part
+    /// of a message has passed lately.
     fn idle_since(&self, now: Instant) -> Option<Instant> {
         let times = &self.0;
         if times.working.load(Relaxed) > 0 {

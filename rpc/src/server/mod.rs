@@ -1,6 +1,6 @@
 //! The servers: each moves bytes between a transport and a [`crate::Dispatcher`].
 //!
-//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server. The
+//! No server knows what a method is. The HTTP and the WebSocket server share a TCP server. The
 //! WebSocket server and the local socket share the exchange of messages on a connection that lasts.
 //! Places for connections are in the package `inbound`, host names and origins in `access`.
 //!

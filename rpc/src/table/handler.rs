@@ -32,7 +32,7 @@ pub(crate) type PendingReply = Pin<Box<dyn Future<Output = RpcResult<Json>> + Se
 /// The data that a call may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// Memory and a few rows of the store: the call runs on a network thread.
+    /// Memory, and what a few rows of the store tell: the call runs on a network thread.
     Memory,
     /// Everything: the call runs on a blocking thread.
     Store,

@@ -13,6 +13,7 @@ mod features;
 mod knowledge;
 mod layers;
 mod names;
+mod queues;
 mod sources;
 mod text;
 mod voice;

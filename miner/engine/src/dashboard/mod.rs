@@ -32,7 +32,7 @@ use self::history::{DAY, HOUR, RateHistory};
 
 /// Time between two readings of the hashrates.
 const READ_EVERY: Duration = Duration::from_secs(2);
-/// For how long a status is given to others, too. So many browsers cost no more than one.
+/// The time for which a status is given to others, too. So many browsers cost no more than one.
 const STATUS_LIFETIME: Duration = Duration::from_millis(900);
 /// The answer to an unknown path.
 const PATHS: &str = "paths: / /status /history/hour /history/day\n";

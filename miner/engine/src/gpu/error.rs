@@ -1,6 +1,6 @@
 //! The failures of a graphics adapter, with one variant for each cause.
 //!
-//! None of them ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the
+//! No error ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the
 //! searcher is unusable and its adapter must be opened again. After any other error the searcher
 //! can still be used.
 

@@ -14,6 +14,10 @@ const WORKGROUP_MAX: u32 = 1024;
 ///
 /// After it come `+wide` and `+slicesN`, which change how the dataset is laid out and generated.
 /// The size of a workgroup comes last, as in `shuffle+wide:128`.
+///
+/// Both stay for cards that were not measured: `+wide` saves comparisons where a binding may be
+/// larger than the usual page, `+slicesN` saves memory reads where the second-level cache is much
+/// smaller than the light cache. On an H100 slices are slower (bench/notes.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelRequest {
     /// The form. `None`: the fastest one, by measurement.

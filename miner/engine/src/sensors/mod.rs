@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::threads::spawn;
@@ -27,6 +27,8 @@ pub use reading::{SensorReading, SlowdownCause};
 const READ_EVERY: Duration = Duration::from_secs(1);
 /// A reading older than this is no longer shown.
 const STALE_AFTER: Duration = Duration::from_secs(10);
+/// Devices that wait for their first reading.
+const DEVICES_MAX: usize = 256;
 /// The folder in which Linux shows its devices.
 const SYSFS: &str = "/sys";
 
@@ -79,7 +81,7 @@ impl Sensors {
         interval: Duration,
         read: impl FnMut(&SensorDevice) -> SensorReading + Send + 'static,
     ) -> Self {
-        let (devices, new_devices) = unbounded();
+        let (devices, new_devices) = bounded(DEVICES_MAX);
         let readings = Arc::<LatestReadings>::default();
         let out = Arc::clone(&readings);
         if let Err(error) = spawn("sensors", move || {
@@ -100,8 +102,9 @@ impl Sensors {
             return if_recent(*reading, Instant::now());
         }
         readings.insert(name.to_owned(), None);
-        // Fails if the thread could not be started, which was logged.
-        let _ = self.devices.send(SensorDevice {
+        // Fails if the thread could not be started, which was logged, or does not keep up with
+        // more devices than a machine has.
+        let _ = self.devices.try_send(SensorDevice {
             name: name.to_owned(),
             pci_bus: pci_bus.map(str::to_owned),
         });

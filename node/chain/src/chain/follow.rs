@@ -1,6 +1,6 @@
 //! Letting the pool, the uncle candidates, the work and the subscribers follow a new head.
 //!
-//! All of this runs in the writer's thread. The importer says how the head has moved. If that is
+//! This code runs in the writer's thread. The importer says how the head has moved. If that is
 //! not known, because a commit reported an error or the store could not be read, the state of
 //! things is *in doubt*: then the path from the head that was followed last is read from the store,
 //! before the next block is imported, or after a pause if none comes.
@@ -22,8 +22,8 @@ use crate::view::View;
 /// The most side blocks that are remembered as uncle candidates.
 const UNCLE_CANDIDATES_MAX: usize = 16;
 
-/// With the block that brings so many transactions back to the pool, a reorganization ends to bring
-/// any back. The pool has space for fewer.
+/// After the block with which so many transactions have returned to the pool, a reorganization
+/// returns no more. The pool has space for fewer.
 const RETURNING_MAX: usize = 65_536;
 
 /// If more blocks than this are applied at once, all senders of the pool are looked at, instead of
@@ -53,7 +53,7 @@ impl UncleCandidates {
 
 /// Whether the side block `number` can be an uncle of the block after `head`.
 const fn may_be_uncle(number: u64, head: u64) -> bool {
-    number.saturating_add(UNCLE_GENERATIONS) > head
+    number.saturating_add(UNCLE_GENERATIONS) > head.saturating_add(1)
 }
 
 /// The event that makes it unknown how the store has changed.
@@ -63,6 +63,8 @@ pub(super) enum Doubt<'a> {
     Block(&'a Header),
     /// The head may be set back to the block with this number.
     SetBackTo(u64),
+    /// The head has moved, or will move without a report.
+    Head,
 }
 
 /// Whether the block with this header is stored and is not canonical.
@@ -177,7 +179,16 @@ impl ChainInner {
                 let excess = state.blocks.len().saturating_sub(UNCLE_CANDIDATES_MAX);
                 state.blocks.drain(..excess);
             }
+            Doubt::Head => {}
         }
+    }
+
+    /// Whether the head of the store is another one than subscribers were told of, or cannot be
+    /// read.
+    pub(super) fn has_head_moved(&self) -> bool {
+        let head = self.store.snapshot().and_then(|snapshot| snapshot.head());
+        let told = self.follow_state.lock().notified_head;
+        !matches!(head, Ok(Some(head)) if head == (told.number, told.hash))
     }
 
     /// Lets everything follow the head that another part of the process may have moved.

@@ -121,7 +121,7 @@ pub struct ChainConfig {
 /// The part that handles and threads of a chain share.
 struct ChainInner {
     store: Store,
-    /// For what needs no writer: checks of headers, and the snapshot for readers.
+    /// Serves what needs no writer: checks of headers, and the snapshot for readers.
     importer: Importer,
     spec: Arc<ChainSpec>,
     pool: TxPool,
@@ -323,7 +323,8 @@ impl Chain {
         }
     }
 
-    /// The reason why no work is made; `None` if it is made for those who want it.
+    /// The reason why no work is made, other than a failure of the store; `None` if it is made for
+    /// those who want it.
     pub fn work_pause(&self) -> Option<WorkPause> {
         *self.inner.work_pause.lock()
     }

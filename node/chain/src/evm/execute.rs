@@ -10,10 +10,10 @@ use primitives::{
     Address, B256, Bloom, Bytes, Header, LEGACY_TX_TYPE, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT,
     SYSTEM_SENDER, Transaction, TxForm, U256,
 };
+use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
-use revm::{Database, DatabaseCommit};
 use store::ScsNotice;
 
 use crate::application::guard::CallGuard;
@@ -23,6 +23,7 @@ use crate::evm::deadline::Deadline;
 use crate::evm::flagged::DappAnswers;
 use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::precompiles::EmittedNotice;
+use crate::evm::sharding_mark::WaitingMark;
 use crate::evm::{ChainEvm, access_list, block_env, chain_evm};
 use crate::query_limit::QueryLimit;
 use crate::rules::payment::BlockPayment;
@@ -110,20 +111,11 @@ pub struct Executor<'b, 's> {
     pub(super) gas_used: u64,
     pub(super) receipts: Vec<Receipt>,
     notices: Vec<ScsNotice>,
-    /// The mark of the transaction before this one, if it waits for its account.
-    waiting_mark: Option<ShardingMark>,
+    waiting_mark: WaitingMark,
     /// The answers of DappBase, on an application chain.
     pub(super) answers: DappAnswers,
     /// The number of bytes that the outputs of this block may still have, on an application chain.
     output_bytes_left: usize,
-}
-
-/// The mark that a creation leaves in the storage of the new account: the transaction's sharding
-/// flag. The public node writes it after the transaction, also if the creation failed.
-#[derive(Clone, Copy)]
-struct ShardingMark {
-    account: Address,
-    flag: u64,
 }
 
 /// Outputs of at most so many bytes are kept in every receipt of an application chain.
@@ -131,9 +123,6 @@ const OUTPUT_BYTES_SHORT: usize = 256;
 /// The most bytes that the longer outputs of one block have together. Returning memory is cheap, so
 /// without a bound a block could fill a disk. Further long outputs are not kept.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
-
-/// The slot of [`ShardingMark`]: the text `__shardingFlag`, right-aligned.
-const SHARDING_FLAG_SLOT: U256 = U256::from_limbs([0x6469_6e67_466c_6167, 0x0000_5f5f_7368_6172, 0, 0]);
 
 impl std::fmt::Debug for Executor<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -157,7 +146,7 @@ impl<'b, 's> Executor<'b, 's> {
             gas_used: 0,
             receipts: Vec::new(),
             notices: Vec::new(),
-            waiting_mark: None,
+            waiting_mark: WaitingMark::default(),
             answers: DappAnswers::default(),
             output_bytes_left: if spec.application.is_some() {
                 OUTPUT_BYTES_MAX
@@ -296,32 +285,10 @@ impl<'b, 's> Executor<'b, 's> {
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
         let success = self.record(rules, transaction.tx_type(), outcome)?;
-        if transaction.to.is_none() && rules.is_moac() {
-            self.mark_creation(ShardingMark {
-                account: Transaction::created_address(&sender, transaction.tx_nonce),
-                flag: transaction.sharding_flag,
-            })?;
-        }
+        let state = &mut *self.evm.ctx.journaled_state.database;
+        self.waiting_mark
+            .mark_creation(state, rules, transaction, sender)?;
         Ok(TransactionOutcome { gas_used, success })
-    }
-
-    /// Writes the mark of a creation. If there is no such account, the mark waits until the end of
-    /// the next transaction: that may pay the account, and so give it a life with the mark.
-    fn mark_creation(&mut self, mark: ShardingMark) -> Result<(), StateError> {
-        if !self.write_mark(mark)? && mark.flag != 0 {
-            self.waiting_mark = Some(mark);
-        }
-        Ok(())
-    }
-
-    /// Writes a mark, unless the account does not exist. Returns whether it exists.
-    fn write_mark(&mut self, mark: ShardingMark) -> Result<bool, StateError> {
-        let state = self.state();
-        let exists = state.basic(mark.account)?.is_some_and(|info| !info.is_empty());
-        if exists {
-            state.set_slot(mark.account, SHARDING_FLAG_SLOT, U256::from(mark.flag))?;
-        }
-        Ok(exists)
     }
 
     pub(super) const fn state(&mut self) -> &mut BlockState<'s> {
@@ -372,10 +339,9 @@ impl<'b, 's> Executor<'b, 's> {
             changes,
             notices,
         } = outcome;
-        self.state().commit(changes);
-        if let Some(mark) = self.waiting_mark.take() {
-            self.write_mark(mark)?;
-        }
+        let state = &mut *self.evm.ctx.journaled_state.database;
+        state.commit(changes);
+        self.waiting_mark.write(state)?;
         let transaction_index = self.receipts.len() as u32;
         let with_index = |EmittedNotice { caller, input }| ScsNotice {
             transaction_index,
@@ -473,9 +439,8 @@ impl<'b, 's> Executor<'b, 's> {
             let miner = self.header.beneficiary;
             self.state().add_balance(miner, payment.miner)?;
         }
-        if let Some(mark) = self.waiting_mark.take() {
-            self.write_mark(mark)?;
-        }
+        let state = &mut *self.evm.ctx.journaled_state.database;
+        self.waiting_mark.write(state)?;
         let logs_bloom = self
             .receipts
             .iter()

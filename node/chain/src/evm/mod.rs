@@ -12,6 +12,7 @@
 //! | how is a block executed? | [`execute`] |
 //! | how is a flagged transaction of an application chain run? | `flagged` |
 //! | how is one transaction run? | `handler`, `refund` |
+//! | what does a creation leave in the new account? | `sharding_mark` |
 //! | what do precompiled contracts do? | [`precompiles`] |
 //! | which opcodes call subroutines? | `subroutines` |
 //! | what does CREATE2 cost, and what does it cost this node? | `create2` |
@@ -26,6 +27,7 @@ pub(crate) mod handler;
 pub mod precompiles;
 pub(crate) mod quick_call;
 pub(crate) mod refund;
+pub(crate) mod sharding_mark;
 mod subroutines;
 mod unmetered;
 

@@ -33,7 +33,7 @@ pub fn chain_config(spec: &ChainSpec) -> Value {
     Value::Object(config)
 }
 
-/// From which block on all of these rules are active; `None` if one never is.
+/// The block from which on all of these rules are active; `None` if one never is.
 fn all_active_from(table: &RuleTable, rules: &[Rule]) -> ForkBlock {
     let firsts: Option<Vec<_>> = rules.iter().map(|rule| table.first(*rule)).collect();
     firsts?.into_iter().max()

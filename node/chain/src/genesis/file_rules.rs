@@ -3,7 +3,7 @@
 //! | a file with | is of the family of | a key that is missing means |
 //! |---|---|---|
 //! | a key of [`MOAC_FORK_KEYS`] | the public network | block 0 |
-//! | a key of single rules ([`RULE_KEYS`]) | Ethereum, in core-geth's form | never |
+//! | a key of [`RULE_KEYS`] that ends in `FBlock` | Ethereum, in core-geth's form | never |
 //! | neither | Ethereum, in geth's form | never |
 //!
 //! This module knows keys and blocks, but not the meaning of rules.
@@ -79,7 +79,7 @@ pub(super) const RULE_KEYS: [(&str, Rule); 45] = [
 ];
 
 /// Keys of core-geth's form that change no rule of blocks: an announcement (EIP-6049), and a choice
-/// between branches that is off here (MESS).
+/// between branches that is off by default (MESS).
 const KEYS_WITHOUT_RULES: [&str; 4] = [
     "eip6049FBlock",
     "ecbp1100FBlock",

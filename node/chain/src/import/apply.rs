@@ -6,7 +6,7 @@ use primitives::{B256, Bloom, Header};
 use store::{Snapshot, Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
-use super::state_session::{BlockUpdate, StateSession};
+use super::open_state::{BlockUpdate, OpenState};
 use super::{ImportError, Importer};
 use crate::evm::execute::{Executed, Executor};
 use crate::measured::ImportStage;
@@ -37,27 +37,33 @@ struct ExecutedBlock {
 }
 
 impl Importer {
-    /// Executes a block, compares the outcome with the block's header and makes the block the
-    /// head. Returns how long the execution took. In a run of blocks the session compares the state
+    /// Executes a block, compares the outcome with the block's header and makes the block the head.
+    /// Returns how long the execution took. In a run of blocks the open state compares the state
     /// root later.
     ///
     /// `parent` is the block's parent and must be the head of `tables`.
     ///
     /// # Errors
-    /// [`ImportError`] if the block is invalid or the store fails. Then `session` is poisoned.
-    /// [`StateSession`] says what the caller must do then.
+    /// [`ImportError`] if the block is invalid or the store fails. Then `open_state` is poisoned.
+    /// [`OpenState`] says what the caller must do then.
     pub(super) fn apply_block(
         &self,
         tables: &mut Tables<'_>,
-        session: &mut StateSession<'_>,
+        open_state: &mut OpenState<'_>,
         parent: &Header,
         block: &mut CheckedBlock,
     ) -> Result<ExecutionTimes, ImportError> {
         let header = &block.record.header;
         let status_receipts = self.spec.rules_at(header.number).has(Rule::Eip658);
-        let state = session.begin_block(parent, &header.parent_hash, !status_receipts);
-        let source = session.source(tables);
-        let executed = execute_block(&self.spec, (&source, session.committed()), state, parent, block)?;
+        let state = open_state.begin_block(parent, &header.parent_hash, !status_receipts);
+        let source = open_state.source(tables);
+        let executed = execute_block(
+            &self.spec,
+            (&source, open_state.committed()),
+            state,
+            parent,
+            block,
+        )?;
         compare_with_header(&block.record.header, &executed)?;
         let ExecutedBlock {
             outcome,
@@ -68,7 +74,7 @@ impl Importer {
         block.record.executed = true;
         ImportStage::Execute.took(times.execute);
         ImportStage::Roots.took(times.roots);
-        ImportStage::Rows.time(|| write_head_block(tables, session, block, &outcome, update))?;
+        ImportStage::Rows.time(|| write_head_block(tables, open_state, block, &outcome, update))?;
         Ok(times)
     }
 }
@@ -159,7 +165,7 @@ fn compare_with_header(header: &Header, executed: &ExecutedBlock) -> Result<(), 
 /// that are not executed are written by [`Importer::fill`].
 fn write_head_block(
     tables: &mut Tables<'_>,
-    session: &mut StateSession<'_>,
+    open_state: &mut OpenState<'_>,
     block: &CheckedBlock,
     outcome: &Executed,
     update: BlockUpdate,
@@ -167,7 +173,7 @@ fn write_head_block(
     let (number, hash) = (block.record.header.number, &block.hash);
     block.put(tables)?;
     tables.put_receipts(number, hash, &outcome.receipts)?;
-    session.end_block(tables, block.id(), block.record.header.state_root, update)?;
+    open_state.end_block(tables, block.id(), block.record.header.state_root, update)?;
     tables.put_notices(number, hash, &outcome.notices)?;
     tables.put_canonical(number, hash, &block.body.transactions, &outcome.receipts)
 }

@@ -29,7 +29,7 @@ struct FailedExecutions {
 impl FailedExecutionCache {
     /// Remembers a block.
     ///
-    /// Its hash alone decides about its validity: the hash commits to the body and to the parent,
+    /// Its hash alone decides about its validity: the hash covers the body and the parent,
     /// and these decide the outcome of the execution.
     pub(crate) fn insert(&self, hash: B256, reason: &str) {
         let mut entries = self.entries.lock();

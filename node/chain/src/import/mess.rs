@@ -12,7 +12,7 @@
 //! new only ([`ForkLimits::mess_head_age_secs_max`](super::ForkLimits)).
 
 use primitives::{B256, U256};
-use store::HeaderReads;
+use store::{HeaderReads, HeaderRecord};
 
 use super::block::{CurrentHead, read_header};
 use super::{BlockId, ImportError, Importer};
@@ -51,24 +51,39 @@ impl Importer {
         known: &BlockId,
         total_difficulty: U256,
     ) -> Result<bool, ImportError> {
+        if self.limits.mess_head_age_secs_max.is_none() {
+            return Ok(true);
+        }
+        let head = CurrentHead::read(source)?;
+        let ancestor = self.branch_start(source, known, head.record.header.number)?;
+        self.mess_allows_instead_of(source, &head.record, ancestor, known, total_difficulty)
+    }
+
+    /// As [`Importer::mess_allows`], for a branch that would take the place of `head`. Their last
+    /// common block has the number `ancestor`, and is canonical.
+    ///
+    /// # Errors
+    /// [`ImportError`] if the store fails.
+    pub(super) fn mess_allows_instead_of(
+        &self,
+        source: &impl HeaderReads,
+        head: &HeaderRecord,
+        ancestor: u64,
+        known: &BlockId,
+        total_difficulty: U256,
+    ) -> Result<bool, ImportError> {
         let Some(age_max) = self.limits.mess_head_age_secs_max else {
             return Ok(true);
         };
-        let head = CurrentHead::read(source)?;
         let now = unix_now().as_secs();
-        if head.record.header.timestamp.saturating_add(age_max) < now {
+        if head.header.timestamp.saturating_add(age_max) < now {
             return Ok(true);
         }
-        let ancestor = self.branch_start(source, known, head.record.header.number)?;
         let hash = source.canonical_hash(ancestor)?.unwrap_or(B256::ZERO);
         let ancestor = read_header(source, ancestor, &hash)?;
-        let seconds = head
-            .record
-            .header
-            .timestamp
-            .saturating_sub(ancestor.header.timestamp);
+        let seconds = head.header.timestamp.saturating_sub(ancestor.header.timestamp);
         let of = |end: U256| end.saturating_sub(ancestor.total_difficulty);
-        let (got, replaced) = (of(total_difficulty), of(head.record.total_difficulty));
+        let (got, replaced) = (of(total_difficulty), of(head.total_difficulty));
         if is_enough(got, replaced, seconds) {
             return Ok(true);
         }

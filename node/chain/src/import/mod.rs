@@ -1,7 +1,7 @@
 //! Importing blocks: the one way in which a block gets into the store.
 //!
-//! Blocks that were mined here, came from peers or were read from a file all take these steps. The
-//! numbers are those of `ARCHITECTURE.md`, where step 10 follows in a running node:
+//! Blocks that were mined here, came from peers or were read from a file all take these steps. In a
+//! running node a tenth one follows: pool and subscribers follow the head (`chain/follow.rs`).
 //!
 //! | step | function | module |
 //! |---|---|---|
@@ -26,7 +26,7 @@
 //!   transaction. It takes no other blocks, so it needs no step 5. Module [`stream_import`] feeds
 //!   it from a stream.
 //!
-//! A `StateSession` holds the state between the blocks of a transaction. It is where the two
+//! An `OpenState` holds the state between the blocks of a transaction. It is where the two
 //! callers differ: where state is read, and when trie nodes are written.
 //!
 //! All roots are computed again and compared, no matter who made the block. A block that becomes
@@ -52,11 +52,11 @@ mod later_begin;
 pub mod limits;
 mod linked_blocks;
 mod mess;
+mod open_state;
 pub(crate) mod read_ahead;
 mod reorg;
 mod root_worker;
 mod run;
-mod state_session;
 pub mod stream_import;
 mod upkeep;
 mod validate;
@@ -85,8 +85,8 @@ use failed_executions::{FAILED_EXECUTIONS_MAX, FailedExecutionCache};
 use fork_choice::SideBytes;
 use limits::BATCH_BYTES_DEFAULT;
 use linked_blocks::follows;
+use open_state::HeadStateCache;
 use reorg::ReaderHold;
-use state_session::HeadStateCache;
 
 /// Number and hash of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@
 //! After each part the store has a whole chain, shorter than the old one or lighter than the new
 //! one, and a row that says where the head is going. If the process ends then, the next import, or
 //! the next start of a node, goes on ([`Importer::finish_open_reorganization`]). Until the last
-//! part is committed, readers of a running node see the chain with the old head ([`ReaderHold`]).
+//! part is committed, readers of a running node see the chain with the old head ([`ReaderHold`]),
+//! unless the store fails.
 //!
 //! A block of the branch may turn out invalid. Then the block and what builds on it are removed,
 //! and the head becomes the heavier one of two: the old head, or the last valid block of the
@@ -25,7 +26,7 @@ use store::{
 use super::block::{CheckedBlock, CurrentHead, read_body, read_header, required_row};
 use super::header_chain::best_header_follows;
 use super::limits::REORG_DEPTH_WARNED;
-use super::state_session::{CachedHeadState, StateSession};
+use super::open_state::{CachedHeadState, OpenState};
 use super::{BlockId, ImportError, Imported, Importer};
 use crate::state::{StateNotKept, revert_block};
 
@@ -257,7 +258,7 @@ impl Importer {
     fn run_part(&self, tables: &mut Tables<'_>, reorg: &mut Reorganization) -> Result<PartEnd, ImportError> {
         let mut head = CurrentHead::read(tables)?.record.header;
         let from = head.number;
-        let mut session = StateSession::saving_each_block(reorg.state.take());
+        let mut open_state = OpenState::saving_each_block(reorg.state.take());
         let mut blocks = 0;
         let end = loop {
             let has_room = blocks < self.limits.reorg_part_blocks
@@ -275,12 +276,12 @@ impl Importer {
                 head = self.revert_head(tables, head, &mut reorg.reverted)?;
             } else if let Some(id) = reorg.left.pop() {
                 let mut block = CheckedBlock::read(tables, &self.spec, &id)?;
-                let applied = self.apply_block(tables, &mut session, &head, &mut block);
+                let applied = self.apply_block(tables, &mut open_state, &head, &mut block);
                 applied.map_err(|error| block.blame(&self.spec, error).in_branch(&id))?;
                 reorg.applied.push(id);
                 head = block.record.header;
             } else if let Some(mut block) = reorg.imported.take() {
-                let applied = self.apply_block(tables, &mut session, &head, &mut block);
+                let applied = self.apply_block(tables, &mut open_state, &head, &mut block);
                 reorg.applied.push(block.id());
                 reorg.imported = Some(block);
                 applied?;
@@ -316,7 +317,7 @@ impl Importer {
             // Nothing is removed before the end: the way back may need it.
             PartEnd::At(_) => best_header_follows(tables)?,
         }
-        reorg.state = session.into_cached();
+        reorg.state = open_state.into_cached();
         Ok(end)
     }
 
@@ -340,13 +341,15 @@ impl Importer {
             let hash = header.parent_hash;
             Some(BlockId { number, hash })
         });
-        let weight = |id: &BlockId| -> Result<U256, StoreError> {
-            Ok(view
-                .header(id.number, &id.hash)?
-                .map_or(U256::ZERO, |one| one.total_difficulty))
+        let old = read_header(&*view, reorg.old_head.number, &reorg.old_head.hash)?;
+        let is_better = |id: &BlockId| -> Result<bool, ImportError> {
+            let record = view.header(id.number, &id.hash)?;
+            let got = record.map_or(U256::ZERO, |one| one.total_difficulty);
+            let is_heavier = got > old.total_difficulty;
+            Ok(is_heavier && self.mess_allows_instead_of(&*view, &old, reorg.ancestor, id, got)?)
         };
         let goal = match last_valid {
-            Some(id) if weight(&id)? > weight(&reorg.old_head)? => id,
+            Some(id) if is_better(&id)? => id,
             _ => reorg.old_head,
         };
         let head = CurrentHead::read(&*view)?.id();

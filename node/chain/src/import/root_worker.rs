@@ -3,7 +3,7 @@
 //!
 //! The thread owns the tries for as long as it lives. It gets the changes of one block after the
 //! other and answers each with its root. Nodes that are not in memory are read from a snapshot.
-//! Knows tries and changes; what a wrong root means is for `state_session` to say.
+//! Knows tries and changes; what a wrong root means is for `open_state` to say.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use store::{BlockReads, StoreError, TableId, Tables};
 
 use super::block::{CandidateBlock, CheckedBlock, CurrentHead, required_row};
+use super::open_state::{OpenState, RootTimes};
 use super::reorg::refuse_below_horizon;
 use super::root_worker::BLOCKS_WITHOUT_ROOT_MAX;
-use super::state_session::{RootTimes, StateSession};
 use super::upkeep::PAST_NODES_A_COMMIT;
 use super::{BlockId, ImportError, Importer, PreparedBlock};
 use crate::measured::ImportStage;
@@ -135,10 +135,10 @@ impl Importer {
         let mut newest = VecDeque::with_capacity(REST_BLOCKS_MAX + 1);
         let batch = self.store.batch()?;
         let last_commit = self.store.snapshot()?;
-        let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
+        let mut open_state = OpenState::saving_at_the_end(&last_commit, self.head_state.take());
         let (from, blocks_done) = batch.write_in_order(|tables| {
             let from = tables.head()?.map_or(0, |(number, _)| number);
-            while !session.is_poisoned()
+            while !open_state.is_poisoned()
                 && !is_full
                 && let Some(prepared) = next()
             {
@@ -149,7 +149,7 @@ impl Importer {
                     newest.pop_front();
                 }
                 let candidate = CandidateBlock::from(&*prepared);
-                match self.extend_head(tables, &mut session, &candidate, now, &mut cost)? {
+                match self.extend_head(tables, &mut open_state, &candidate, now, &mut cost)? {
                     RunStep::Extended => {}
                     RunStep::Ended => break,
                 }
@@ -162,14 +162,14 @@ impl Importer {
                     self.move_old_blocks(tables, MOVE_INTERVAL)?;
                 }
                 block_bytes += prepared.memory_bytes();
-                let waiting = tables.waiting_bytes() + session.memory_bytes();
+                let waiting = tables.waiting_bytes() + open_state.memory_bytes();
                 is_full = waiting.max(block_bytes) >= self.batch_bytes;
             }
-            session.compare_all_roots(tables)?;
+            open_state.compare_all_roots(tables)?;
             let blocks_done = Instant::now();
-            cost.memory_bytes = tables.waiting_bytes() + session.memory_bytes();
-            cost.trie = session.save(tables)?;
-            if !session.is_poisoned() {
+            cost.memory_bytes = tables.waiting_bytes() + open_state.memory_bytes();
+            cost.trie = open_state.save(tables)?;
+            if !open_state.is_poisoned() {
                 self.head_moved(tables, from)?;
                 // After the trie nodes, of which it may remove some.
                 self.upkeep(tables, blocks)?;
@@ -180,14 +180,14 @@ impl Importer {
             Ok::<_, StoreError>((from, blocks_done))
         })?;
         span.record("count", blocks);
-        let RootTimes { computed, waited } = session.root_times();
+        let RootTimes { computed, waited } = open_state.root_times();
         cost.roots_beside = computed;
         cost.roots += waited;
-        let blocks = session.blocks_before_wrong_root().unwrap_or(blocks);
-        let is_poisoned = session.is_poisoned() && blocks > 0;
+        let blocks = open_state.blocks_before_wrong_root().unwrap_or(blocks);
+        let is_poisoned = open_state.is_poisoned() && blocks > 0;
         let rest = newest.split_off(newest.len().saturating_sub((taken - blocks) as usize));
         let rest = Vec::from(rest);
-        let cached = session.into_cached();
+        let cached = open_state.into_cached();
         drop(last_commit);
         if is_poisoned {
             let valid = batch.write(|tables| self.read_valid(tables, from + 1..=from + blocks))?;
@@ -232,7 +232,7 @@ impl Importer {
     fn extend_head(
         &self,
         tables: &mut Tables<'_>,
-        session: &mut StateSession<'_>,
+        open_state: &mut OpenState<'_>,
         candidate: &CandidateBlock<'_>,
         now: Option<u64>,
         cost: &mut RunCost,
@@ -247,7 +247,7 @@ impl Importer {
             refuse_below_horizon(tables, head.record.header.number)?;
             self.check_header_rules(header, &head.record.header, now)?;
             let mut block = self.check_seal_and_body(&*tables, &head.record, candidate)?;
-            self.apply_block(tables, session, &head.record.header, &mut block)
+            self.apply_block(tables, open_state, &head.record.header, &mut block)
         });
         match applied.map_err(ImportError::into_store_error) {
             Ok(times) => {

@@ -68,18 +68,18 @@ pub fn build(
     ready: ReadyTransactions,
     candidates: &[Header],
 ) -> Result<UnsealedBlock, StateError> {
-    let above = &parent.header;
-    let parent_hash = above.hash();
-    let uncles = pick_uncles(spec, view, &parent_hash, above.number + 1, candidates)?;
+    let parent_header = &parent.header;
+    let parent_hash = parent_header.hash();
+    let uncles = pick_uncles(spec, view, &parent_hash, parent_header.number + 1, candidates)?;
     let header = Header {
         parent_hash,
         uncles_hash: uncles_hash(&uncles),
         beneficiary: settings.beneficiary,
-        difficulty: next_difficulty(spec, above, timestamp),
-        number: above.number + 1,
-        gas_limit: settings.next_gas_limit(spec, above.gas_limit),
+        difficulty: next_difficulty(spec, parent_header, timestamp),
+        number: parent_header.number + 1,
+        gas_limit: settings.next_gas_limit(spec, parent_header.gas_limit),
         timestamp,
-        extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
+        extra_data: dao_extra(spec, parent_header.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
     let fill = |executor: &mut Executor<'_, '_>| fill(executor, ready);
@@ -103,8 +103,8 @@ pub fn build_on(
     uncles: Vec<Header>,
     fill: BlockFill<'_>,
 ) -> Result<UnsealedBlock, StateError> {
-    let above = &parent.header;
-    let mut state = BlockState::new(view, above.number, above.state_root);
+    let parent_header = &parent.header;
+    let mut state = BlockState::new(view, parent_header.number, parent_header.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     executor.refuse_large_memory();
     executor.begin()?;
@@ -181,7 +181,7 @@ fn pick_uncles(
     let fits = |uncle: &&Header| {
         let hash = uncle.hash();
         uncle.number < number
-            && uncle.number + UNCLE_GENERATIONS >= number
+            && uncle.number + UNCLE_GENERATIONS > number
             && !recent.uncles.contains(&hash)
             && recent.ancestors.iter().all(|(ancestor, _)| *ancestor != hash)
             && recent

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use primitives::{B256, U256};
 
-/// For how long a reported hashrate counts.
+/// The time for which a reported hashrate counts.
 pub const HASHRATE_REPORT_LIFETIME: Duration = Duration::from_secs(10);
 /// The most miners whose reported hashrate is remembered.
 pub const HASHRATE_REPORTERS_MAX: usize = 10_000;

@@ -27,7 +27,7 @@ use crate::spec::ChainSpec;
 
 /// The time for which work stays valid after it was replaced.
 pub const WORK_LIFETIME: Duration = Duration::from_secs(84);
-/// For how long work is made after a request for work, if no mining was started here.
+/// The time for which work is made after a request for it, if no mining was started here.
 pub const DEMAND_LIFETIME: Duration = Duration::from_secs(60);
 /// The most pieces of work that are remembered. The oldest are forgotten first.
 pub(crate) const ISSUED_WORK_MAX: usize = 1024;

@@ -12,7 +12,7 @@ use primitives::{Address, U256};
 pub const PRICE_FLOOR_DEFAULT: u64 = 1_000_000_000;
 /// Lowest gas price that a mining node accepts from remote accounts, in sha.
 pub const PRICE_FLOOR_MINING: u64 = 18_000_000_000;
-/// By how many percent the gas price of a replacement must be higher.
+/// Percent by which the gas price of a replacement must be higher.
 pub const PRICE_BUMP_PERCENT_DEFAULT: u64 = 10;
 /// Pending transactions that each account is guaranteed, however full the pool is.
 pub const ACCOUNT_SLOTS_DEFAULT: usize = 16;
@@ -61,7 +61,7 @@ impl fmt::Debug for LocalAccounts {
 pub struct PoolConfig {
     /// Lowest gas price that is accepted from remote accounts, in sha.
     pub price_floor: U256,
-    /// By how many percent the gas price of a replacement must be higher.
+    /// Percent by which the gas price of a replacement must be higher.
     pub price_bump_percent: u64,
     /// Pending transactions that each account is guaranteed, however full the pool is.
     pub account_slots: usize,

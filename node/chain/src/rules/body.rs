@@ -10,7 +10,7 @@ use store::{BlockReads, StoreError};
 use crate::developer::impersonated_sender;
 use crate::parallel::for_each_in_order;
 use crate::rules::seal::{SealCheck, SealCheckError};
-use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
+use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_uncle_header};
 use crate::spec::{ChainSpec, Rule};
 use crate::trie::ordered_root;
 
@@ -224,7 +224,8 @@ fn check_uncles(
             .skip(1)
             .find(|(ancestor, _)| *ancestor == uncle.parent_hash)
             .ok_or(BodyError::UncleParent(hash))?;
-        check_header(spec, uncle, &parent.1, None).map_err(|error| BodyError::UncleHeader { hash, error })?;
+        check_uncle_header(spec, uncle, &parent.1, None)
+            .map_err(|error| BodyError::UncleHeader { hash, error })?;
         included.push(hash);
     }
     // Seals cost the most, so they are checked when nothing else is wrong with any of the uncles.

@@ -21,7 +21,7 @@ use crate::spec::{ChainFamily, ChainSpec, GAS_LIMIT_MIN, Rule};
 pub const EXTRA_DATA_BYTES_MAX: usize = 32;
 /// The most uncles of a block.
 pub const UNCLES_MAX: usize = 2;
-/// An uncle's parent is at most this many generations above the block that includes the uncle.
+/// An uncle's parent is at most this many generations before the block that includes the uncle.
 pub const UNCLE_GENERATIONS: u64 = 7;
 /// A gas limit differs from the parent's by less than the parent's divided by this.
 const GAS_LIMIT_DIVISOR: u64 = 1024;
@@ -99,12 +99,34 @@ pub(crate) fn steered_gas_limit(parent: u64, target: u64) -> u64 {
     target.max(low).min(high)
 }
 
-/// Checks a header against its parent. `latest` is the latest allowed timestamp, in unix seconds;
-/// with `None` the timestamp is not compared with the clock.
+/// Checks the header of a block against its parent. `latest` is the latest allowed timestamp, in
+/// unix seconds; with `None` the timestamp is not compared with the clock.
 ///
 /// # Errors
 /// [`HeaderError`] for the first broken rule.
 pub fn check_header(
+    spec: &ChainSpec,
+    header: &Header,
+    parent: &Header,
+    latest: Option<u64>,
+) -> Result<(), HeaderError> {
+    check_uncle_header(spec, header, parent, latest)?;
+    match spec.required_hashes.get(&header.number) {
+        Some(expected) if header.hash() != *expected => Err(HeaderError::RequiredHash {
+            number: header.number,
+            got: header.hash(),
+            expected: *expected,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks what headers and uncles have in common, which is all but the hashes that the network
+/// demands at some numbers. An uncle beside such a block has another hash and is valid.
+///
+/// # Errors
+/// [`HeaderError`] for the first broken rule.
+pub(crate) fn check_uncle_header(
     spec: &ChainSpec,
     header: &Header,
     parent: &Header,
@@ -137,16 +159,6 @@ pub fn check_header(
         DeveloperChange::decode(&header.extra_data).map_err(HeaderError::Change)?;
     }
     check_dao_extra(spec, header)?;
-    if let Some(expected) = spec.required_hashes.get(&header.number) {
-        let got = header.hash();
-        if got != *expected {
-            return Err(HeaderError::RequiredHash {
-                number: header.number,
-                got,
-                expected: *expected,
-            });
-        }
-    }
     let (low, high) = match spec.application {
         None if spec.developer && *header.extra_data == *developer::GAS_LIMIT_MARK => {
             (GAS_LIMIT_MIN, i64::MAX as u64)

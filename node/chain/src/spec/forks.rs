@@ -2,7 +2,7 @@
 //!
 //! Ethereum's forks have names that genesis files and test vectors use. The table of
 //! [`ETHEREUM_FORKS`] says which rules they bring; [`MoacForks`] does so for the public network's
-//! family. Sources: docs/base-chain.md, 1; docs/etc.md, 1.
+//! family. Sources: docs/base-chain.md, 2; docs/etc.md, 1.
 
 use super::rule::Rule::{self, *};
 use super::rule::{ForkBlock, RuleTable};

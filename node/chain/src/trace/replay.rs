@@ -13,6 +13,7 @@ use super::{Trace, TraceError, Tracer, off_chain};
 use crate::evm::FlaggedRun;
 use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
 use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
+use crate::evm::sharding_mark::WaitingMark;
 use crate::evm::{EvmContext, block_env, builtin_contracts, chain_evm};
 use crate::rules::order::ExecutionOrder;
 use crate::spec::ChainSpec;
@@ -27,6 +28,7 @@ pub(super) struct BlockReplay<'v> {
     /// The system transaction, if the block does not contain it.
     system: Transaction,
     state: BlockState<'v>,
+    waiting_mark: WaitingMark,
 }
 
 impl<'v> BlockReplay<'v> {
@@ -50,6 +52,7 @@ impl<'v> BlockReplay<'v> {
             order: ExecutionOrder::of(view.spec(), header.number, &block.body.transactions),
             system: Transaction::system(parent_number),
             state,
+            waiting_mark: WaitingMark::default(),
         })
     }
 
@@ -177,8 +180,16 @@ impl<'v> BlockReplay<'v> {
 
     fn keep(&mut self, index: Option<usize>, outcome: EvmOutcome) -> Result<(), TraceError> {
         self.state.commit(outcome.changes);
-        if index.is_none_or(|index| self.transaction(index).0.is_system()) {
+        let sent = index.map(|index| self.transaction(index));
+        let sent = sent.filter(|(transaction, _)| !transaction.is_system());
+        if sent.is_none() {
             self.state.bump_nonce(SYSTEM_SENDER)?;
+        }
+        self.waiting_mark.write(&mut self.state)?;
+        if let Some((transaction, sender)) = sent {
+            let rules = self.spec.rules_at(self.block.record.header.number);
+            self.waiting_mark
+                .mark_creation(&mut self.state, rules, transaction, sender)?;
         }
         Ok(())
     }
@@ -199,7 +210,7 @@ fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v>>, E
         return inspect(&mut evm, spec, run.env).map_err(transaction_error);
     }
     if transaction.is_system() {
-        // The executed one, whatever the block's is.
+        // A block is executed with this input, also if its own system transaction has another.
         let input = Transaction::system(0).input;
         return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
             .map_err(transaction_error);

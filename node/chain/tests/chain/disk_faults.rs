@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
-use chain::import::Importer;
 use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_stream};
+use chain::import::{ForkLimits, Importer};
 use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
@@ -204,10 +204,14 @@ fn an_import_of_a_stream_ends_if_the_store_fails_between_two_runs() {
 }
 
 fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
+    run_limited(scene, disk, ForkLimits::default())
+}
+
+fn run_limited(scene: &Scene, disk: &Arc<Disk>, forks: ForkLimits) -> Chain {
     let config = ChainConfig {
         spec: scene.maker.spec.clone(),
         seals: SealCheck::Off,
-        forks: chain::import::ForkLimits::default(),
+        forks,
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xa1),
         extra_data: Default::default(),
@@ -330,6 +334,73 @@ fn subscribers_get_every_head_although_the_disk_is_full() {
     }
     println!("{landed} of {tried} blocks were there after they had been refused");
     assert!(landed > 0, "none of {tried}");
+}
+
+#[test]
+fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
+    const LENGTH: usize = 8;
+    let mut scene = scene();
+    let maker = &mut scene.maker;
+    let pay = |nonce| sign(1, &unsigned(nonce, Some(account(2)), 7, &[]));
+    let mut parent = maker.genesis;
+    let mut old = Vec::new();
+    for number in 0..LENGTH {
+        let paid = if number == 3 { vec![pay(0)] } else { Vec::new() };
+        let block = maker.block(
+            parent,
+            Plan {
+                transactions: paid,
+                ..Plan::marked(1)
+            },
+        );
+        parent = block.hash();
+        old.push(block);
+    }
+    let new = maker.line(maker.genesis, LENGTH + 2, 2);
+    let mut cut = 0;
+    for at in 0.. {
+        let disk = Arc::new(Disk::default());
+        let forks = ForkLimits {
+            reorg_part_blocks: 2,
+            ..ForkLimits::default()
+        };
+        let chain = run_limited(&scene, &disk, forks);
+        for block in old.iter().chain(&new[..LENGTH]) {
+            chain.import(block.clone()).expect("valid");
+        }
+        let heads = chain.subscribe();
+        disk.fail_from(disk.operations() + at, DiskFault::Full);
+        let result = chain.import(new[LENGTH].clone());
+        // Each command lets the writer try again what was left undone, and the disk is full still.
+        let _ = chain.import(old[0].clone());
+        disk.repair();
+        let between = chain.view().expect("a good disk").head_id().hash;
+        let ends = [old[LENGTH - 1].hash(), new[LENGTH].hash()];
+        if ends.contains(&between) {
+            chain.import(new[LENGTH].clone()).expect("a good disk");
+        } else {
+            cut += 1;
+        }
+        chain.import(new[LENGTH + 1].clone()).expect("a good disk");
+        assert!(
+            chain.pool().contains(&pay(0).hash()),
+            "operation {at}: the payment waits again"
+        );
+        drop(chain);
+        let mut canonical: Vec<B256> = old.iter().map(Block::hash).collect();
+        for event in heads {
+            for id in &event.reverted {
+                assert_eq!(canonical.pop(), Some(id.hash), "operation {at}");
+            }
+            canonical.extend(event.applied.iter().map(|id| id.hash));
+        }
+        let expected: Vec<B256> = new.iter().map(Block::hash).collect();
+        assert_eq!(canonical, expected, "operation {at}");
+        if result.is_ok() {
+            break;
+        }
+    }
+    assert!(cut > 2, "{cut}");
 }
 
 #[test]

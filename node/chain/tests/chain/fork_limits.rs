@@ -359,6 +359,52 @@ fn a_late_branch_needs_more_work_with_mess() {
 }
 
 #[test]
+fn a_branch_that_mess_keeps_beside_the_chain_does_not_win_by_an_invalid_child() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    // As above: the branch needs some nineteen times the work, which the invalid block brings.
+    let main = maker.slow_line(maker.genesis, 4, 1, 3600);
+    let branch = maker.line(maker.genesis, 80, 2);
+    let config = ChainConfig {
+        spec: maker.spec.clone(),
+        seals: SealCheck::Off,
+        forks: ForkLimits {
+            mess_head_age_secs_max: Some(u64::MAX),
+            ..ForkLimits::default()
+        },
+        pool: PoolConfig::default(),
+        beneficiary: Address::repeat_byte(1),
+        extra_data: Default::default(),
+        states: StateRetention::Archive,
+    };
+    let chain = Chain::open(Store::in_memory().expect("store"), config).expect("opened");
+    for block in &main {
+        chain.import(block.clone()).expect("valid");
+    }
+    let heads = chain.subscribe();
+    let mut refused = None;
+    for block in &branch {
+        let mut invalid = block.clone();
+        invalid.header.state_root.0[0] ^= 1;
+        match chain.import(invalid) {
+            // With too little work a block is not executed. Then it is a side block.
+            Ok(Imported::Side) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                refused = Some((block.header.number, error));
+                break;
+            }
+        }
+        chain.import(block.clone()).expect("valid");
+    }
+    let (number, error) = refused.expect("a block with enough work");
+    assert!(number > 70, "block {number} was executed: {error}");
+    let view = chain.view().expect("view");
+    assert_eq!(view.head_id(), id(&main[3]));
+    drop(chain);
+    assert_eq!(heads.iter().count(), 0, "the head never moved");
+}
+
+#[test]
 fn side_blocks_are_bounded_in_bytes() {
     const BLOCKS: u64 = 8;
     let mut maker = Maker::new(ChainSpec::dev());

@@ -1,6 +1,9 @@
 //! Which blocks the import refuses, stores as side blocks, and makes the head. A refusal leaves
 //! every row of every table as it was.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use chain::evm::execute::TransactionError;
 use chain::import::{BlockId, ImportError, Imported};
 use chain::rules::HeaderError;
@@ -260,6 +263,28 @@ fn transactions_that_are_refused() {
             ..
         }
     );
+}
+
+#[test]
+fn an_uncle_needs_no_hash_that_the_network_demands_of_blocks() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let main = maker.line(maker.genesis, 3, 1);
+    let beside = maker.block(main[1].hash(), Plan::marked(2));
+    let mut with_uncle = Plan::marked(1);
+    with_uncle.uncles = vec![beside.header.clone()];
+    let nephew = maker.block(main[2].hash(), with_uncle);
+    let spec = ChainSpec {
+        required_hashes: BTreeMap::from([(3, main[2].hash())]),
+        ..ChainSpec::dev()
+    };
+    let node = Node::new(&Arc::new(spec));
+    node.take(&main[..2]);
+    assert_is!(
+        node.import(&beside),
+        Err(ImportError::Header(HeaderError::RequiredHash { number: 3, .. }))
+    );
+    node.take(&[main[2].clone(), nephew.clone()]);
+    assert_eq!(node.head(), nephew.hash());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use chain::rules::seal::SealCheck;
 use chain::spec::{ChainIdChange, DEV_ACCOUNTS};
 use chain::trace::{CallOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 use primitives::{
-    Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, TxRules, U256,
+    Address, B256, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, TxRules, U256,
 };
 
 use crate::common::{Maker, Node, Plan, account, assemble, coins, key, unsigned};
@@ -380,6 +380,20 @@ fn a_creation_leaves_its_sharding_flag_in_the_contract() {
     let flags = [3u64, 0, 2, 0, 1, 1, 9].map(U256::from);
     for (nonce, expected) in (0..).zip(flags) {
         assert_eq!(flag(nonce), expected, "{nonce}");
+    }
+    // A block that is run again for a trace leaves the same marks.
+    let stored = view.block(1).expect("read").expect("block 1");
+    let count = stored.body.transactions.len();
+    for (nonce, expected) in (0..6).zip(flags) {
+        let range = view
+            .storage_range(&stored, count, &created(nonce), B256::ZERO, 10, TIMEOUT_DEFAULT)
+            .expect("a replay");
+        let marks: Vec<_> = range.entries.iter().map(|entry| entry.value).collect();
+        let expected: Vec<_> = Some(expected)
+            .filter(|flag| !flag.is_zero())
+            .into_iter()
+            .collect();
+        assert_eq!(marks, expected, "{nonce}");
     }
     assert_sound(&node.store, &maker.spec);
 }

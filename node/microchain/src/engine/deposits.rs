@@ -208,7 +208,7 @@ impl MemberEngine {
         self.drop_false_votes();
         self.refresh_pool(None)?;
         for transaction in transactions {
-            // Some of them were only possible with what is gone.
+            // Transactions may have been possible only with the deposits that are gone.
             let _ = self.add_transaction(transaction)?;
         }
         self.sync_again()

@@ -56,7 +56,7 @@ impl MemberEngine {
         drop(view);
         if is_new {
             let (hash, end, found) = (flush.hash, flush.end, block.is_some());
-            tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush");
+            tracing::info!(chain = %self.setup.address, %hash, end, found, own_place, "a flush was found in the base chain");
             // A member that was reported in a flush has had its punishment.
             self.remember(|memory| {
                 let before = memory.accused.len();

@@ -355,7 +355,7 @@ impl MemberEngine {
                 continue;
             };
             for transaction in block.body.transactions {
-                // Most of them are in the new branch, too.
+                // Most transactions are in the new branch, too.
                 let _ = self.add_transaction(transaction)?;
             }
         }

@@ -88,7 +88,7 @@ pub struct MemberEngine {
     own_proposal: Option<OwnProposal>,
     /// The deposits that the chain has credited, and the depth of those of the chain base.
     watch: DepositWatch,
-    /// Since which base block an action of the open proposal is due, and which.
+    /// The action of the open proposal that is due, and the base block since which it is.
     due: Option<(BaseCall, u64)>,
     /// The base blocks that must follow a proposal before this SCS votes for it.
     confirmations: u64,
@@ -248,8 +248,8 @@ impl MemberEngine {
         early.into_iter().chain(asks).fold(slot, u64::min)
     }
 
-    /// From which position on [`ContractState::deposits`] are wanted: from the deposits that are
-    /// not under a flush yet.
+    /// The position from which on [`ContractState::deposits`] are wanted: that of the deposits
+    /// that are not under a flush yet.
     pub fn deposits_from(&self) -> u64 {
         self.flush.as_ref().map_or(0, |flush| flush.enter_position)
     }

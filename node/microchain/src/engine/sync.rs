@@ -29,7 +29,7 @@ const NEAR_SLOTS: u64 = 3;
 #[derive(Debug, Default)]
 pub(super) struct CatchUpState {
     heard: HashMap<Address, MemberState>,
-    /// To whom the open request went, and when.
+    /// The peer that the open request went to, and its time.
     request: Option<(Address, u64)>,
     /// The last block of the answer before, if it is not canonical.
     tip: Option<B256>,

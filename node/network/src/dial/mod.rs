@@ -106,7 +106,7 @@ pub(crate) struct Dialer {
     /// In a fixed order, so that a run can be repeated.
     static_nodes: BTreeMap<B512, StaticNode>,
     candidates: DialCandidates,
-    /// Until when a node must not be dialled.
+    /// The time until which a node must not be dialled.
     recent: HashMap<B512, Duration>,
     dialling: BTreeMap<B512, DialTask>,
     connected: BTreeMap<B512, PeerPlace>,

@@ -68,7 +68,7 @@ pub struct PeerFault {
     pub text: String,
     /// The reason that the peer is told.
     pub disconnect: RlpxDisconnect,
-    /// For how long the node may not come back. Zero: it may at once.
+    /// The time for which the node may not come back. Zero: it may at once.
     pub banned: Duration,
 }
 

@@ -64,7 +64,7 @@ pub struct PeerConnection<S> {
     peer: RlpxPeer,
     clock: SystemClock,
     entropy: Entropy,
-    /// Since when bytes wait that cannot be written.
+    /// The time since which bytes wait that cannot be written.
     stalled: Option<Duration>,
     timer: Pin<Box<Sleep>>,
     is_paused: bool,

@@ -1,7 +1,7 @@
 //! The state that the tasks of the service share: the hub, the outboxes of the connections, whom to
 //! dial.
 //!
-//! All of it is behind one lock, which is held for short computations only. Messages are put into
+//! The parts are behind one lock, which is held for short computations only. Messages are put into
 //! the outboxes under the lock, so that they go out in the order in which the hub wanted them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -69,7 +69,7 @@ struct WaitingOffer {
 struct TakenOffer {
     /// Transactions that may still be taken if the connection has ended.
     left_after_end: usize,
-    /// For how long no more transactions are to be taken.
+    /// The time for which no more transactions are to be taken.
     pause: Duration,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct PeerOffers {
     waiting: VecDeque<WaitingOffer>,
     running: Option<JoinHandle<TakenOffer>>,
     running_bytes: usize,
-    /// For how long what was taken last ends the taking of transactions.
+    /// The time for which the last transactions taken end the taking of more.
     pause: Duration,
     /// No transactions are taken before this time.
     paused_until: Option<Instant>,

@@ -96,7 +96,7 @@ pub(super) struct Outbox {
     messages: mpsc::Sender<OutboxMessage>,
     /// Bytes that wait.
     waiting: Arc<AtomicUsize>,
-    /// Since when there was no room.
+    /// The time since which there was no room.
     full_since: Option<Duration>,
     end: Option<oneshot::Sender<RlpxDisconnect>>,
     pub(super) traffic: Arc<TrafficCells>,

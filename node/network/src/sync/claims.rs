@@ -18,7 +18,7 @@ pub(super) const CLAIM_BITS_MAX: usize = 100;
 /// The mean difficulty of the blocks that a claim adds may be so many times that of its head, as a
 /// power of two. The difficulty of a living chain does not fall to a millionth.
 const CLAIM_FALL_BITS: usize = 20;
-/// For how long an unfulfilled claim is remembered.
+/// The time for which an unfulfilled claim is remembered.
 const REMEMBERED_TIME: Duration = Duration::from_secs(3600);
 /// The most nodes and networks that are remembered. Of more, the oldest is forgotten.
 const REMEMBERED_MAX: usize = 4096;

@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_but_the_import_goes_on() {
-        // Each of these is counted with more than a third of the bytes.
+        // Each block is counted with more than a third of the bytes.
         let gas = (WINDOW_BYTES as u64 / 3 + 1) * GAS_PER_BYTE;
         let mut window = window(1..9, gas);
         assert_eq!(assign(&mut window, ONE, 1, 9), [1, 2, 3]);

@@ -16,7 +16,7 @@ use super::filter::ScsRole;
 use super::host::RoleAnswer;
 use crate::message::ScsId;
 
-/// For how many blocks the role of a member is remembered.
+/// Blocks for which the role of a member is remembered.
 const ROLE_AGE_MAX: u64 = 20;
 /// Roles that are remembered, of all MicroChains together.
 const ROLES_MAX: usize = 65_536;

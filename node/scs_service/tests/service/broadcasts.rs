@@ -119,7 +119,7 @@ async fn a_message_is_pushed_once() {
     assert_eq!(scs.message().await, short);
     assert!(scs.is_quiet().await);
     assert_eq!(setup.service().counters().repeated, 2);
-    // All of them were offered to the peers.
+    // Every message was offered to the peers.
     let relayed = setup.host.0.lock().relayed.clone();
     assert_eq!(relayed.len(), 5);
     assert_eq!(relayed[0], (long.encode(), message_hash(&long.encode())));

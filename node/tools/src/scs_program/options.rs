@@ -90,11 +90,17 @@ const NEEDED: [NeededOption<ScsProgramOptions>; 4] = [
     },
 ];
 
+/// A text names no states that an SCS can keep.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("got {got:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")]
+struct ScsStatesError {
+    got: String,
+}
+
 /// Parses which past states are kept: `archive`, `recent`, or `recent:BLOCKS`.
-fn parse_states(text: &str) -> Result<StateRetention, String> {
-    states_of(text, RECENT_STATES_MIN).ok_or_else(|| {
-        format!("got {text:?}, expected archive, recent or recent:BLOCKS, with at least {RECENT_STATES_MIN} blocks")
-    })
+fn parse_states(text: &str) -> Result<StateRetention, ScsStatesError> {
+    let got = || ScsStatesError { got: text.to_owned() };
+    states_of(text, RECENT_STATES_MIN).ok_or_else(got)
 }
 
 /// The checks of what the VNODE tells of the base chain.

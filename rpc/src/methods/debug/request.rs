@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chain::trace::{CallOptions, StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::decode::{FromParam, ParamFields};
 use crate::methods::mc::{BlockOverrides, StateOverrides};
 use crate::types::{Count, ParamError};
@@ -23,7 +23,7 @@ pub(super) struct TraceOptions {
 impl TraceOptions {
     /// The trace that is asked for, within the operator's largest time limit.
     pub(super) fn request(&self, timeout_max: Duration) -> TraceRequest {
-        TraceRequest::new(self.tracer, work_limit(self.timeout.min(timeout_max)))
+        TraceRequest::new(self.tracer, query_limit(self.timeout.min(timeout_max)))
     }
 }
 

@@ -7,7 +7,7 @@ use primitives::{Address, B256};
 use serde::Serialize;
 
 use super::trace::trace_error;
-use crate::budget::{reserve_values, work_limit};
+use crate::budget::{query_limit, reserve_values};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{JsonMembers, JsonOf};
 use crate::methods::mc::{Word, stored_number};
@@ -178,7 +178,7 @@ fn storage_range(
         &address,
         B256::from(from),
         as_size(limit),
-        work_limit(TIMEOUT_DEFAULT),
+        query_limit(TIMEOUT_DEFAULT),
     );
     let range = range.map_err(trace_error)?;
     let show = |entry: StorageEntry| {

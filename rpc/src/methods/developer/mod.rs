@@ -4,8 +4,8 @@
 //! A change of an account is a block of its own, so that every block can be executed again from the
 //! block before. The block's number and the time move on by it.
 
-mod session;
 mod state_file;
+mod whole_network;
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub fn methods() -> Vec<Method<Node>> {
             .summary("Makes a block each time the interval has passed. 0 makes none any more."),
     ];
     rows.extend(account_methods());
-    rows.extend(session::methods());
+    rows.extend(whole_network::methods());
     rows.extend(state_file::methods());
     rows
 }

@@ -7,7 +7,7 @@ use super::calls::call_request;
 use super::lookup::at_state;
 use super::overrides::{BlockOverrides, StateOverrides};
 use super::request::CallObject;
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::error::RpcResult;
 use crate::ethereum_texts::ethereum_text;
 use crate::json::JsonOf;
@@ -62,7 +62,7 @@ fn create_access_list(
         gas_used,
         failure,
     } = at_state(node, &view, at, |place| {
-        view.create_access_list(place, &request, work_limit(node.settings.call_timeout))
+        view.create_access_list(place, &request, query_limit(node.settings.call_timeout))
     })?;
     let failure = failure.map(|text| match name_style {
         NameStyle::Native => text,

@@ -48,12 +48,12 @@ pub(super) fn methods() -> Vec<Method<Node>> {
             .summary("Returns the number of uncles of a block."),
         Method::cached("mc_getUncleCountByBlockNumber", ["block"], uncle_count_by_number)
             .summary("Returns the number of uncles of a block."),
-        Method::cached("mc_getUncleByBlockHashAndIndex", ["hash", "index"], uncle_by_hash)
+        Method::cached("mc_getUncleByBlockHashAndIndex", ["hash", "index"], uncle_of_hash)
             .summary("Returns an uncle as a block without a body."),
         Method::cached(
             "mc_getUncleByBlockNumberAndIndex",
             ["block", "index"],
-            uncle_by_number,
+            uncle_of_number,
         )
         .summary("Returns an uncle as a block without a body."),
     ]
@@ -116,7 +116,8 @@ fn header_by_hash(node: &Node, (hash,): (B256,), scope: ReadScope) -> Result<Hea
     }
 }
 
-/// The header of a block whose body is not stored. For all other methods there is no such block.
+/// The header of a block whose body is not stored. For methods that need its body there is no such
+/// block.
 fn bare_header(node: &Node, hash: &B256) -> Result<HeaderJson, InlineError> {
     let known = node.view()?.known_header(hash).map_err(failure)?;
     let object = known.as_ref().map(|known| {
@@ -176,7 +177,7 @@ fn uncle_count_by_number(
 }
 
 /// `mc_getUncleByBlockHashAndIndex`.
-fn uncle_by_hash(
+fn uncle_of_hash(
     node: &Node,
     (hash, index): (B256, Quantity),
     scope: ReadScope,
@@ -185,7 +186,7 @@ fn uncle_by_hash(
 }
 
 /// `mc_getUncleByBlockNumberAndIndex`.
-fn uncle_by_number(
+fn uncle_of_number(
     node: &Node,
     (at, index): (BlockRef, Quantity),
     scope: ReadScope,

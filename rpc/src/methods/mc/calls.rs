@@ -11,7 +11,7 @@ use super::accounts::check_chain;
 use super::lookup::at_state;
 use super::overrides::{BlockOverrides, StateOverrides};
 use super::request::CallObject;
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::{InlineError, Method, ReadScope};
@@ -63,7 +63,7 @@ fn call(
             quick
         }
         (ReadScope::Store, at) => Some(at_state(node, &view, at, |place| {
-            view.call(place, &request, work_limit(node.settings.call_timeout))
+            view.call(place, &request, query_limit(node.settings.call_timeout))
         })?),
     };
     match outcome.ok_or(InlineError::Deferred)? {
@@ -92,7 +92,7 @@ pub(super) fn estimate(node: &Node, at: BlockRef, request: &CallRequest) -> RpcR
     }
     let view = node.view()?;
     let gas = at_state(node, &view, at, |place| {
-        view.estimate_gas(place, request, work_limit(node.settings.call_timeout))
+        view.estimate_gas(place, request, query_limit(node.settings.call_timeout))
     })?;
     Ok(match node.application {
         Some(_) => gas.max(ethereum_intrinsic_gas(request)),

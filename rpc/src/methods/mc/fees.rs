@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::lookup::stored_number;
 use crate::block_cache::{BlockFees, CachedBlock};
-use crate::budget::{reserve_values, work_limit};
+use crate::budget::{query_limit, reserve_values};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::node::Node;
 use crate::table::{InlineError, Method, ReadScope};
@@ -96,7 +96,7 @@ fn fee_history(
         return Err(InlineError::Deferred);
     }
     let oldest = newest + 1 - count;
-    let limit = work_limit(TIMEOUT_DEFAULT);
+    let limit = query_limit(TIMEOUT_DEFAULT);
     let wanted = percentiles.as_ref().map_or(0, Vec::len);
     reserve_values(count as usize * (1 + wanted) * size_of::<U256>())?;
     let mut history = FeeHistory {

@@ -13,7 +13,7 @@ use primitives::{B256, Receipt, Transaction};
 
 use super::lookup::pending;
 use crate::block_cache::CachedBlock;
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{Json, JsonArray, JsonOf};
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
@@ -87,7 +87,7 @@ fn add_range(
     } else {
         let search = view.logs(range.first..=range.last, query, limits);
         let search = search.map_err(log_error)?;
-        for log in search.limited_by(work_limit(node.settings.logs_timeout)) {
+        for log in search.limited_by(query_limit(node.settings.logs_timeout)) {
             answer.push_found(&log.map_err(log_error)?)?;
         }
     }

@@ -62,7 +62,8 @@ impl FoundBlock {
         }
     }
 
-    /// The block of this hash, canonical or not.
+    /// The block of this hash, canonical or not. With [`ReadScope::Memory`] a block that is not
+    /// cached is [`InlineError::Deferred`], never `None`.
     pub(in crate::methods) fn by_hash(
         node: &Node,
         view: &View,

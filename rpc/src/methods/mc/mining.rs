@@ -47,7 +47,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         ),
         Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work).summary(
             "Submits a solution. Returns true if the solution is valid and is the first for its \
-             work.",
+             work. An error says that the node could not store the block; it keeps the block and tries again.",
         ),
     ]
 }

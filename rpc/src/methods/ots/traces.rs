@@ -5,7 +5,7 @@ use chain::view::StoredBlock;
 use primitives::{Address, B256, U256};
 use serde::{Serialize, Serializer};
 
-use crate::budget::{reserve_values, work_limit};
+use crate::budget::{query_limit, reserve_values};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
 use crate::methods::debug::trace_error;
@@ -29,7 +29,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 
 /// The trace of calls.
 pub(super) fn request(node: &Node) -> TraceRequest {
-    let limit = work_limit(node.settings.trace_timeout_max);
+    let limit = query_limit(node.settings.trace_timeout_max);
     TraceRequest::new(Tracer::Calls(CallOptions::default()), limit)
 }
 

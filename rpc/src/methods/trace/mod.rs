@@ -13,7 +13,7 @@ use primitives::{Address, B256, U256};
 
 use super::debug::trace_error;
 use super::mc::stored_number;
-use crate::budget::{run_part, work_limit};
+use crate::budget::{query_limit, run_part};
 use crate::decode::{FromParam, ParamFields};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::indexed::IndexedPast;
@@ -58,7 +58,7 @@ fn request(node: &Node) -> TraceRequest {
         own_gas: true,
         ..CallOptions::default()
     };
-    let limit = work_limit(node.settings.trace_timeout_max);
+    let limit = query_limit(node.settings.trace_timeout_max);
     TraceRequest::new(Tracer::Calls(calls), limit)
 }
 

@@ -11,7 +11,7 @@ use primitives::{B256, Transaction};
 
 use super::super::debug::trace_error;
 use super::super::mc::{CallObject, call_request, stored_number, with_state};
-use crate::budget::work_limit;
+use crate::budget::query_limit;
 use crate::decode::{FromParam, pair};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{Json, JsonArray, JsonOf};
@@ -69,7 +69,7 @@ impl TraceTypes {
     }
 
     fn request(self, node: &Node) -> TraceRequest {
-        TraceRequest::new(self.tracer(), work_limit(node.settings.trace_timeout_max))
+        TraceRequest::new(self.tracer(), query_limit(node.settings.trace_timeout_max))
     }
 
     /// The answer of a run. Its trace was made by [`Self::tracer`], so it is of that kind.

@@ -193,7 +193,7 @@ struct DuplexConnection<'a> {
     signals: Vec<ChangeSignal>,
     /// The last pull left something behind, so another pull is due without a signal.
     has_backlog: bool,
-    /// Since when too little memory is left for a notification.
+    /// The time since which too little memory is left for a notification.
     lacks_memory_since: Option<Instant>,
     /// Then there is no pull before this time.
     paused_until: Option<Instant>,

@@ -13,7 +13,7 @@ use crate::application_chains::stage::{
 
 /// The development account that buys tokens.
 const BUYER: usize = 3;
-/// By how many blocks the other chain is longer when the VNODEs meet.
+/// Blocks by which the other chain is longer when the VNODEs meet.
 const LONGER: u128 = 2;
 
 /// Two VNODEs. While they are peers, the first one makes blocks, one a second.

@@ -115,7 +115,7 @@ fn the_facts_name_the_same_selectors() {
         let alone = !text.as_bytes()[..end - 8].last().copied().is_some_and(is_word)
             && !is_word(text.as_bytes()[end]);
         let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        // All of them have a digit, and words in hex letters do not.
+        // All selectors have a digit, and words in hex letters do not.
         let selector = alone && word.bytes().all(hex) && word.bytes().any(|byte| byte.is_ascii_digit());
         if !selector || OLDER.contains(&word) {
             continue;

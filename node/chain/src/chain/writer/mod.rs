@@ -3,7 +3,7 @@
 //! | failure | what happens |
 //! |---|---|
 //! | a panic during an import | the block is refused; only whole parts of a reorganization remain |
-//! | no space on the medium, damaged rows | the block is refused; the next block is tried |
+//! | no space on the medium, damaged rows | the block is not stored; a sealed one is kept; the next block is tried |
 //! | a failure that [`StoreError::is_final`] | the chain ends |
 //! | a panic after a block was imported | the chain ends: memory may not match the store |
 //!
@@ -36,9 +36,9 @@ use crate::import::{
 };
 use crate::measured;
 
-/// After a failure of the store no work is made for this long, because a sealed block could not be
-/// stored. Then the writer tries again what was left undone, and work is made again, without
-/// knowing whether there is space.
+/// After a failure of the store no work is made for this long, because a block that is found now
+/// could not be stored. Then the writer tries again what was left undone, and work is made again,
+/// without knowing whether there is space.
 pub(super) const STORE_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 /// The time between two looks at the clock while blocks wait for their time. The clock can be set,
@@ -305,8 +305,8 @@ impl ChainInner {
                         self.bad_blocks.remember(block, hash, refused);
                     }
                     // The valid part of the branch may have become the head.
-                    if matches!(refused, ImportError::Branch { .. }) {
-                        self.put_in_doubt(Doubt::Block(&block.header));
+                    if self.has_head_moved() {
+                        self.put_in_doubt(Doubt::Head);
                     }
                 }
                 Some(error) => {
@@ -340,6 +340,10 @@ impl ChainInner {
         }
         let followed = catch_panic(|| self.catch_up());
         self.check_followed_or_fail(format_args!("following the head"), followed);
+        // The head is one between two parts. Whoever goes on does not tell of the others.
+        if finished.is_err() {
+            self.put_in_doubt(Doubt::Head);
+        }
     }
 
     /// Whether `followed` is a success. If not, logs the error. A final error or a panic ends the
@@ -363,7 +367,7 @@ impl ChainInner {
         if error.is_final() {
             return self.fail(format!("{what} failed: {error}"));
         }
-        tracing::error!(%error, "{what} failed; the next block will be tried");
+        tracing::error!(%error, "{what} failed; the node goes on, and a sealed block is kept");
         *self.store_failed_at.lock() = Some(Instant::now());
     }
 

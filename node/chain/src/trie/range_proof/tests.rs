@@ -105,7 +105,7 @@ proptest! {
             let expected = answer.keys.last().is_some_and(|last| whole.has_right_of(last));
             prop_assert_eq!(more, expected, "{:?}", answer.keys.len());
         }
-        // All of it, with and without a proof.
+        // The whole range, with and without a proof.
         let mut all = whole.range(B256::ZERO, usize::MAX);
         prop_assert!(!whole.verify(&all).expect("the whole trie"));
         all.proof.clear();

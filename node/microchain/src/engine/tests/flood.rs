@@ -147,7 +147,7 @@ fn attackers_with_tokens_cannot_fill_the_pool_and_delay_nobody() {
 #[test]
 fn a_sender_of_many_cheap_calls_shares_blocks_with_others() {
     let (mut world, user) = world_with_user(1);
-    // Each of these uses some 3 million gas, so a block has room for some 18.
+    // Each transaction uses some 3 million gas, so a block has room for some 18.
     let data = call("have(address[],address)", CallData::default());
     let input = [world.dapp_base().as_slice(), &data, &long_list(4200)].concat();
     let attackers: Vec<_> = (0..16).map(numbered_key).collect();

@@ -134,7 +134,7 @@ pub struct ReadPacket {
     pub hash: B256,
     /// The content.
     pub packet: DiscoveryPacket,
-    /// Until when it is valid, in seconds since 1970. `None` for packets without it.
+    /// The end of the packet's validity, in seconds since 1970. `None` for packets without one.
     pub expiry: Option<u64>,
 }
 

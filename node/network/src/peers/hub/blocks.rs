@@ -4,7 +4,7 @@
 //! checked in the order of cost: the header's rules, the seal, the roots of the body, which stays
 //! packed until then. A block that passes goes whole to the square root of the peers, then is
 //! imported; its hash goes to the others after that. A block whose parent waits here waits, too.
-//! All of this is for blocks near the head. Other blocks are told to the synchronization.
+//! This module is for blocks near the head. Other blocks are told to the synchronization.
 //!
 //! A header that breaks a rule or has a wrong seal costs the place of all who sent it, and all that
 //! waits of them is dropped. A wrong body is dropped and counted, because old nodes pass a block on

@@ -48,7 +48,7 @@ pub(super) struct WantedTransaction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AskedTransactions {
     pub(super) hashes: Vec<B256>,
-    /// All of them were announced a moment before.
+    /// Announced a moment before, all at once.
     is_fresh: bool,
 }
 

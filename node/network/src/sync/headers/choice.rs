@@ -41,7 +41,7 @@ struct SlowDownload {
     master: PeerId,
     target: primitives::B256,
     is_hint: bool,
-    /// Since when a question to the master is open.
+    /// The time since which a question to the master is open.
     open: Option<Duration>,
     waits_since: Duration,
 }

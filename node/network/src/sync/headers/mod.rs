@@ -88,9 +88,10 @@ pub(super) struct HeaderDownload {
     is_witness: bool,
     /// The open question to the master, and since when it is open.
     open: Option<(RequestTicket, Duration)>,
-    /// Since when the lowest segment is the lowest.
+    /// The time since which the lowest segment is the lowest.
     lowest_since: Duration,
-    /// Since when the download waits for peers: since it began, or its last headers were stored.
+    /// The time since which the download waits for peers: it began then, or its last headers were
+    /// stored.
     waits_since: Duration,
     /// The number of times that headers were stored.
     stored: u32,

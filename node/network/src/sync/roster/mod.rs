@@ -23,9 +23,9 @@ use crate::messages::AnnouncedBlock;
 use crate::peers::{PeerFacts, PeerFault, PeerId};
 use crate::rlpx::RlpxDisconnect;
 
-/// For how long a peer that has lied may not come back.
+/// The time for which a peer that has lied may not come back.
 const LIE_BAN: Duration = Duration::from_secs(3600);
-/// For how long a peer that does not answer and has given nothing of use may not come back.
+/// The time for which a peer that does not answer and has given nothing of use may not come back.
 const STALL_BAN: Duration = Duration::from_secs(300);
 /// The questions in a row without an answer in time that cost the place.
 const LATE_MAX: u32 = 3;

@@ -85,7 +85,7 @@ pub(super) struct StateSync {
     done: Option<B256>,
     is_ending: bool,
     progress: StateProgress,
-    /// Since when no peer has had more than a short chain.
+    /// The time since which no peer has had more than a short chain.
     short_since: Option<Duration>,
 }
 

@@ -19,7 +19,7 @@ use primitives::{Address, B256, SecretKey, keccak256};
 use self::types::{DOMAIN_TYPE, NAME_LEN_MAX, StructTypes, TYPES_LEN_MAX, at_most, check_object, rule};
 use self::values::ValueReader;
 use super::accounts::account_error;
-use crate::budget::{reserve_values, work_limit};
+use crate::budget::{query_limit, reserve_values};
 use crate::decode::{FromParam, ParamFields, json_type, string};
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
@@ -104,7 +104,7 @@ impl TypedDataJson {
 /// # Errors
 /// [`ParamError`] if the data are malformed or beyond a bound.
 pub fn typed_data_digest(json: &str) -> Result<B256, ParamError> {
-    TypedDataJson::from_json(json)?.digest(&work_limit(Duration::MAX))
+    TypedDataJson::from_json(json)?.digest(&query_limit(Duration::MAX))
 }
 
 /// The hash of the domain. Its type is the one that is declared. A domain without a declared type
@@ -132,7 +132,7 @@ fn sign(node: &Node, (address, data): (Address, TypedDataJson)) -> RpcResult<Dat
     reserve_values(MEMORY_FACTOR * data.0.len())?;
     // The time of the message is the limit.
     let digest = data
-        .digest(&work_limit(Duration::MAX))
+        .digest(&query_limit(Duration::MAX))
         .map_err(|reason| RpcError::invalid_argument(1, reason))?;
     Ok(Data(key.sign(&digest).to_rsv()))
 }

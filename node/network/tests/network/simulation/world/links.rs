@@ -15,7 +15,7 @@ const RETURN_TIME: Duration = Duration::from_millis(300);
 /// A whole node ends a connection on which nothing comes for so long.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// From where liars come back under new keys.
+/// The address from which liars come back under new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnFrom {
     SameAddress,

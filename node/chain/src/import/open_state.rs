@@ -52,23 +52,23 @@ impl HeadStateCache {
 /// | [`Self::saving_at_the_end`] | the last commit | beside later blocks | by [`Self::save`] |
 ///
 /// With the second policy, rows that wait to be written and pages that change are not searched:
-/// whatever is newer than the snapshot is in the session's memory.
+/// whatever is newer than the snapshot is in its memory.
 ///
 /// # Protocol
 /// Each block is executed between [`Self::begin_block`] and [`Self::end_block`]. The first one
-/// takes the state out of the session and leaves the session *poisoned*; the second one puts the
-/// new state in. If the block fails in between, the session stays poisoned: the changes of the
-/// block cannot be told from those of the blocks before it. It also becomes poisoned when the root
-/// of an earlier block turns out wrong. Then
+/// takes the state out of the open state and leaves the open state *poisoned*; the second one puts
+/// the new state in. If the block fails in between, the open state stays poisoned: the changes of
+/// the block cannot be told from those of the blocks before it. It also becomes poisoned when the
+/// root of an earlier block turns out wrong. Then
 ///
 /// * no other block may begin,
 /// * the transaction must be thrown away, and
 /// * the blocks before the failed one must be imported again, in another transaction. After a wrong
 ///   root these are fewer than those that ended: see [`Self::blocks_before_wrong_root`].
-pub(super) struct StateSession<'s> {
+pub(super) struct OpenState<'s> {
     /// The snapshot that state is read from; `None` for the open tables.
     committed: Option<&'s Arc<Snapshot>>,
-    memory: SessionMemory,
+    memory: OpenStateMemory,
     /// The thread that computes roots. It has the tries.
     worker: Option<RootWorker>,
     /// The blocks that the thread has, oldest first, with the roots of their headers.
@@ -89,15 +89,15 @@ pub(super) struct RootTimes {
     pub(super) waited: Duration,
 }
 
-/// The part of the state that a session has in memory.
-enum SessionMemory {
+/// The part of the state that an open state has in memory.
+enum OpenStateMemory {
     /// Nothing: the first block reads what it needs.
     Empty,
     /// The state after a block.
     AfterBlock(CachedHeadState),
     /// A block has begun and has not ended.
     Poisoned,
-    /// The root of an earlier block was wrong. The session is poisoned, too.
+    /// The root of an earlier block was wrong. The open state is poisoned, too.
     WrongRoot,
 }
 
@@ -110,21 +110,21 @@ pub(super) enum BlockUpdate {
     WithoutRoot(Box<UpdateWithoutRoot>),
 }
 
-impl<'s> StateSession<'s> {
-    /// A session for transactions of one block, or of few. `cached` may be the state after the
+impl<'s> OpenState<'s> {
+    /// An open state for transactions of one block, or of few. `cached` may be the state after the
     /// first block's parent.
     pub(super) fn saving_each_block(cached: Option<CachedHeadState>) -> Self {
         Self::new(None, cached)
     }
 
-    /// A session for transactions of many blocks. `committed` is a snapshot of what was committed
-    /// before the transaction.
+    /// An open state for transactions of many blocks. `committed` is a snapshot of what was
+    /// committed before the transaction.
     pub(super) fn saving_at_the_end(committed: &'s Arc<Snapshot>, cached: Option<CachedHeadState>) -> Self {
         Self::new(Some(committed), cached)
     }
 
     fn new(committed: Option<&'s Arc<Snapshot>>, cached: Option<CachedHeadState>) -> Self {
-        let memory = cached.map_or(SessionMemory::Empty, SessionMemory::AfterBlock);
+        let memory = cached.map_or(OpenStateMemory::Empty, OpenStateMemory::AfterBlock);
         Self {
             committed,
             memory,
@@ -137,18 +137,18 @@ impl<'s> StateSession<'s> {
     }
 
     /// The source of the values that are not in memory, for a block that is executed now.
-    pub(super) fn source<'a, 't>(&self, tables: &'a Tables<'t>) -> SessionSource<'a, 't>
+    pub(super) fn source<'a, 't>(&self, tables: &'a Tables<'t>) -> OpenStateSource<'a, 't>
     where
         's: 'a,
     {
-        SessionSource {
+        OpenStateSource {
             tables,
             committed: self.committed(),
         }
     }
 
     /// Takes the state after the block `parent` out, so that a child of it can be executed. The
-    /// session is poisoned until [`Self::end_block`].
+    /// open state is poisoned until [`Self::end_block`].
     ///
     /// `asks_for_roots` says that the block needs state roots before its end. Once a block did not,
     /// no later one does.
@@ -159,8 +159,8 @@ impl<'s> StateSession<'s> {
         asks_for_roots: bool,
     ) -> HeadState {
         debug_assert!(!self.is_poisoned(), "no block may begin after one that failed");
-        let mut state = match std::mem::replace(&mut self.memory, SessionMemory::Poisoned) {
-            SessionMemory::AfterBlock(cached) if cached.block_hash == *parent_hash => *cached.state,
+        let mut state = match std::mem::replace(&mut self.memory, OpenStateMemory::Poisoned) {
+            OpenStateMemory::AfterBlock(cached) if cached.block_hash == *parent_hash => *cached.state,
             _ => HeadState::new(parent.state_root),
         };
         if let Some(committed) = self.committed
@@ -177,7 +177,7 @@ impl<'s> StateSession<'s> {
 
     /// Writes the changes of the block `id`, and keeps the state after it for its child. `root` is
     /// the state root of its header. If the root of a block without one turns out wrong, the
-    /// session is poisoned.
+    /// open state is poisoned.
     pub(super) fn end_block(
         &mut self,
         tables: &mut Tables<'_>,
@@ -203,7 +203,7 @@ impl<'s> StateSession<'s> {
                 state
             }
         };
-        self.memory = SessionMemory::AfterBlock(CachedHeadState {
+        self.memory = OpenStateMemory::AfterBlock(CachedHeadState {
             block_hash: id.hash,
             state: Box::new(state),
         });
@@ -217,7 +217,7 @@ impl<'s> StateSession<'s> {
             return Ok(());
         };
         while let Some(&(id, expected)) = self.without_root.front()
-            && let SessionMemory::AfterBlock(cached) = &mut self.memory
+            && let OpenStateMemory::AfterBlock(cached) = &mut self.memory
         {
             let computed = if self.without_root.len() > left {
                 let started = Instant::now();
@@ -236,14 +236,14 @@ impl<'s> StateSession<'s> {
             else {
                 if self.without_root.len() > left {
                     // The thread has ended without an answer.
-                    self.memory = SessionMemory::WrongRoot;
+                    self.memory = OpenStateMemory::WrongRoot;
                 }
                 break;
             };
             self.times.computed += took;
             self.lent_bytes = trie_bytes;
             if root? != expected {
-                self.memory = SessionMemory::WrongRoot;
+                self.memory = OpenStateMemory::WrongRoot;
                 break;
             }
             tables.put_state(id.number, &changes)?;
@@ -254,25 +254,25 @@ impl<'s> StateSession<'s> {
         Ok(())
     }
 
-    /// Waits for the roots of all blocks and compares them. If one is wrong, the session is
+    /// Waits for the roots of all blocks and compares them. If one is wrong, the open state is
     /// poisoned.
     pub(super) fn compare_all_roots(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
         self.compare_roots(tables, 0)
     }
 
-    /// Writes the trie nodes of all blocks since the session began. Returns what the tries did. The
-    /// roots of all blocks must have been compared.
+    /// Writes the trie nodes of all blocks since the open state was made. Returns what the tries
+    /// did. The roots of all blocks must have been compared.
     pub(super) fn save(&mut self, tables: &mut Tables<'_>) -> Result<TrieStats, StoreError> {
         debug_assert!(self.without_root.is_empty() || self.is_poisoned());
         match &mut self.memory {
-            SessionMemory::AfterBlock(cached) => {
+            OpenStateMemory::AfterBlock(cached) => {
                 if let Some(trie) = self.worker.take().and_then(|mut worker| worker.end()) {
                     cached.state.return_trie(trie);
                     self.lent_bytes = 0;
                 }
                 cached.state.save(tables)
             }
-            SessionMemory::Empty | SessionMemory::Poisoned | SessionMemory::WrongRoot => {
+            OpenStateMemory::Empty | OpenStateMemory::Poisoned | OpenStateMemory::WrongRoot => {
                 Ok(TrieStats::default())
             }
         }
@@ -283,11 +283,11 @@ impl<'s> StateSession<'s> {
         self.committed.map(|committed| &**committed)
     }
 
-    /// The number of blocks of the session before the one whose root was wrong; `None` if there is
-    /// none.
+    /// The number of blocks of the open state before the one whose root was wrong; `None` if there
+    /// is none.
     pub(super) const fn blocks_before_wrong_root(&self) -> Option<u64> {
         match self.memory {
-            SessionMemory::WrongRoot => Some(self.right_roots),
+            OpenStateMemory::WrongRoot => Some(self.right_roots),
             _ => None,
         }
     }
@@ -300,40 +300,43 @@ impl<'s> StateSession<'s> {
     /// Memory that the state between two blocks takes, in bytes, roughly.
     pub(super) fn memory_bytes(&self) -> usize {
         match &self.memory {
-            SessionMemory::AfterBlock(cached) => self.lent_bytes + cached.state.memory_bytes(),
-            SessionMemory::Empty | SessionMemory::Poisoned | SessionMemory::WrongRoot => 0,
+            OpenStateMemory::AfterBlock(cached) => self.lent_bytes + cached.state.memory_bytes(),
+            OpenStateMemory::Empty | OpenStateMemory::Poisoned | OpenStateMemory::WrongRoot => 0,
         }
     }
 
     /// Whether a block has failed while it was executed or written, or a root was wrong.
     pub(super) const fn is_poisoned(&self) -> bool {
-        matches!(self.memory, SessionMemory::Poisoned | SessionMemory::WrongRoot)
+        matches!(
+            self.memory,
+            OpenStateMemory::Poisoned | OpenStateMemory::WrongRoot
+        )
     }
 
     /// The state after the last block, for the cache.
     pub(super) fn into_cached(self) -> Option<CachedHeadState> {
         match self.memory {
-            SessionMemory::AfterBlock(cached) => Some(cached),
-            SessionMemory::Empty | SessionMemory::Poisoned | SessionMemory::WrongRoot => None,
+            OpenStateMemory::AfterBlock(cached) => Some(cached),
+            OpenStateMemory::Empty | OpenStateMemory::Poisoned | OpenStateMemory::WrongRoot => None,
         }
     }
 }
 
-/// The source of the values that a session does not have in memory: blocks from the open tables,
-/// state from the snapshot if there is one.
-pub(super) struct SessionSource<'a, 't> {
+/// The source of the values that an open state does not have in memory: blocks from the open
+/// tables, state from the snapshot if there is one.
+pub(super) struct OpenStateSource<'a, 't> {
     tables: &'a Tables<'t>,
     committed: Option<&'a Snapshot>,
 }
 
-impl SessionSource<'_, '_> {
+impl OpenStateSource<'_, '_> {
     /// The snapshot, if rows of `table` are to be read from it.
     fn snapshot_for(&self, table: TableId) -> Option<&Snapshot> {
         self.committed.filter(|_| table.is_state())
     }
 }
 
-impl Source for SessionSource<'_, '_> {
+impl Source for OpenStateSource<'_, '_> {
     fn visit(&self, table: TableId, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), StoreError> {
         match self.snapshot_for(table) {
             Some(snapshot) => snapshot.visit(table, key, read),
