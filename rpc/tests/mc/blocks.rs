@@ -184,7 +184,7 @@ fn what_a_block_paid() {
 
     // One that nobody included in time is lost.
     let (_, other) = net.mine_two();
-    for _ in 0..6 {
+    for _ in 0..5 {
         net.mine();
     }
     let state = || ask(&json!(data(other.hash())))["status"].clone();
