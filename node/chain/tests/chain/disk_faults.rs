@@ -357,8 +357,9 @@ fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
         old.push(block);
     }
     let new = maker.line(maker.genesis, LENGTH + 2, 2);
-    let mut cut = 0;
-    for at in 0.. {
+    // Fails from operation `at` of the reorganization on. Returns whether that stood between two
+    // parts then, and whether it ended.
+    let fail_at = |at: u64, fault: DiskFault, waits: bool| {
         let disk = Arc::new(Disk::default());
         let forks = ForkLimits {
             reorg_part_blocks: 2,
@@ -369,17 +370,27 @@ fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
             chain.import(block.clone()).expect("valid");
         }
         let heads = chain.subscribe();
-        disk.fail_from(disk.operations() + at, DiskFault::Full);
-        let result = chain.import(new[LENGTH].clone());
-        // Each command lets the writer try again what was left undone, and the disk is full still.
-        let _ = chain.import(old[0].clone());
+        disk.fail_from(disk.operations() + at, fault);
+        let is_done = chain.import(new[LENGTH].clone()).is_ok();
+        if waits {
+            // Nobody sends a block while the writer tries again on the full disk.
+            let (started, before) = (Instant::now(), disk.operations());
+            while disk.operations() == before {
+                assert!(
+                    started.elapsed() < Duration::from_secs(60),
+                    "it is not tried again"
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        } else {
+            let _ = chain.import(old[0].clone());
+        }
         disk.repair();
         let between = chain.view().expect("a good disk").head_id().hash;
-        let ends = [old[LENGTH - 1].hash(), new[LENGTH].hash()];
-        if ends.contains(&between) {
+        let is_cut = ![old[LENGTH - 1].hash(), new[LENGTH].hash()].contains(&between);
+        if !is_cut {
             chain.import(new[LENGTH].clone()).expect("a good disk");
-        } else {
-            cut += 1;
         }
         chain.import(new[LENGTH + 1].clone()).expect("a good disk");
         assert!(
@@ -396,11 +407,20 @@ fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
         }
         let expected: Vec<B256> = new.iter().map(Block::hash).collect();
         assert_eq!(canonical, expected, "operation {at}");
-        if result.is_ok() {
+        (is_cut, is_done)
+    };
+    let mut cuts = Vec::new();
+    for at in 0.. {
+        let (is_cut, is_done) = fail_at(at, DiskFault::Full, false);
+        cuts.extend(Some(at).filter(|_| is_cut));
+        if is_done {
             break;
         }
     }
-    assert!(cut > 2, "{cut}");
+    assert!(cuts.len() > 2, "{cuts:?}");
+    // The head can be read and followed meanwhile, since only growth fails.
+    let cut = cuts.iter().find(|at| fail_at(**at, DiskFault::NoGrowth, true).0);
+    assert!(cut.is_some(), "never between two parts");
 }
 
 #[test]
