@@ -58,6 +58,9 @@ impl CpuSearcher {
                 None => self.search_light(job, cache),
             }
         }
+        if self.context.current_job.is_active(job) {
+            self.telemetry.warn_of_used_up_nonces();
+        }
         // A searcher without nonces must not look like a stalled one.
         self.telemetry.end_search();
         self.context.current_job.wait_for_end(job);
@@ -252,9 +255,6 @@ mod tests {
         });
     }
 
-    #[test]
-    fn published_searches_are_reproduced() {
-        let vectors: Value = serde_json::from_str(include_str!("../../../tests/vectors/ethash.json"))
     /// Waits until `searcher` has the full dataset of `cache`, if its policy wants one.
     fn prepare(searcher: &CpuSearcher, policy: &DatasetPolicy, epoch: Epoch, cache: &Arc<LightCache>) {
         if *policy == DatasetPolicy::Never {
@@ -312,6 +312,9 @@ mod tests {
         }
     }
 
+    #[test]
+    fn published_searches_are_reproduced() {
+        let vectors: Value = serde_json::from_str(include_str!("../../../tests/vectors/ethash.json"))
             .expect("the vector file is JSON");
         let cases = vectors["search"].as_array().expect("a list");
         let caches = LightCaches::new();

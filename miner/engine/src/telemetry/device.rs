@@ -3,7 +3,7 @@
 //! Searchers write the figures, and any thread may read them. Neither waits for the other.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -128,6 +128,8 @@ pub(crate) struct DeviceTelemetry {
     /// Number of threads that search for this device. It changes only while `state` is locked.
     searching: AtomicUsize,
     dataset: Mutex<Option<DatasetProgress>>,
+    /// Whether the device has once used up its nonces of a job.
+    used_up_nonces: AtomicBool,
     /// The commands to the device. Its searchers follow them.
     pub(crate) control: DeviceControl,
 }
@@ -191,6 +193,16 @@ impl DeviceTelemetry {
         let mut state = self.state.lock();
         if self.searching.fetch_sub(1, Ordering::Relaxed) == 1 {
             *state = DeviceState::Waiting;
+        }
+    }
+
+    /// Warns, once for each device, that it has tried all of its nonces of a job.
+    pub(crate) fn warn_of_used_up_nonces(&self) {
+        if !self.used_up_nonces.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                device = self.name,
+                "all of its nonces of a job are tried: it waits for the next job; a shorter extranonce leaves more of them"
+            );
         }
     }
 

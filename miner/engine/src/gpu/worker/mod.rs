@@ -277,6 +277,7 @@ impl GpuWorker {
                 }
                 if self.cursor.is_exhausted(job.nonces) {
                     device.searcher.stop()?;
+                    self.telemetry.warn_of_used_up_nonces();
                     // A device without nonces must not look like a stalled one.
                     self.telemetry.set_state(DeviceState::Waiting);
                     self.context.current_job.wait_for_end(&job);
@@ -360,17 +361,17 @@ impl GpuWorker {
         let mut jobs = std::iter::once(job).chain(replaced);
         let Some(searched) = jobs.find(|job| job.id == report.work.id) else {
             return outcome;
-        }
         };
         if searched.id == job.id {
             outcome.reached_end = self
                 .cursor
                 .advance(job.nonces, report.first_nonce, report.count.into());
+        }
         for hit in &report.hits {
-            let candidate = CandidateSolution {
             if !self.context.current_job.wants_solution(searched) {
                 break;
             }
+            let candidate = CandidateSolution {
                 pow_nonce: hit.pow_nonce,
                 mix_hash: hit.mix_hash,
                 compared: ComparedBits::Top64,
