@@ -216,10 +216,16 @@ impl DeviceTelemetry {
         let state = self.state.lock().clone();
         match self.control.rest_cause() {
             Some(cause) if !matches!(state, DeviceState::Failed { .. }) => DeviceState::Resting { cause },
-            None if matches!(state, DeviceState::Searching { .. }) => match self.control.hung_reason() {
-                Some(reason) => DeviceState::Recovering { reason },
-                None => state,
-            },
+            None if matches!(
+                state,
+                DeviceState::Searching { .. } | DeviceState::Preparing { .. }
+            ) =>
+            {
+                match self.control.hung_reason() {
+                    Some(reason) => DeviceState::Recovering { reason },
+                    None => state,
+                }
+            }
             _ => state,
         }
     }
@@ -269,8 +275,11 @@ mod tests {
         telemetry.begin_search(8);
         assert_eq!(state(), DeviceState::Searching { epoch: 8 });
         telemetry.control.set_hung(Some(Duration::from_secs(70)));
-        let reason = "it hangs: no hash for 70 s".to_owned();
+        let reason = "it hangs: no progress for 70 s".to_owned();
         assert_eq!(state(), DeviceState::Recovering { reason });
+        telemetry.set_state(DeviceState::Preparing { epoch: 8 });
+        assert!(matches!(state(), DeviceState::Recovering { .. }));
+        telemetry.set_state(DeviceState::Searching { epoch: 8 });
         telemetry.control.set_hung(None);
         assert_eq!(state(), DeviceState::Searching { epoch: 8 });
     }
