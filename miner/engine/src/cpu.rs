@@ -58,6 +58,9 @@ impl CpuSearcher {
                 None => self.search_light(job, cache),
             }
         }
+        if self.context.current_job.is_active(job) {
+            self.telemetry.warn_of_used_up_nonces();
+        }
         // A searcher without nonces must not look like a stalled one.
         self.telemetry.end_search();
         self.context.current_job.wait_for_end(job);
@@ -107,10 +110,11 @@ impl CpuSearcher {
                     in_flight.set(in_flight.get() - new);
                     self.telemetry.add_hashes(new as u64);
                     for (pow_nonce, hash) in nonces.iter().zip(hashes).take(new) {
-                        // After the end of the job, or with a wrong dataset, the remaining hashes
-                        // are useless.
-                        let is_useful = !is_wrong.get() && context.current_job.is_active(job);
-                        if !is_useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
+                        // With a wrong dataset the remaining hashes are useless.
+                        if is_wrong.get()
+                            || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary)
+                            || !context.current_job.wants_solution(job)
+                        {
                             continue;
                         }
                         let candidate = CandidateSolution {
@@ -251,6 +255,63 @@ mod tests {
         });
     }
 
+    /// Waits until `searcher` has the full dataset of `cache`, if its policy wants one.
+    fn prepare(searcher: &CpuSearcher, policy: &DatasetPolicy, epoch: Epoch, cache: &Arc<LightCache>) {
+        if *policy == DatasetPolicy::Never {
+            return;
+        }
+        searcher.datasets.request(epoch, cache);
+        let start = Instant::now();
+        while searcher.datasets.ready(epoch).is_none() {
+            assert!(start.elapsed() < Duration::from_secs(20), "no dataset");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns a task for which every hash is a solution.
+    fn easy_task(header: u8, nonces: NonceSpace) -> SearchTask {
+        let epoch = Epoch::ethash(0);
+        SearchTask {
+            work: WorkPackage {
+                header_hash: B256::repeat_byte(header),
+                seed_hash: epoch.seed_hash(),
+                boundary: B256::repeat_byte(0xff),
+                number: None,
+                epoch,
+            },
+            nonces,
+            repeat: true,
+        }
+    }
+
+    #[test]
+    fn no_hash_of_a_replaced_job_is_lost() {
+        let epoch = Epoch::ethash(0);
+        let cache =
+            Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 32_768).expect("the test sizes"));
+        for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
+            let (mut searcher, solutions) = searcher(0, policy.clone());
+            let (context, telemetry) = (Arc::clone(&searcher.context), Arc::clone(&searcher.telemetry));
+            prepare(&searcher, &policy, epoch, &cache);
+            let set_work = |header| {
+                let task = easy_task(header, NonceSpace::default());
+                context.current_job.set(Some(task)).expect("new work")
+            };
+            let mut found = 0;
+            for header in 0..10 {
+                let job = set_work(header);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| searcher.search(&job, &cache));
+                    let first = solutions.recv_timeout(Duration::from_secs(20));
+                    set_work(header | 0x80);
+                    first.expect("a solution");
+                });
+                found += 1 + solutions.try_iter().count() as u64;
+                assert_eq!(found, telemetry.status(Instant::now()).hashes, "{policy:?}");
+            }
+        }
+    }
+
     #[test]
     fn published_searches_are_reproduced() {
         let vectors: Value = serde_json::from_str(include_str!("../../../tests/vectors/ethash.json"))
@@ -285,8 +346,7 @@ mod tests {
         let cache =
             Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 32_768).expect("the test sizes"));
         for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
-            let has_dataset = policy == DatasetPolicy::Memory;
-            let (mut searcher, solutions) = searcher(0, policy);
+            let (mut searcher, solutions) = searcher(0, policy.clone());
             // The range is a sixteenth of the smallest space. It is not a whole number of batches,
             // neither from the light cache nor from the dataset.
             searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
@@ -295,27 +355,11 @@ mod tests {
             assert!(range.len % LIGHT_IN_FLIGHT as u64 != 0 && range.len % SEARCH_GROUP as u64 != 0);
             let context = Arc::clone(&searcher.context);
             let telemetry = Arc::clone(&searcher.telemetry);
-            if has_dataset {
-                searcher.datasets.request(epoch, &cache);
-                let start = Instant::now();
-                while searcher.datasets.ready(epoch).is_none() {
-                    assert!(start.elapsed() < Duration::from_secs(20), "no dataset");
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-            // Every hash meets this boundary.
-            let task = SearchTask {
-                work: WorkPackage {
-                    header_hash: B256::repeat_byte(5),
-                    seed_hash: epoch.seed_hash(),
-                    boundary: B256::repeat_byte(0xff),
-                    number: None,
-                    epoch,
-                },
-                nonces,
-                repeat: true,
-            };
-            let job = context.current_job.set(Some(task)).expect("new work");
+            prepare(&searcher, &policy, epoch, &cache);
+            let job = context
+                .current_job
+                .set(Some(easy_task(5, nonces)))
+                .expect("new work");
             let mut found = Vec::new();
             std::thread::scope(|scope| {
                 scope.spawn(|| searcher.search(&job, &cache));
@@ -330,13 +374,13 @@ mod tests {
             });
             found.extend(solutions.try_iter().map(|found| found.solution.pow_nonce));
             assert!(found.iter().all(|nonce| range.offset(*nonce).is_some()));
-            assert_eq!(found.len() as u64, range.len, "dataset: {has_dataset}");
+            assert_eq!(found.len() as u64, range.len, "{policy:?}");
             found.sort_unstable();
             found.dedup();
             assert_eq!(
                 found.len() as u64,
                 range.len,
-                "dataset: {has_dataset}; some nonces were searched twice"
+                "{policy:?}; some nonces were searched twice"
             );
             assert_eq!(telemetry.status(Instant::now()).hashes, range.len);
         }

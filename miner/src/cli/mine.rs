@@ -114,7 +114,7 @@ fn run(
             ExitReason::NoConnection
         }
         Ok(RigEnd::Stalled { after }) => {
-            tracing::error!("there is work, but no device has computed a hash for {after:?}");
+            tracing::error!("there is work, but no device has made progress for {after:?}");
             ExitReason::Stalled
         }
         Ok(RigEnd::Fruitless { reason }) => {

@@ -192,8 +192,8 @@ pub(crate) struct MiningOptions {
     /// End with exit code 3 after this many seconds without a connection; 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub(crate) max_wait: Duration,
-    /// End with exit code 4 if there is work but no device computes a hash for this many seconds;
-    /// 0: never.
+    /// End with exit code 4 if there is work but no device computes a hash for this many seconds,
+    /// or makes progress while it prepares, for at least 300 seconds; 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) stall_timeout: Duration,
     /// File of certificates (PEM) to trust in addition to the usual authorities.

@@ -115,7 +115,7 @@ impl RigMonitor {
             .is_some_and(|engine| engine.set_rest(index, cause, rests))
     }
 
-    /// Notes that device `index` has computed no hash for `time`, although it should have; `None`:
+    /// Notes that device `index` has made no progress for `time`, although it should have; `None`:
     /// it does again.
     pub(crate) fn set_hung(&self, index: usize, time: Option<Duration>) {
         if let Some(engine) = self.engine.lock().as_ref() {

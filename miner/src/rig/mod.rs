@@ -66,7 +66,7 @@ pub struct RigConfig {
     pub status_hosts: Hosts,
     /// Time between two log lines about the hashrate, if no table is shown.
     pub log_every: Duration,
-    /// The rig ends if it has had work but computed no hash for this time. `None`: never.
+    /// The rig ends if it has had work but made no progress for this time. `None`: never.
     pub stall_timeout: Option<Duration>,
     /// The dangers that the rig is protected from.
     pub care: CareConfig,
@@ -88,9 +88,9 @@ pub enum RigEnd {
         /// The last error.
         last: String,
     },
-    /// There was work, but no device computed a hash.
+    /// There was work, but no device made progress.
     Stalled {
-        /// The time without a hash.
+        /// The time without progress.
         after: Duration,
     },
     /// The rig worked in vain, and nothing has helped.

@@ -1,20 +1,24 @@
-//! Detects devices that have work but compute no hashes. The most likely cause is a hung driver.
+//! Detects devices that have work but compute no hashes, or make no progress while they prepare for
+//! it. The most likely cause is a hung driver.
 //!
 //! A device that hangs beside others that work is made to begin anew. If none works, only a restart
 //! of the program or the machine helps.
 
 use std::time::{Duration, Instant};
 
-use engine::{DeviceState, EngineStatus};
+use engine::{DatasetProgress, DeviceState, EngineStatus};
 use tokio::time::sleep;
 
 use crate::monitor::RigMonitor;
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// A device that prepares may make no visible progress for this time, if the limit of a search is
+/// not longer: its driver may compile kernels meanwhile.
+const PREPARING_LIMIT: Duration = Duration::from_secs(300);
 
-/// Waits until no device has computed a hash for `stall_timeout`, although one should have. Returns
-/// the time without a hash. Takes care of single devices meanwhile. Never returns if
+/// Waits until no device has made progress for `stall_timeout`, although one should have. Returns
+/// the time without progress. Takes care of single devices meanwhile. Never returns if
 /// `stall_timeout` is `None`.
 pub(super) async fn watch(monitor: &RigMonitor, stall_timeout: Option<Duration>) -> Duration {
     let Some(stall_timeout) = stall_timeout else {
@@ -34,13 +38,16 @@ pub(super) async fn watch(monitor: &RigMonitor, stall_timeout: Option<Duration>)
                 StallChange::Hangs { time, is_first } => {
                     monitor.set_hung(index, Some(time));
                     if is_first {
-                        tracing::error!(device, "it has work, but no hash for {time:?}: it begins anew");
+                        tracing::error!(
+                            device,
+                            "it has work, but makes no progress for {time:?}: it begins anew"
+                        );
                         monitor.restart(Some(index));
                     }
                 }
                 StallChange::Works => {
                     monitor.set_hung(index, None);
-                    tracing::info!(device, "it computes hashes again");
+                    tracing::info!(device, "it makes progress again");
                 }
             }
         }
@@ -50,21 +57,24 @@ pub(super) async fn watch(monitor: &RigMonitor, stall_timeout: Option<Duration>)
 /// A change of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StallChange {
-    /// The device has computed no hash for this time. `is_first`: that is new, or it was so for the
+    /// The device has made no progress for this time. `is_first`: that is new, or it was so for the
     /// limit once more.
     Hangs { time: Duration, is_first: bool },
     /// The device no longer hangs.
     Works,
 }
 
-/// Remembers when the number of hashes of each device last changed.
+/// Remembers when each device last made progress.
 struct StallDetector {
     limit: Duration,
     devices: Vec<DeviceProgress>,
 }
 
 struct DeviceProgress {
+    /// The state in which the device must make progress; `None` if it need not.
+    state: Option<DeviceState>,
     hashes: u64,
+    dataset: Option<DatasetProgress>,
     last_change: Instant,
     /// The number of times that the limit has passed since.
     passed: u32,
@@ -78,52 +88,63 @@ impl StallDetector {
         }
     }
 
-    /// The changes of single devices; and if all that should compute hashes hang, the shortest time
+    /// The changes of single devices; and if all that should make progress hang, the shortest time
     /// for which one does.
     fn check(
         &mut self,
         status: &EngineStatus,
         now: Instant,
     ) -> (Vec<(usize, StallChange)>, Option<Duration>) {
-        let (mut changes, mut shortest) = (Vec::new(), None::<Duration>);
+        let (mut changes, mut shortest, mut one_works) = (Vec::new(), None::<Duration>, false);
         self.devices.resize_with(status.devices.len(), || DeviceProgress {
+            state: None,
             hashes: 0,
+            dataset: None,
             last_change: now,
             passed: 0,
         });
-        // Preparing takes long, and its progress is shown.
-        let is_preparing = status
-            .devices
-            .iter()
-            .any(|device| matches!(device.state, DeviceState::Preparing { .. }));
         for (index, (progress, device)) in self.devices.iter_mut().zip(&status.devices).enumerate() {
-            let is_searching = match device.state {
-                DeviceState::Searching { .. } => true,
+            let state = match &device.state {
+                DeviceState::Searching { .. } | DeviceState::Preparing { .. } => Some(device.state.clone()),
                 // A device that hangs is shown as this.
-                DeviceState::Recovering { .. } => progress.passed > 0,
-                _ => false,
+                DeviceState::Recovering { .. } if progress.passed > 0 => progress.state.clone(),
+                _ => None,
             };
-            if device.hashes != progress.hashes || !is_searching {
-                (progress.hashes, progress.last_change) = (device.hashes, now);
-                if std::mem::take(&mut progress.passed) > 0 {
+            // While a device searches, a dataset that is made in advance is no progress.
+            let is_searching = matches!(device.state, DeviceState::Searching { .. });
+            let has_progress = device.hashes != progress.hashes
+                || state != progress.state
+                || !is_searching && device.dataset != progress.dataset;
+            let limit = match state {
+                Some(DeviceState::Preparing { .. }) => self.limit.max(PREPARING_LIMIT),
+                _ => self.limit,
+            };
+            if has_progress || state.is_none() {
+                one_works |= state.is_some();
+                if progress.passed > 0 {
                     changes.push((index, StallChange::Works));
                 }
-                if is_searching {
-                    shortest = Some(Duration::ZERO);
-                }
+                *progress = DeviceProgress {
+                    state,
+                    hashes: device.hashes,
+                    dataset: device.dataset,
+                    last_change: now,
+                    passed: 0,
+                };
                 continue;
             }
             let time = now.saturating_duration_since(progress.last_change);
-            shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
-            if time >= self.limit {
-                let passed = (time.as_nanos() / self.limit.as_nanos().max(1)) as u32;
-                let is_first = passed > progress.passed;
-                progress.passed = passed;
-                changes.push((index, StallChange::Hangs { time, is_first }));
+            if time < limit {
+                one_works = true;
+                continue;
             }
+            shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
+            let passed = (time.as_nanos() / limit.as_nanos().max(1)) as u32;
+            let is_first = passed > progress.passed;
+            progress.passed = passed;
+            changes.push((index, StallChange::Hangs { time, is_first }));
         }
-        let whole = shortest.filter(|time| *time >= self.limit && !is_preparing);
-        (changes, whole)
+        (changes, shortest.filter(|_| !one_works))
     }
 }
 
@@ -152,6 +173,7 @@ mod tests {
         status.devices[0].state = DeviceState::Waiting;
         assert_eq!(check(&status, 200), None, "there is no work");
         status.devices[0].state = DeviceState::Searching { epoch: 1 };
+        assert_eq!(check(&status, 200), None, "the search begins");
         assert_eq!(check(&status, 209), None);
         assert_eq!(check(&status, 210), Some(ten));
     }
@@ -196,5 +218,96 @@ mod tests {
             ]
         );
         assert_eq!(wholes, [], "one device works at any time");
+    }
+
+    #[test]
+    fn a_device_that_prepares_must_make_progress() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let preparing = DeviceState::Preparing { epoch: 1 };
+        let progress = |done| DatasetProgress {
+            epoch: 1,
+            done,
+            total: 1000,
+        };
+        let mut status = sample_report().engine;
+        status.devices[0].state = preparing.clone();
+        // Gives the status to a new detector for 400 s. `change` changes it at each second. Returns
+        // the time of the stall, if there is one.
+        let stall_at = |status: &EngineStatus, limit, change: fn(&mut EngineStatus, u64)| {
+            let (mut status, mut stall) = (status.clone(), StallDetector::new(Duration::from_secs(limit)));
+            (0..400).find(|second| {
+                change(&mut status, *second);
+                stall.check(&status, at(*second)).1.is_some()
+            })
+        };
+        let nothing = |_: &mut EngineStatus, _| {};
+        assert_eq!(stall_at(&status, 10, nothing), Some(300));
+        assert_eq!(stall_at(&status, 350, nothing), Some(350), "a longer limit holds");
+        status.devices[0].dataset = Some(progress(0));
+        assert_eq!(stall_at(&status, 10, nothing), Some(300));
+        let slowly = |status: &mut EngineStatus, second: u64| {
+            if let Some(dataset) = &mut status.devices[0].dataset {
+                dataset.done = (second / 250) as u32;
+            }
+        };
+        assert_eq!(stall_at(&status, 10, slowly), None);
+        let searches = |status: &mut EngineStatus, second: u64| {
+            if second == 250 {
+                status.devices[0].state = DeviceState::Searching { epoch: 1 };
+            }
+        };
+        assert_eq!(stall_at(&status, 10, searches), Some(260));
+
+        // Device 0 hangs in its search, beside device 1.
+        status.devices[0].state = DeviceState::Searching { epoch: 1 };
+        status.devices[1].state = preparing;
+        status.devices[1].dataset = None;
+        assert_eq!(stall_at(&status, 10, nothing), Some(300));
+        let prepares = |status: &mut EngineStatus, second: u64| {
+            let done = second as u32;
+            status.devices[1].dataset = Some(DatasetProgress {
+                epoch: 1,
+                done,
+                total: 1000,
+            });
+        };
+        assert_eq!(stall_at(&status, 10, prepares), None, "one device works");
+    }
+
+    #[test]
+    fn a_device_that_hangs_while_it_prepares_is_named_until_it_makes_progress() {
+        let start = Instant::now();
+        let mut status = sample_report().engine;
+        status.devices[1].state = DeviceState::Preparing { epoch: 3 };
+        let mut stall = StallDetector::new(Duration::from_secs(10));
+        let mut seen = Vec::new();
+        for seconds in 0..700 {
+            // Device 0 works. Device 1 continues with its dataset at second 650.
+            status.devices[0].hashes += 1;
+            if seconds == 650
+                && let Some(dataset) = &mut status.devices[1].dataset
+            {
+                dataset.done += 1;
+            }
+            let (changes, whole) = stall.check(&status, start + Duration::from_secs(seconds));
+            assert_eq!(whole, None, "device 0 works");
+            for (index, change) in changes {
+                status.devices[index].state = match change {
+                    StallChange::Hangs { is_first, .. } => {
+                        if is_first {
+                            seen.push((seconds, index, "hangs"));
+                        }
+                        let reason = String::new();
+                        DeviceState::Recovering { reason }
+                    }
+                    StallChange::Works => {
+                        seen.push((seconds, index, "works"));
+                        DeviceState::Preparing { epoch: 3 }
+                    }
+                };
+            }
+        }
+        assert_eq!(seen, [(300, 1, "hangs"), (600, 1, "hangs"), (650, 1, "works")]);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ethash::{B256, Epoch};
+use engine::{DeviceChoice, Engine, EngineConfig};
+use ethash::{B256, Epoch, LightCaches, U256};
 use miner::client::{ClientConfig, ClientEnd};
 use serde_json::{Value, json};
 
@@ -89,6 +90,57 @@ fn a_refused_solution_counts_as_stale_if_the_work_is_over() {
     node.set_work("mc_getWork", &work(2));
     client.task(header(2));
     client.wait_until("a late solution", |status| status.total().stale == 1);
+    assert_eq!(client.status().total().rejected, 0);
+}
+
+#[test]
+fn work_for_shares_is_searched_on_after_its_first_share() {
+    let node = Node::start();
+    let mut shares = work(1);
+    shares[2] = ethash::boundary(&U256::from(1000)).to_string();
+    node.set_work("eth_getWork", &shares);
+    node.set("eth_submitWork", Answer::Result(json!(true)));
+    let client = Client::start(config(&[node.url()]));
+    let config = EngineConfig {
+        device: DeviceChoice::Cpu,
+        threads: 1,
+        caches: LightCaches::with_sizes(1024, 32_768),
+        ..EngineConfig::default()
+    };
+    let (solutions_out, solutions) = crossbeam_channel::bounded(0);
+    let _engine = Engine::start(config, client.tasks.clone(), solutions_out).expect("the engine starts");
+    let mut nonces = Vec::new();
+    for shares in 1..=3 {
+        let found = solutions.recv_timeout(WAIT_MAX).expect("another share");
+        client.find(found.device, found.solution.header_hash, found.solution.pow_nonce);
+        client.wait_until("an answer", |status| status.total().accepted == shares);
+        nonces.push(found.solution.pow_nonce);
+    }
+    nonces.sort_unstable();
+    nonces.dedup();
+    assert_eq!(nonces.len(), 3, "each share has a nonce of its own");
+    for call in node.calls("eth_submitWork") {
+        assert_eq!(call[1], header(1).to_string());
+    }
+}
+
+#[test]
+fn a_node_that_refuses_a_second_solution_gets_one_of_each_header() {
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    node.set("eth_submitWork", Answer::Result(json!(true)));
+    let client = Client::start(config(&[node.url()]));
+    assert!(!client.task(header(1)).repeat);
+    client.find(0, header(1), 1);
+    client.task_where(|task| task.repeat);
+    node.set_work("eth_getWork", &work(2));
+    assert!(client.task(header(2)).repeat, "the node gives work for shares");
+    client.find(0, header(2), 1);
+    client.wait_until("an answer", |status| status.total().accepted == 2);
+    node.set("eth_submitWork", Answer::Result(json!(false)));
+    client.find(0, header(2), 2);
+    client.task_where(|task| !task.repeat);
+    client.wait_until("a refusal", |status| status.total().stale == 1);
     assert_eq!(client.status().total().rejected, 0);
 }
 

@@ -116,7 +116,13 @@ impl Engine {
         let mut devices: Vec<_> = telemetry.iter().map(|device| device.status(now)).collect();
         if self.workers.context.current_job.get().is_none() {
             for device in &mut devices {
-                if matches!(device.state, DeviceState::Searching { .. }) {
+                // Without work, a device that has begun to generate its dataset goes on.
+                let has_ended = match device.state {
+                    DeviceState::Searching { .. } => true,
+                    DeviceState::Preparing { .. } => device.dataset.is_none(),
+                    _ => false,
+                };
+                if has_ended {
                     device.state = DeviceState::Waiting;
                 }
             }
@@ -140,7 +146,7 @@ impl Engine {
         changes
     }
 
-    /// Notes that device `index` has computed no hash for `time`, although it should have: until
+    /// Notes that device `index` has made no progress for `time`, although it should have: until
     /// `None` is given, it is shown as one that is tried again.
     pub fn set_hung(&self, index: usize, time: Option<Duration>) {
         if let Some(device) = self.workers.telemetry().get(index) {
@@ -244,6 +250,30 @@ fn adapter_line(adapter: &AdapterInfo, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::DatasetProgress;
+
+    #[test]
+    fn without_work_only_a_dataset_under_way_is_shown_as_preparing() {
+        let (_work, work_in) = crossbeam_channel::unbounded::<Option<SearchTask>>();
+        let config = EngineConfig {
+            device: DeviceChoice::Cpu,
+            threads: 1,
+            ..EngineConfig::default()
+        };
+        let (solutions_out, _solutions) = crossbeam_channel::unbounded();
+        let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
+        let device = &engine.workers.telemetry()[0];
+        let preparing = DeviceState::Preparing { epoch: 1 };
+        device.set_state(preparing.clone());
+        let state = || engine.status().devices[0].state.clone();
+        assert_eq!(state(), DeviceState::Waiting);
+        device.set_dataset(Some(DatasetProgress {
+            epoch: 1,
+            done: 0,
+            total: 9,
+        }));
+        assert_eq!(state(), preparing);
+    }
 
     #[test]
     fn a_thread_that_hangs_does_not_hold_the_stop() {

@@ -78,10 +78,15 @@ impl EngineWorkers {
         }
     }
 
-    /// Returns the nonce cursor of searcher `index`. Adapters have the first indices, the CPU
-    /// threads have the next ones, even if they do not search yet.
-    fn nonce_cursor(&self, index: usize) -> NonceCursor {
-        NonceCursor::new(index, self.gpu_count + self.cpu_threads)
+    /// Returns the nonce cursor of adapter `index`. The adapters and the CPU have equal parts of
+    /// the nonces. The CPU has the last one, even if it does not search yet.
+    fn adapter_cursor(&self, index: usize) -> NonceCursor {
+        NonceCursor::new(index, self.gpu_count + 1)
+    }
+
+    /// Returns the nonce cursor of CPU thread `thread`.
+    fn cpu_cursor(&self, thread: usize) -> NonceCursor {
+        NonceCursor::new(self.gpu_count, self.gpu_count + 1).of_thread(thread, self.cpu_threads)
     }
 
     /// Starts the worker of a graphics adapter. `index` counts the adapters of this engine.
@@ -104,7 +109,7 @@ impl EngineWorkers {
             adapter: adapter.clone(),
             options: options.clone(),
             kernels: self.kernels.clone(),
-            cursor: self.nonce_cursor(index),
+            cursor: self.adapter_cursor(index),
             intensity: self.intensity,
             self_checks: SelfCheckSchedule::default(),
         };
@@ -130,7 +135,7 @@ impl EngineWorkers {
                 context: Arc::clone(&self.context),
                 datasets: Arc::clone(&self.datasets),
                 telemetry: Arc::clone(&telemetry),
-                cursor: self.nonce_cursor(self.gpu_count + thread),
+                cursor: self.cpu_cursor(thread),
                 throttle: CpuThrottle::new(self.intensity),
             };
             let niceness = self.niceness;
@@ -240,5 +245,58 @@ impl GpuWorkerEvents for EngineWorkers {
             "gpu:{} ({}) is in use again",
             adapter.index, adapter.name
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::NonceSpace;
+
+    #[test]
+    fn threads_of_the_cpu_leave_a_card_its_part_of_the_nonces() {
+        let adapter = AdapterInfo {
+            index: 0,
+            name: "a card".into(),
+            backend: "Vulkan".into(),
+            driver: "1".into(),
+            software: false,
+            max_binding: 1 << 27,
+            max_buffer: 1 << 31,
+            max_pages: 31,
+            subgroup_size: 8,
+            pci_bus: None,
+        };
+        let space = NonceSpace::new(0xaf4c_89ab << 32, 32);
+        // Returns the ranges of the cards, and those of the CPU.
+        let ranges = |cards: usize, threads: usize| {
+            let config = EngineConfig {
+                threads,
+                ..EngineConfig::default()
+            };
+            let devices = DeviceSelection {
+                adapters: vec![adapter.clone(); cards],
+                cpu: false,
+                reason: "a test".into(),
+            };
+            let (solutions, _) = crossbeam_channel::unbounded();
+            let context = Arc::new(SearchContext::new(solutions));
+            let workers = EngineWorkers::new(&config, &devices, context);
+            let cards = (0..cards).map(|index| workers.adapter_cursor(index).range(space));
+            let threads = (0..threads).map(|thread| workers.cpu_cursor(thread).range(space));
+            (cards.collect::<Vec<_>>(), threads.collect::<Vec<_>>())
+        };
+        for (cards, threads, card_len_min) in [(1, 64, (1 << 31) - 1), (3, 64, (1 << 30) - 1), (0, 64, 0)] {
+            let (cards, threads) = ranges(cards, threads);
+            assert!(cards.iter().all(|range| range.len >= card_len_min), "{cards:?}");
+            let all = [cards, threads].concat();
+            for pair in all.windows(2) {
+                assert_eq!(pair[0].first + pair[0].len, pair[1].first, "{all:?}");
+            }
+            let last = all[all.len() - 1];
+            assert!(space.contains(all[0].first) && space.contains(last.first + (last.len - 1)));
+            let covered: u64 = all.iter().map(|range| range.len).sum();
+            assert!((1 << 32) - covered <= 128, "{covered} nonces are dealt out");
+        }
     }
 }

@@ -36,7 +36,7 @@ impl SearchContext {
         }
     }
 
-    /// Sends a solution of `job` if its hash meets the boundary and the job still needs a solution.
+    /// Sends a solution of `job` if its hash meets the boundary and the solution is still useful.
     ///
     /// `device` is the finder. `hash` was computed from the light cache.
     pub(crate) fn submit(&self, job: &SearchJob, device: &DeviceTelemetry, pow_nonce: u64, hash: &PowHash) {

@@ -1,9 +1,10 @@
 //! The job that all searchers of an engine search now.
 //!
 //! New work replaces the old job at once, and the first solution ends it. A searcher notices both
-//! by one atomic read for each batch. Knows nothing of hashing.
+//! by one atomic read for each batch. Solutions of a replaced job are still accepted, because its
+//! source may still pay them. Knows nothing of hashing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,16 @@ pub(crate) struct SearchJob {
     pub(crate) nonces: NonceSpace,
     /// Whether the search continues after a solution.
     repeat: bool,
+    /// Whether a solution was accepted.
+    is_solved: AtomicBool,
     cache: OnceLock<Arc<LightCache>>,
+}
+
+impl SearchJob {
+    /// Whether the searches for both jobs find the same solutions, apart from the boundary.
+    fn finds_the_same(&self, work: &WorkPackage, nonces: NonceSpace) -> bool {
+        self.work.header_hash == work.header_hash && self.work.epoch == work.epoch && self.nonces == nonces
+    }
 }
 
 /// The current job of an engine. Searchers wait here for work, for its light cache, and for its
@@ -46,28 +56,42 @@ struct CurrentJobState {
     /// The epoch of the latest work. A pause does not change it.
     epoch: Option<Epoch>,
     last_id: u64,
+    /// Solutions of the jobs up to this number are useless, because a pause came after them.
+    last_id_before_pause: u64,
     stopping: bool,
+}
+
+impl CurrentJobState {
+    /// Whether a solution of `job` is still useful. The job may have been replaced.
+    fn wants_solution(&self, job: &SearchJob) -> bool {
+        // The search for a job with the same header and nonces may find the same solution again.
+        let is_found_again =
+            |current: &Arc<SearchJob>| current.id != job.id && current.finds_the_same(&job.work, job.nonces);
+        !self.stopping
+            && job.id > self.last_id_before_pause
+            && (job.repeat || !job.is_solved.load(Ordering::Relaxed))
+            && !self.job.as_ref().is_some_and(is_found_again)
+    }
 }
 
 impl CurrentJob {
     /// Makes `task` the current job and returns that job. `None` pauses the search.
     ///
-    /// Returns `None` if there is no new job: after a pause, after [`stop`](Self::stop), or if
-    /// header hash, boundary, epoch and nonces equal those of the current job. Polled sources send
-    /// the same work again and again, and a job that has its solution must not be searched again.
+    /// Returns `None` if there is no new job: after a pause, after [`stop`](Self::stop), or if the
+    /// task equals that of the current job. Polled sources send the same work again and again, and
+    /// a job that has its solution must not be searched again, unless more solutions are wanted
+    /// now.
     pub(crate) fn set(&self, task: Option<SearchTask>) -> Option<Arc<SearchJob>> {
         let mut state = self.state.lock();
         let Some(SearchTask { work, nonces, repeat }) = task else {
             state.job = None;
+            state.last_id_before_pause = state.last_id;
             self.active.store(IDLE, Ordering::Relaxed);
             self.changed.notify_all();
             return None;
         };
         let same = |job: &Arc<SearchJob>| {
-            job.work.header_hash == work.header_hash
-                && job.work.boundary == work.boundary
-                && job.work.epoch == work.epoch
-                && job.nonces == nonces
+            job.finds_the_same(&work, nonces) && job.work.boundary == work.boundary && job.repeat == repeat
         };
         if state.stopping || state.job.as_ref().is_some_and(same) {
             return None;
@@ -80,6 +104,7 @@ impl CurrentJob {
             work,
             nonces,
             repeat,
+            is_solved: AtomicBool::new(false),
             cache: OnceLock::new(),
         });
         state.job = Some(Arc::clone(&job));
@@ -111,28 +136,36 @@ impl CurrentJob {
         self.active.load(Ordering::Relaxed) == job.id
     }
 
+    /// Whether a solution of `job` would be accepted now.
+    pub(crate) fn wants_solution(&self, job: &SearchJob) -> bool {
+        self.state.lock().wants_solution(job)
+    }
+
     /// Records that `job` has a solution. Unless the job allows several solutions, this ends its
     /// search.
     ///
-    /// Returns false if the solution comes too late.
+    /// Returns false if the solution is useless: after a pause, if the job already has its only
+    /// solution, or if the current job finds the same one again. A job that was replaced by another
+    /// is no reason.
     pub(crate) fn accept_solution(&self, job: &SearchJob) -> bool {
-        if job.repeat {
-            self.is_active(job)
-        } else {
-            self.finish(job)
+        if !self.wants_solution(job) {
+            return false;
         }
+        let is_first = !job.is_solved.swap(true, Ordering::Relaxed);
+        if !job.repeat {
+            self.finish(job);
+        }
+        job.repeat || is_first
     }
 
-    /// Ends the search for `job`. Returns true for the first call while the job is active.
-    pub(crate) fn finish(&self, job: &SearchJob) -> bool {
+    /// Ends the search for `job`, if it is the current one.
+    pub(crate) fn finish(&self, job: &SearchJob) {
         let mut state = self.state.lock();
-        let first = !state.done && state.job.as_ref().is_some_and(|active| active.id == job.id);
-        if first {
+        if state.job.as_ref().is_some_and(|current| current.id == job.id) {
             state.done = true;
             self.active.store(IDLE, Ordering::Relaxed);
             self.changed.notify_all();
         }
-        first
     }
 
     /// Gives `job` the light cache of its epoch.
@@ -263,8 +296,56 @@ mod tests {
         let next = current
             .set(Some(other_nonces))
             .expect("other nonces are new work");
-        assert!(!current.accept_solution(&job), "too late");
+        assert!(current.accept_solution(&job), "a replaced job still pays");
         assert!(current.accept_solution(&next));
+    }
+
+    #[test]
+    fn a_replaced_job_still_gets_its_solutions() {
+        let current = CurrentJob::default();
+        let repeated = |header, boundary| SearchTask {
+            repeat: true,
+            ..work(header, boundary)
+        };
+        let set = |task| current.set(Some(task)).expect("new work");
+        let [single, shares] = [work(1, 9), repeated(2, 9)].map(set);
+        let newest = set(work(3, 9));
+        assert!(current.wants_solution(&single) && current.accept_solution(&single));
+        assert!(current.is_active(&newest), "the search for the new job goes on");
+        assert!(
+            !current.wants_solution(&single) && !current.accept_solution(&single),
+            "this job allows one solution only"
+        );
+        assert!(current.accept_solution(&shares) && current.accept_solution(&shares));
+        let easier = set(repeated(2, 10));
+        assert!(
+            !current.accept_solution(&shares) && current.accept_solution(&easier),
+            "the new job finds the same solutions again"
+        );
+        assert!(current.accept_solution(&newest));
+        current.set(None);
+        assert!(
+            !current.accept_solution(&easier),
+            "a pause ends all jobs before it"
+        );
+        let next = set(work(4, 9));
+        assert!(!current.accept_solution(&easier) && current.accept_solution(&next));
+        let last = set(repeated(5, 9));
+        current.stop();
+        assert!(!current.accept_solution(&last), "the engine stops");
+    }
+
+    #[test]
+    fn solved_work_is_searched_again_once_more_solutions_are_wanted() {
+        let current = CurrentJob::default();
+        let job = current.set(Some(work(1, 9))).expect("new work");
+        assert!(current.accept_solution(&job) && current.get().is_none());
+        let shares = SearchTask {
+            repeat: true,
+            ..work(1, 9)
+        };
+        let again = current.set(Some(shares)).expect("more solutions are wanted");
+        assert!(current.is_active(&again) && current.accept_solution(&again));
     }
 
     #[test]
@@ -318,18 +399,19 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_finished_once() {
+    fn a_job_is_solved_once() {
         let current = CurrentJob::default();
         let job = current.set(Some(work(1, 9))).expect("new work");
-        assert!(current.finish(&job));
-        assert!(!current.finish(&job), "only the first solution counts");
+        assert!(current.accept_solution(&job));
+        assert!(!current.accept_solution(&job), "only the first solution counts");
         assert!(current.get().is_none());
         assert!(
             current.set(Some(work(1, 9))).is_none(),
             "solved work is not searched again"
         );
         let next = current.set(Some(work(2, 9))).expect("new work");
-        assert!(!current.finish(&job), "a late solution of the old job");
+        assert!(!current.accept_solution(&job), "a late solution of the old job");
+        current.finish(&job);
         assert!(current.is_active(&next));
     }
 

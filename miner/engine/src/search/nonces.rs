@@ -46,6 +46,15 @@ impl NonceRange {
     pub(crate) fn offset(&self, nonce: u64) -> Option<u64> {
         Some(nonce.wrapping_sub(self.first)).filter(|offset| *offset < self.len)
     }
+
+    /// Returns part number `index` of `count` equal parts.
+    fn part(&self, index: u64, count: u64) -> Self {
+        let len = (self.len / count).max(1);
+        Self {
+            first: self.first.wrapping_add(len.wrapping_mul(index)),
+            len,
+        }
+    }
 }
 
 /// The position of one searcher within its range of nonces.
@@ -57,6 +66,9 @@ pub(crate) struct NonceCursor {
     /// The number of this searcher, below `searchers`.
     searcher: u64,
     searchers: u64,
+    /// The number of this thread of the searcher, below `threads`.
+    thread: u64,
+    threads: u64,
     /// Offset of the next nonce within the range.
     position: u64,
     /// Number of nonces used for the current job.
@@ -77,19 +89,29 @@ impl NonceCursor {
         Self {
             searcher: searcher as u64 % searchers,
             searchers,
+            thread: 0,
+            threads: 1,
             position,
             used: 0,
         }
     }
 
+    /// Narrows the nonces to those of thread number `thread` of the searcher's `threads`.
+    pub(crate) fn of_thread(mut self, thread: usize, threads: usize) -> Self {
+        self.threads = (threads as u64).max(1);
+        self.thread = thread as u64 % self.threads;
+        self
+    }
+
     /// Returns the nonces of `space` that belong to this searcher.
     pub(crate) fn range(&self, space: NonceSpace) -> NonceRange {
         // 2^64 does not fit in 64 bits, so the last nonce of the whole space is never tried.
-        let len = ((u64::MAX >> space.bits) / self.searchers).max(1);
-        NonceRange {
-            first: space.prefix.wrapping_add(len.wrapping_mul(self.searcher)),
-            len,
-        }
+        let all = NonceRange {
+            first: space.prefix,
+            len: u64::MAX >> space.bits,
+        };
+        all.part(self.searcher, self.searchers)
+            .part(self.thread, self.threads)
     }
 
     /// Begins a new job. It may use every nonce of the range again.

@@ -40,7 +40,7 @@ impl RestCause {
 pub(crate) struct DeviceControl {
     rests: AtomicU8,
     restart: AtomicBool,
-    /// Seconds for which the device has computed no hash, although it should have; 0: it does.
+    /// Seconds for which the device has made no progress, although it should have; 0: it does.
     hung_secs: AtomicU64,
 }
 
@@ -67,16 +67,16 @@ impl DeviceControl {
         self.rests.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes for which time the device has computed no hash; `None`: it does.
+    /// Notes for which time the device has made no progress; `None`: it does.
     pub(crate) fn set_hung(&self, time: Option<Duration>) {
         let seconds = time.map_or(0, |time| time.as_secs().max(1));
         self.hung_secs.store(seconds, Ordering::Relaxed);
     }
 
-    /// The reason why a device that searches is not shown as such.
+    /// The reason why a device that prepares or searches is not shown as such.
     pub(crate) fn hung_reason(&self) -> Option<String> {
         let seconds = self.hung_secs.load(Ordering::Relaxed);
-        (seconds > 0).then(|| format!("it hangs: no hash for {seconds} s"))
+        (seconds > 0).then(|| format!("it hangs: no progress for {seconds} s"))
     }
 
     /// Asks for a new start.

@@ -3,7 +3,7 @@
 //! Searchers write the figures, and any thread may read them. Neither waits for the other.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -128,6 +128,8 @@ pub(crate) struct DeviceTelemetry {
     /// Number of threads that search for this device. It changes only while `state` is locked.
     searching: AtomicUsize,
     dataset: Mutex<Option<DatasetProgress>>,
+    /// Whether the device has once used up its nonces of a job.
+    used_up_nonces: AtomicBool,
     /// The commands to the device. Its searchers follow them.
     pub(crate) control: DeviceControl,
 }
@@ -194,6 +196,16 @@ impl DeviceTelemetry {
         }
     }
 
+    /// Warns, once for each device, that it has tried all of its nonces of a job.
+    pub(crate) fn warn_of_used_up_nonces(&self) {
+        if !self.used_up_nonces.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                device = self.name,
+                "all of its nonces of a job are tried: it waits for the next job; a shorter extranonce leaves more of them"
+            );
+        }
+    }
+
     pub(crate) fn set_dataset(&self, progress: Option<DatasetProgress>) {
         *self.dataset.lock() = progress;
     }
@@ -204,10 +216,16 @@ impl DeviceTelemetry {
         let state = self.state.lock().clone();
         match self.control.rest_cause() {
             Some(cause) if !matches!(state, DeviceState::Failed { .. }) => DeviceState::Resting { cause },
-            None if matches!(state, DeviceState::Searching { .. }) => match self.control.hung_reason() {
-                Some(reason) => DeviceState::Recovering { reason },
-                None => state,
-            },
+            None if matches!(
+                state,
+                DeviceState::Searching { .. } | DeviceState::Preparing { .. }
+            ) =>
+            {
+                match self.control.hung_reason() {
+                    Some(reason) => DeviceState::Recovering { reason },
+                    None => state,
+                }
+            }
             _ => state,
         }
     }
@@ -257,8 +275,11 @@ mod tests {
         telemetry.begin_search(8);
         assert_eq!(state(), DeviceState::Searching { epoch: 8 });
         telemetry.control.set_hung(Some(Duration::from_secs(70)));
-        let reason = "it hangs: no hash for 70 s".to_owned();
+        let reason = "it hangs: no progress for 70 s".to_owned();
         assert_eq!(state(), DeviceState::Recovering { reason });
+        telemetry.set_state(DeviceState::Preparing { epoch: 8 });
+        assert!(matches!(state(), DeviceState::Recovering { .. }));
+        telemetry.set_state(DeviceState::Searching { epoch: 8 });
         telemetry.control.set_hung(None);
         assert_eq!(state(), DeviceState::Searching { epoch: 8 });
     }

@@ -6,6 +6,7 @@
 
 mod no_work;
 mod poll;
+mod share_check;
 mod submit;
 mod work;
 
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use engine::{FoundSolution, SearchTask};
 use ethash::{B256, WorkPackage};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -28,6 +30,7 @@ use super::http::NodeHttpClient;
 use super::skipped::SkippedMessages;
 use no_work::NoWorkPeriod;
 use poll::Poller;
+use share_check::ShareCheck;
 use submit::{Submission, Submitter};
 use work::read_work;
 
@@ -52,6 +55,8 @@ pub(super) struct GetWorkClient {
     submissions: mpsc::Sender<Submission>,
     /// Notified when a solution was accepted, because then there is new work.
     accepted: Arc<Notify>,
+    /// Tells whether further solutions of a header are useful.
+    shares: Arc<Mutex<ShareCheck>>,
     submitter: JoinHandle<()>,
     /// Set to true when nothing may be submitted any more.
     give_up: watch::Sender<bool>,
@@ -86,11 +91,13 @@ impl GetWorkClient {
         let (newest, newest_in) = watch::channel(current.header_hash);
         let (submissions, queue) = mpsc::channel(SUBMISSIONS_MAX);
         let accepted = Arc::new(Notify::new());
+        let shares = Arc::<Mutex<ShareCheck>>::default();
         let submitter = Submitter {
             http: http_client(),
             method_prefix,
             context: context.clone(),
             accepted: Arc::clone(&accepted),
+            shares: Arc::clone(&shares),
             newest: newest_in,
         };
         let (give_up, given_up) = watch::channel(false);
@@ -106,6 +113,7 @@ impl GetWorkClient {
             newest,
             submissions,
             accepted,
+            shares,
             submitter,
             give_up,
         })
@@ -139,6 +147,7 @@ impl GetWorkClient {
             method: format!("{}_getWork", self.method_prefix),
             context: self.context.clone(),
             accepted: Arc::clone(&self.accepted),
+            shares: Arc::clone(&self.shares),
         };
         let _poller = AbortOnDrop(tokio::spawn(poller.run(polls_out)));
         let every = self.context.config.report_every;
@@ -213,7 +222,10 @@ impl GetWorkClient {
 
     /// Gives the current work to the engine.
     fn send_work(&self, link: &EngineLink) {
-        let task = SearchTask::from(self.current.clone());
+        let task = SearchTask {
+            repeat: self.shares.lock().pays_shares(),
+            ..SearchTask::from(self.current.clone())
+        };
         self.context.stats.set_job(Some(&task));
         link.send_task(Some(task));
     }

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use engine::FoundSolution;
 use engine::units::short_hash;
 use ethash::B256;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
+use super::share_check::{NEW_WORK_TIMEOUT, ShareCheck};
 use crate::client::context::ClientContext;
 use crate::client::error::{ClientError, printable};
 use crate::client::http::NodeHttpClient;
@@ -18,9 +20,6 @@ use crate::client::http::NodeHttpClient;
 const SOLUTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time before a solution is submitted again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// A refused solution counts as stale if new work comes within this time. The refusal of a stale
-/// solution often comes before the new work.
-const NEW_WORK_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// A request to a node beside the polls.
 pub(super) enum Submission {
@@ -40,6 +39,7 @@ pub(super) struct Submitter {
     pub(super) context: ClientContext,
     /// Notified when a solution was accepted.
     pub(super) accepted: Arc<Notify>,
+    pub(super) shares: Arc<Mutex<ShareCheck>>,
     /// The header hash of the newest work.
     pub(super) newest: watch::Receiver<B256>,
 }
@@ -126,6 +126,7 @@ impl Submitter {
                         counts.accepted += 1;
                     }
                 });
+                self.shares.lock().note_accepted(header_hash, Instant::now());
                 self.accepted.notify_one();
             }
             refusal @ (Ok(Value::Bool(_)) | Err(ClientError::Refused { .. })) => {
@@ -135,8 +136,10 @@ impl Submitter {
                 };
                 let (stats, device) = (Arc::clone(stats), found.device);
                 let mut newest = self.newest.clone();
+                let stale = self.shares.lock().note_refused(header_hash) || stale;
                 // Nodes do not give the reason of a refusal. If new work comes soon, the solution
-                // was too late: for example, another rig of the same node was faster.
+                // was too late: for example, another rig of the same node was faster. The refusal
+                // often comes before the new work.
                 tokio::spawn(async move {
                     let new_work = newest.wait_for(|newest| *newest != header_hash);
                     if stale || matches!(timeout(NEW_WORK_TIMEOUT, new_work).await, Ok(Ok(_))) {

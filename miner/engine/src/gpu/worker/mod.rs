@@ -13,6 +13,7 @@ mod self_check;
 mod tests;
 
 use core::fmt;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -254,6 +255,9 @@ impl GpuWorker {
     ) -> Result<(), GpuError> {
         let epoch = job.work.epoch;
         let mut job = Arc::clone(job);
+        // Each batch in flight may belong to a job of its own.
+        let replaced_max = device.searcher.options().in_flight.max(1);
+        let mut replaced = VecDeque::new();
         loop {
             self.telemetry
                 .set_state(DeviceState::Searching { epoch: epoch.index });
@@ -273,6 +277,7 @@ impl GpuWorker {
                 }
                 if self.cursor.is_exhausted(job.nonces) {
                     device.searcher.stop()?;
+                    self.telemetry.warn_of_used_up_nonces();
                     // A device without nonces must not look like a stalled one.
                     self.telemetry.set_state(DeviceState::Waiting);
                     self.context.current_job.wait_for_end(&job);
@@ -285,7 +290,7 @@ impl GpuWorker {
                 let ReportOutcome {
                     reached_end,
                     is_wrong,
-                } = self.take_report(&report, &job, cache);
+                } = self.take_report(&report, &job, &replaced, cache);
                 if reached_end {
                     device.searcher.set_work(self.gpu_work(&job));
                 }
@@ -300,7 +305,10 @@ impl GpuWorker {
                 }
             }
             match self.context.current_job.get() {
-                Some(next) if next.work.epoch == epoch => job = next,
+                Some(next) if next.work.epoch == epoch => {
+                    replaced.truncate(replaced_max - 1);
+                    replaced.push_front(std::mem::replace(&mut job, next));
+                }
                 _ => return device.searcher.stop(),
             }
         }
@@ -338,18 +346,31 @@ impl GpuWorker {
     }
 
     /// Counts the hashes of a batch and submits its hits.
-    fn take_report(&mut self, report: &BatchReport, job: &SearchJob, cache: &LightCache) -> ReportOutcome {
+    ///
+    /// After a change of the job, a few batches of `replaced` jobs are still in flight. Their hits
+    /// are solutions, too, but their nonces are not those of the cursor.
+    fn take_report(
+        &mut self,
+        report: &BatchReport,
+        job: &Arc<SearchJob>,
+        replaced: &VecDeque<Arc<SearchJob>>,
+        cache: &LightCache,
+    ) -> ReportOutcome {
         self.telemetry.add_hashes(report.count.into());
         let mut outcome = ReportOutcome::default();
-        // After a change of the job, a few batches of the old job are still in flight. Their hits
-        // are useless.
-        if report.work.id != job.id {
+        let mut jobs = std::iter::once(job).chain(replaced);
+        let Some(searched) = jobs.find(|job| job.id == report.work.id) else {
             return outcome;
+        };
+        if searched.id == job.id {
+            outcome.reached_end = self
+                .cursor
+                .advance(job.nonces, report.first_nonce, report.count.into());
         }
-        outcome.reached_end = self
-            .cursor
-            .advance(job.nonces, report.first_nonce, report.count.into());
         for hit in &report.hits {
+            if !self.context.current_job.wants_solution(searched) {
+                break;
+            }
             let candidate = CandidateSolution {
                 pow_nonce: hit.pow_nonce,
                 mix_hash: hit.mix_hash,
@@ -357,7 +378,7 @@ impl GpuWorker {
             };
             if !self
                 .context
-                .verify_and_submit(job, &self.telemetry, cache, &candidate)
+                .verify_and_submit(searched, &self.telemetry, cache, &candidate)
             {
                 outcome.is_wrong = true;
                 tracing::warn!(
@@ -365,9 +386,6 @@ impl GpuWorker {
                     nonce = hit.pow_nonce,
                     "the device found a wrong hash"
                 );
-            }
-            if !self.context.current_job.is_active(job) {
-                break;
             }
         }
         outcome

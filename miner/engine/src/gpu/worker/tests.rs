@@ -260,6 +260,73 @@ fn a_device_waits_while_an_epoch_is_too_large_for_it() {
 }
 
 #[test]
+fn hits_of_a_replaced_job_are_solutions_unless_a_pause_has_ended_it() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    // The most hits of a batch.
+    let hits_max = config.gpu.result_slots.into();
+    let worker = worker(&engine, adapter, config.gpu);
+    let telemetry = Arc::clone(&worker.telemetry);
+    let status = || telemetry.status(Instant::now());
+    let current_job = &engine.workers.context.current_job;
+    let set_work = |header, boundary| {
+        let task = SearchTask {
+            repeat: true,
+            work: WorkPackage {
+                header_hash: B256::repeat_byte(header),
+                boundary,
+                ..easy_work(epoch)
+            },
+            nonces: NonceSpace::default(),
+        };
+        let job = current_job.set(Some(task)).expect("new work");
+        current_job.set_light_cache(&job, Arc::clone(&cache));
+    };
+    // Every batch has many hits.
+    let easy = ethash::boundary(&ethash::U256::from(16));
+    // Replaces easy work by work without solutions while batches are in flight, after a pause if
+    // one is wanted. Returns how many solutions came afterwards.
+    let late_solutions = |header, pauses: bool| {
+        set_work(header, easy);
+        let before = status().solutions;
+        wait_for(&engine, "a solution", || status().solutions > before);
+        if pauses {
+            current_job.set(None);
+        }
+        set_work(header + 1, B256::ZERO);
+        let change = status();
+        // The device is compared after each batch. At most two batches are in flight, and the
+        // worker has at most one in hand.
+        wait_for(&engine, "batches", || {
+            status().checks.passed >= change.checks.passed + 4
+        });
+        status().solutions - change.solutions
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run());
+        // The worker may have a batch in hand. On a busy machine all hits may be sent before the
+        // test counts them. A solution that was accepted before a pause may be counted after it.
+        let are_paid = (0..10).any(|round| late_solutions(1 + 2 * round, false) > hits_max);
+        let are_ended = (10..15).all(|round| late_solutions(1 + 2 * round, true) <= 1);
+        current_job.stop();
+        assert!(are_paid, "the hits of a replaced job are lost");
+        assert!(are_ended, "a job goes on after a pause");
+    });
+    assert_eq!(telemetry.status(Instant::now()).hardware_errors, 0);
+    let found: Vec<_> = solutions.try_iter().map(|found| found.solution).collect();
+    for solution in &found {
+        assert_eq!(solution.header_hash[0] % 2, 1, "only easy work has solutions");
+    }
+    let nonces: std::collections::HashSet<_> = found
+        .iter()
+        .map(|solution| (solution.header_hash, solution.pow_nonce))
+        .collect();
+    assert_eq!(nonces.len(), found.len(), "no solution is sent twice");
+}
+
+#[test]
 fn a_device_without_nonces_has_the_state_waiting() {
     let Some(adapter) = first_adapter() else { return };
     let (engine, config, _solutions) = idle_engine(&adapter);
