@@ -29,7 +29,7 @@ use crate::discovery::{
 use crate::entropy::Entropy;
 use crate::messages::WireFamily;
 use crate::messages::snap::SNAP_OFFER;
-use crate::nat::{NatStatus, PortRequest, RouterSearch, TransportProtocol, keep_mapped};
+use crate::nat::{NatOption, NatStatus, PortRequest, RouterSearch, TransportProtocol, keep_mapped};
 use crate::node_files::SeenNodes;
 use crate::rlpx::{RlpxDisconnect, RlpxSettings};
 use crate::sockets::PeerListener;
@@ -366,6 +366,7 @@ fn start_discovery(
         fork_id,
         has_snap: core.offers_snap(settings.family),
         record_sequence: first_record_sequence(core),
+        learns_address: settings.nat == NatOption::Any,
     };
     let discovery = Discovery::new(settings.key.clone(), discovery, now, entropy.fork());
     let (socket, events) = DiscoverySocket::start(socket, discovery, core.clock)?;
