@@ -497,7 +497,7 @@ fn an_end_that_is_refused_is_tried_again_after_a_pause() {
     let take: Arc<TakeOutcome> = Arc::new(move |outcome| {
         let _ = sender.send(outcome);
     });
-    assert!(!StateFetch::new(source.chain.clone(), take).end(id));
+    assert!(!StateFetch::new(source.chain, take).end(id));
     let outcome = outcomes.try_recv();
     assert!(
         matches!(&outcome, Ok(SyncOutcome::State(report)) if !report.refused && !report.ended),
