@@ -448,6 +448,7 @@ pub(crate) fn discovery(bytes: &[u8]) {
             fork_id: None,
             has_snap: false,
             record_sequence: 1,
+            learns_address: false,
         };
         let now = Moment::default();
         let mut node = Discovery::new(node_key(2), settings, now, Entropy::from_seed([3; 32]));

@@ -20,7 +20,12 @@ const INDEXES_MAX: usize = 4;
 
 /// The memory of which states there are.
 #[derive(Debug, Default)]
-pub(crate) struct RecentStates(Mutex<KnownStates>);
+pub(crate) struct RecentStates {
+    known: Mutex<KnownStates>,
+    /// Held while an index is built. One is built at a time, and nobody waits for it who does not
+    /// need another one.
+    building: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct KnownStates {
@@ -34,12 +39,35 @@ impl RecentStates {
     /// The state with this root, if it is that of one of the last [`KEPT_TRIES`] canonical blocks
     /// of `view`, not of block 0, and the nodes of its tries are there.
     pub(crate) fn find(&self, view: View, root: &B256) -> Result<Option<RecentState>, StoreError> {
-        let mut known = self.0.lock();
-        let Some(number) = known.number(&view, root)? else {
+        let Some(number) = self.known.lock().number(&view, root)? else {
             return Ok(None);
         };
-        let index = known.index(&view, number)?;
+        let index = self.index(view.head_hash(), number, || view.past_nodes(number))?;
         Ok(index.map(|index| RecentState { view, index }))
+    }
+
+    /// The index for the state after block `number` below this head. `build` makes it if it is not
+    /// here.
+    fn index(
+        &self,
+        head: B256,
+        number: u64,
+        build: impl FnOnce() -> Result<Option<PastNodeIndex>, StoreError>,
+    ) -> Result<Option<Arc<PastNodeIndex>>, StoreError> {
+        let known = || self.known.lock().index(head, number);
+        if let Some(index) = known() {
+            return Ok(Some(index));
+        }
+        let _turn = self.building.lock();
+        // Another caller may have built it meanwhile.
+        if let Some(index) = known() {
+            return Ok(Some(index));
+        }
+        let built = build()?.map(Arc::new);
+        if let Some(index) = &built {
+            self.known.lock().keep(head, Arc::clone(index));
+        }
+        Ok(built)
     }
 }
 
@@ -67,22 +95,17 @@ impl KnownStates {
         Ok(found.map(|(number, _)| *number))
     }
 
-    fn index(&mut self, view: &View, number: u64) -> Result<Option<Arc<PastNodeIndex>>, StoreError> {
-        let head = view.head_hash();
-        let at = self
-            .indexes
-            .iter()
-            .position(|(other, index)| *other == head && index.number() == number);
-        let found = match at.and_then(|at| self.indexes.remove(at)) {
-            Some((_, index)) => index,
-            None => match view.past_nodes(number)? {
-                Some(index) => Arc::new(index),
-                None => return Ok(None),
-            },
-        };
-        self.indexes.push_front((head, Arc::clone(&found)));
+    fn index(&mut self, head: B256, number: u64) -> Option<Arc<PastNodeIndex>> {
+        let is_it = |(other, index): &(B256, Arc<PastNodeIndex>)| *other == head && index.number() == number;
+        let at = self.indexes.iter().position(is_it)?;
+        let (_, index) = self.indexes.remove(at)?;
+        self.keep(head, Arc::clone(&index));
+        Some(index)
+    }
+
+    fn keep(&mut self, head: B256, index: Arc<PastNodeIndex>) {
+        self.indexes.push_front((head, index));
         self.indexes.truncate(INDEXES_MAX);
-        Ok(Some(found))
     }
 }
 
@@ -184,5 +207,57 @@ impl EarlyEnd {
             Ok(()) | Err(Self::Enough) => Ok(()),
             Err(Self::Store(error)) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use store::Store;
+
+    use super::*;
+
+    /// Expected events happen in this time.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Asks for the index of the state after the head block, which has this number. `build` is
+    /// called before it is built.
+    fn ask(states: &RecentStates, number: u64, build: impl FnOnce()) -> u64 {
+        let built = || {
+            build();
+            let store = Store::in_memory()?;
+            PastNodeIndex::new(&*store.snapshot()?, number, number)
+        };
+        let index = states.index(B256::repeat_byte(1), number, built);
+        index.expect("memory").expect("it is built").number()
+    }
+
+    #[test]
+    fn an_index_that_is_here_does_not_wait_for_one_that_is_being_built() {
+        let states = &RecentStates::default();
+        assert_eq!(ask(states, 1, || {}), 1);
+        let (begun, builds) = channel();
+        let (go_on, waits) = channel();
+        let (came, comes) = channel();
+        let again = begun.clone();
+        let found = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                ask(states, 2, || {
+                    begun.send(()).expect("it is counted");
+                    waits.recv().expect("the test goes on");
+                })
+            });
+            builds.recv_timeout(LIMIT).expect("the build begins");
+            scope.spawn(move || came.send(ask(states, 1, || panic!("it is here"))));
+            let found = comes.recv_timeout(LIMIT);
+            // A caller that needs the same one waits, and does not build it again.
+            scope.spawn(move || ask(states, 2, || again.send(()).expect("it is counted")));
+            go_on.send(()).expect("the build waits");
+            found
+        });
+        assert_eq!(found, Ok(1));
+        assert_eq!(builds.try_iter().count(), 0, "one build");
     }
 }

@@ -12,6 +12,7 @@ mod socket;
 mod table;
 #[cfg(test)]
 mod tests;
+mod told_address;
 mod values;
 
 pub use packet::{

@@ -207,6 +207,9 @@ impl SocketLoop {
                 },
                 () = wait => self.discovery.on_time(self.clock.now()),
             };
+            if self.own_record.borrow().sequence() != self.discovery.record().sequence() {
+                self.own_record.send_replace(self.discovery.record().clone());
+            }
             for action in actions {
                 self.act(action).await;
             }
@@ -237,7 +240,6 @@ impl SocketLoop {
             }
             SocketRequest::Announce(endpoint, fork_id) => {
                 self.discovery.announce(endpoint, fork_id);
-                self.own_record.send_replace(self.discovery.record().clone());
             }
             SocketRequest::Record(node, reply) => {
                 let actions = self.discovery.request_announced_record(&node, now);

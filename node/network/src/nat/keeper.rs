@@ -1,9 +1,10 @@
 //! Keeps the ports of a node open on its router, and follows its outside address.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -12,9 +13,11 @@ use super::gateway::{NatGateway, TransportProtocol};
 /// A mapping that is not renewed lasts for this long.
 pub(crate) const MAPPING_LIFETIME: Duration = Duration::from_secs(20 * 60);
 pub(crate) const MAPPING_RENEWAL: Duration = Duration::from_secs(15 * 60);
+/// A router that has refused something is asked again after this time.
+pub(crate) const MAPPING_RETRY: Duration = Duration::from_secs(60);
 
 /// A port that others should reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PortRequest {
     /// UDP or TCP.
     pub protocol: TransportProtocol,
@@ -40,23 +43,55 @@ impl NatStatus {
     }
 }
 
-/// Asks the router once for its address and for all ports. What it refuses is logged.
-pub(crate) async fn refresh_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) -> NatStatus {
-    let mut status = NatStatus::default();
-    match gateway.external_ip().await {
-        Ok(ip) => status.external_ip = Some(ip),
-        Err(error) => tracing::debug!(%error, "the router does not tell its address"),
+/// The last answers of a router, each with the time at which it ends unless it is renewed.
+#[derive(Debug, Default)]
+pub(super) struct RouterAnswers {
+    external_ip: Option<(IpAddr, Instant)>,
+    ports: BTreeMap<PortRequest, (u16, Instant)>,
+}
+
+impl RouterAnswers {
+    /// Asks the router once for its address and for all ports. What it refuses is logged, and its
+    /// answer before stays until that ends. Returns the time until the router is to be asked again.
+    pub(super) async fn renew(
+        &mut self,
+        gateway: &dyn NatGateway,
+        requests: &[PortRequest],
+        now: Instant,
+    ) -> Duration {
+        let (mut wait, end) = (MAPPING_RENEWAL, now + MAPPING_LIFETIME);
+        match gateway.external_ip().await {
+            Ok(ip) => self.external_ip = Some((ip, end)),
+            Err(error) => {
+                wait = MAPPING_RETRY;
+                tracing::debug!(%error, "the router does not tell its address");
+            }
+        }
+        for request in requests {
+            let PortRequest { protocol, port } = *request;
+            match gateway.map(protocol, port, MAPPING_LIFETIME).await {
+                Ok(outside) => {
+                    self.ports.insert(*request, (outside, end));
+                }
+                Err(error) => {
+                    wait = MAPPING_RETRY;
+                    tracing::debug!(%error, port, "the router does not pass a port on");
+                }
+            }
+        }
+        wait
     }
-    for request in requests {
-        match gateway
-            .map(request.protocol, request.port, MAPPING_LIFETIME)
-            .await
-        {
-            Ok(outside) => status.ports.push((*request, outside)),
-            Err(error) => tracing::debug!(%error, port = request.port, "the router does not pass a port on"),
+
+    /// The answers that have not ended.
+    pub(super) fn status(&self, now: Instant) -> NatStatus {
+        let ports = self.ports.iter().filter(|(_, (_, end))| *end > now);
+        NatStatus {
+            external_ip: self.external_ip.filter(|(_, end)| *end > now).map(|(ip, _)| ip),
+            ports: ports
+                .map(|(request, (outside, _))| (*request, *outside))
+                .collect(),
         }
     }
-    status
 }
 
 pub(crate) async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRequest]) {
@@ -67,22 +102,25 @@ pub(crate) async fn remove_mappings(gateway: &dyn NatGateway, requests: &[PortRe
     }
 }
 
-/// Renews the mappings until nobody reads `status` any more. Then they end.
+/// Renews the mappings until `stop` says so, or its sender is gone. Then they end.
 pub(crate) async fn keep_mapped(
     gateway: Arc<dyn NatGateway>,
     requests: Vec<PortRequest>,
     status: watch::Sender<NatStatus>,
+    mut stop: watch::Receiver<bool>,
 ) {
+    let mut answers = RouterAnswers::default();
     loop {
-        let new = refresh_mappings(&*gateway, &requests).await;
+        let wait = answers.renew(&*gateway, &requests, Instant::now()).await;
+        let new = answers.status(Instant::now());
         status.send_if_modified(|old| {
             let is_changed = *old != new;
             *old = new;
             is_changed
         });
         tokio::select! {
-            () = tokio::time::sleep(MAPPING_RENEWAL) => {}
-            () = status.closed() => break,
+            () = tokio::time::sleep(wait) => {}
+            _ = stop.changed() => break,
         }
     }
     remove_mappings(&*gateway, &requests).await;

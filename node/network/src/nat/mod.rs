@@ -6,6 +6,8 @@
 mod gateway;
 mod keeper;
 #[cfg(test)]
+pub(crate) mod recording_gateway;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -13,6 +15,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use gateway::{FixedAddress, PmpGateway, UpnpGateway, default_gateways};
 
 pub(crate) use gateway::{NatGateway, TransportProtocol};
@@ -70,6 +73,9 @@ impl fmt::Display for NatOption {
         }
     }
 }
+
+/// A search for a router.
+pub(crate) type RouterSearch = BoxFuture<'static, Option<Arc<dyn NatGateway>>>;
 
 /// Looks for the router that the option names. `None` if there is none. This takes some seconds.
 pub(crate) async fn find_gateway(option: NatOption) -> Option<Arc<dyn NatGateway>> {

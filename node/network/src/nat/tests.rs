@@ -2,17 +2,17 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 use super::gateway::{PmpGateway, gateways_of};
+use super::keeper::{MAPPING_LIFETIME, MAPPING_RENEWAL, MAPPING_RETRY, RouterAnswers};
+use super::recording_gateway::RecordingGateway;
 use super::*;
-use crate::nat::gateway::NatError;
-use crate::nat::gateway::NatFuture;
-use crate::nat::keeper::{MAPPING_LIFETIME, refresh_mappings};
 
 #[test]
 fn values_of_the_option() {
@@ -79,62 +79,60 @@ async fn a_router_with_nat_pmp() {
         protocol,
         port: port(30333),
     });
-    let status = refresh_mappings(&gateway, &requests).await;
+    let (mut answers, now) = (RouterAnswers::default(), Instant::now());
+    answers.renew(&gateway, &requests, now).await;
+    let status = answers.status(now);
     let ports: Vec<_> = status.ports.iter().map(|(_, outside)| *outside).collect();
     assert_eq!(ports, [30334, 30334]);
     assert_eq!(gateway.unmap(TransportProtocol::Udp, port(30333)).await, Ok(()));
 }
 
-/// Remembers what it was asked for.
-#[derive(Default)]
-struct RecordingGateway {
-    asked: Mutex<Vec<String>>,
-}
+const REQUEST: PortRequest = PortRequest {
+    protocol: TransportProtocol::Tcp,
+    port: NonZeroU16::new(30333).expect("a port"),
+};
 
-impl RecordingGateway {
-    fn note(&self, text: String) {
-        self.asked.lock().expect("no panic before").push(text);
-    }
-}
-
-impl NatGateway for RecordingGateway {
-    fn external_ip(&self) -> NatFuture<'_, IpAddr> {
-        Box::pin(async {
-            Err(NatError {
-                gateway: "recording",
-                cause: "not known".to_owned(),
-            })
-        })
-    }
-
-    fn map(&self, protocol: TransportProtocol, port: NonZeroU16, lifetime: Duration) -> NatFuture<'_, u16> {
-        self.note(format!("map {protocol:?} {port} {}", lifetime.as_secs()));
-        Box::pin(async move { Ok(port.get()) })
-    }
-
-    fn unmap(&self, protocol: TransportProtocol, port: NonZeroU16) -> NatFuture<'_, ()> {
-        self.note(format!("unmap {protocol:?} {port}"));
-        Box::pin(async { Ok(()) })
-    }
+#[tokio::test]
+async fn mappings_end_when_the_node_stops() {
+    let gateway = Arc::new(RecordingGateway::default());
+    let (sender, mut status) = watch::channel(NatStatus::default());
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(keep_mapped(gateway.clone(), vec![REQUEST], sender, stopped));
+    status.changed().await.expect("a change");
+    let got = status.borrow().clone();
+    assert_eq!(got.ports, [(REQUEST, 30333)]);
+    assert_eq!(got.external_ip, None);
+    // Readers of the status may live longer.
+    stop.send(true).expect("it runs");
+    task.await.expect("it ends");
+    assert_eq!(gateway.asked(), ["map Tcp 30333 1200", "unmap Tcp 30333"]);
 }
 
 #[tokio::test]
-async fn mappings_end_with_their_reader() {
-    let gateway = Arc::new(RecordingGateway::default());
-    let request = PortRequest {
-        protocol: TransportProtocol::Tcp,
-        port: port(30333),
-    };
-    let (sender, mut status) = watch::channel(NatStatus::default());
-    let task = tokio::spawn(keep_mapped(gateway.clone(), vec![request], sender));
-    status.changed().await.expect("a change");
-    let got = status.borrow().clone();
-    assert_eq!(got.ports, [(request, 30333)]);
-    assert_eq!(got.external_ip, None);
-    drop(status);
-    task.await.expect("it ends");
-    let asked = gateway.asked.lock().expect("no panic before").clone();
-    assert_eq!(asked, ["map Tcp 30333 1200", "unmap Tcp 30333"]);
+async fn a_renewal_that_fails_changes_nothing_while_the_mapping_can_live() {
+    let ip = IpAddr::from([52, 1, 2, 3]);
+    let gateway = RecordingGateway::at(ip);
+    let mut answers = RouterAnswers::default();
+    let begun = Instant::now();
+    let wait = answers.renew(&gateway, &[REQUEST], begun).await;
+    assert_eq!(wait, MAPPING_RENEWAL);
+    let whole = answers.status(begun);
+    assert_eq!(
+        (whole.external_ip, &whole.ports[..]),
+        (Some(ip), &[(REQUEST, 30333)][..])
+    );
+    gateway.refuses.store(true, Ordering::Relaxed);
+    let mut now = begun + wait;
+    while now < begun + MAPPING_LIFETIME {
+        let wait = answers.renew(&gateway, &[REQUEST], now).await;
+        assert_eq!(wait, MAPPING_RETRY);
+        assert_eq!(answers.status(now), whole, "{:?}", now - begun);
+        now += wait;
+    }
+    assert_eq!(answers.status(now), NatStatus::default(), "the mapping is gone");
+    gateway.refuses.store(false, Ordering::Relaxed);
+    let wait = answers.renew(&gateway, &[REQUEST], now).await;
+    assert_eq!((answers.status(now), wait), (whole, MAPPING_RENEWAL));
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ use crate::dns::DnsListUrl;
 use crate::entropy::{Entropy, EntropyError};
 use crate::fork_id::fork_filter;
 use crate::messages::WireFamily;
-use crate::nat::NatOption;
+use crate::nat::{NatOption, find_gateway};
 use crate::node_files::SeenNodes;
 use crate::peers::{CHECKS_MAX, ChainAccess, ChainAccessError, HubSettings, PeerHub};
 use crate::sync::ChainSync;
@@ -225,8 +225,17 @@ impl NetworkService {
             .map_err(NetworkStartError::Thread)?;
 
         let seen = SeenNodes::open(&settings.folder, core.now().unix);
-        let tasks = NetworkTasks::start(&settings, &core, sockets, agreed, Some(seen), &mut entropy)
-            .map_err(listen_error)?;
+        let router = Box::pin(find_gateway(settings.nat));
+        let tasks = NetworkTasks::start(
+            &settings,
+            &core,
+            sockets,
+            agreed,
+            Some(seen),
+            router,
+            &mut entropy,
+        )
+        .map_err(listen_error)?;
         let (keeper, subnets) = SubnetKeeper::new(
             Arc::clone(&core),
             chain,

@@ -26,6 +26,7 @@ use super::tasks::{NetworkSockets, NetworkTasks};
 use super::{NetworkSettings, NetworkStartError, PeerReport};
 use crate::discovery::DiscoveryHandle;
 use crate::entropy::Entropy;
+use crate::nat::find_gateway;
 
 /// The ports of subnets, each for TCP and UDP.
 pub(crate) const SUBNET_PORTS: RangeInclusive<u16> = 40333..=40998;
@@ -310,8 +311,9 @@ impl SubnetKeeper {
             address: listen,
             source,
         };
+        let (agreed, router) = (inboxes.agreed, Box::pin(find_gateway(settings.nat)));
         let mut tasks =
-            NetworkTasks::start(&settings, &core, sockets, inboxes.agreed, None, &mut self.entropy)
+            NetworkTasks::start(&settings, &core, sockets, agreed, None, router, &mut self.entropy)
                 .map_err(failed)?;
         if let (Some(own), Some(main)) = (tasks.values().cloned(), self.values.clone()) {
             tasks.add(tokio::spawn(meet(main, own, subnet_key(&plan.address))));

@@ -157,7 +157,13 @@ pub(super) fn run(core: &Weak<Core>, mut sync: ChainSync, inputs: &SyncInputs) {
         let wait = sync
             .deadline()
             .map_or(IDLE, |deadline| deadline.saturating_sub(now));
-        let inputs = inputs.take(wait.min(IDLE));
+        let inputs = if sync.is_waiting() {
+            // The inputs wait in the queue, which has its bounds.
+            std::thread::sleep(wait.min(IDLE));
+            Vec::new()
+        } else {
+            inputs.take(wait.min(IDLE))
+        };
         let Some(core) = core.upgrade() else { return };
         let moment = core.now();
         now = moment.elapsed;

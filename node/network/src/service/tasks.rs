@@ -29,7 +29,7 @@ use crate::discovery::{
 use crate::entropy::Entropy;
 use crate::messages::WireFamily;
 use crate::messages::snap::SNAP_OFFER;
-use crate::nat::{NatOption, NatStatus, PortRequest, TransportProtocol, find_gateway, keep_mapped};
+use crate::nat::{NatOption, NatStatus, PortRequest, RouterSearch, TransportProtocol, keep_mapped};
 use crate::node_files::SeenNodes;
 use crate::rlpx::{RlpxDisconnect, RlpxSettings};
 use crate::sockets::PeerListener;
@@ -122,7 +122,8 @@ async fn discover_at(address: SocketAddr) -> io::Result<UdpSocket> {
 pub(super) struct NetworkTasks {
     core: Arc<Core>,
     tasks: Vec<JoinHandle<()>>,
-    finding: Option<JoinHandle<()>>,
+    /// Tasks that have something to do when `stop` is told, and end then.
+    ending: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,
     listener: PeerListener,
     address: SocketAddr,
@@ -134,13 +135,14 @@ pub(super) struct NetworkTasks {
 
 impl NetworkTasks {
     /// Starts them. `agreed` are nodes whose Status fitted. Without `seen` no nodes are remembered
-    /// over restarts.
+    /// over restarts. `router` looks for a router.
     pub(super) fn start(
         settings: &NetworkSettings,
         core: &Arc<Core>,
         sockets: NetworkSockets,
         agreed: mpsc::Receiver<(B512, SocketAddr)>,
         seen: Option<SeenNodes>,
+        router: RouterSearch,
         entropy: &mut Entropy,
     ) -> io::Result<Self> {
         let (address, discovery_port) = (sockets.address()?, sockets.discovery_port()?);
@@ -183,12 +185,16 @@ impl NetworkTasks {
             start_task(dialing::take_inbound(Arc::clone(core), settings.family, inbound)),
             start_task(dial_loop.run()),
             start_task(run_timer(Arc::clone(core))),
-            start_task(open_ports(settings.nat, address.port(), discovery_port, nat)),
         ];
+        let ports = [
+            (TransportProtocol::Tcp, address.port()),
+            (TransportProtocol::Udp, discovery_port),
+        ];
+        let router = start_task(open_ports(router, ports, nat, stopped.clone()));
         let mut own = Self {
             core: Arc::clone(core),
             tasks,
-            finding: None,
+            ending: vec![router],
             stop,
             listener,
             address,
@@ -202,7 +208,8 @@ impl NetworkTasks {
             if let Some(reader) = dns::reader(settings, core, entropy) {
                 own.add(start_task(reader.run()));
             }
-            own.finding = Some(start_task(finding.run(events, agreed, nat_status, stopped)));
+            let finding = finding.run(events, agreed, nat_status, stopped);
+            own.ending.push(start_task(finding));
         }
         Ok(own)
     }
@@ -251,11 +258,15 @@ impl NetworkTasks {
         for task in self.tasks {
             task.abort();
         }
-        // The keeper of the seen nodes writes them when it hears this.
+        // The seen nodes are written and the router's mappings end when their keepers hear this.
         let _ = self.stop.send(true);
-        if let Some(finding) = self.finding {
-            let _ = tokio::time::timeout(STOP_WAIT, finding).await;
-        }
+        let ending = self.ending;
+        let ends = async move {
+            for task in ending {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(STOP_WAIT, ends).await;
         let end = tokio::time::Instant::now() + STOP_WAIT;
         while tokio::time::Instant::now() < end && !core.state.lock().reports.is_empty() {
             tokio::time::sleep(STOP_STEP).await;
@@ -295,18 +306,24 @@ async fn run_timer(core: Arc<Core>) {
     }
 }
 
-/// Looks for a router and keeps the ports open on it; a port that is 0 is none.
-async fn open_ports(option: NatOption, tcp: u16, udp: u16, status: watch::Sender<NatStatus>) {
-    let Some(gateway) = find_gateway(option).await else {
-        return;
+/// Looks for a router and keeps the ports open on it until `stop` says so. Port 0 is none.
+async fn open_ports(
+    router: RouterSearch,
+    ports: [(TransportProtocol, u16); 2],
+    status: watch::Sender<NatStatus>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let found = tokio::select! {
+        found = router => found,
+        _ = stop.changed() => None,
     };
-    let ports = [(TransportProtocol::Tcp, tcp), (TransportProtocol::Udp, udp)];
+    let Some(gateway) = found else { return };
     let request = |(protocol, port)| {
         let port = NonZeroU16::new(port)?;
         Some(PortRequest { protocol, port })
     };
     let requests = ports.into_iter().filter_map(request).collect();
-    keep_mapped(gateway, requests, status).await;
+    keep_mapped(gateway, requests, status, stop).await;
 }
 
 /// The number of the first record of this run. The time rises from start to start.
@@ -349,6 +366,7 @@ fn start_discovery(
         fork_id,
         has_snap: core.offers_snap(settings.family),
         record_sequence: first_record_sequence(core),
+        learns_address: settings.nat == NatOption::Any,
     };
     let discovery = Discovery::new(settings.key.clone(), discovery, now, entropy.fork());
     let (socket, events) = DiscoverySocket::start(socket, discovery, core.clock)?;

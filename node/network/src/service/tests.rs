@@ -2,18 +2,23 @@
 
 use std::net::SocketAddr;
 
+use chain::ChainSpec;
 use primitives::{Address, Transaction, TxForm, U256};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::core::CoreInboxes;
 use super::*;
 use crate::messages::{ApplicationChainMessage, PeerMessage, PeerStatus, WireProtocol};
+use crate::nat::NatGateway;
+use crate::nat::recording_gateway::RecordingGateway;
 use crate::peers::stub_chain::StubChain;
 use crate::peers::{ChainHead, JUDGED_TRANSACTIONS_MIN, TransactionVerdict, WORTHLESS_PAUSE};
 use crate::rlpx::{HandshakeForm, PeerConnection, RlpxDisconnect, RlpxSettings};
 use crate::service::offers::LAST_TRANSACTIONS_MAX;
 use crate::service::outbox::OUTBOX_BYTES_MAX;
+use crate::testing::loopback_settings;
 
 /// Expected events happen in this time.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -398,5 +403,34 @@ async fn a_slow_reader_of_an_application_chain_keeps_few_bytes() {
     drop(slow);
     node.wait_until("the ends", || node.core.peers().is_empty()).await;
     node.wait_until("all memory comes back", || node.core.bounds.outboxes.used() == 0)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_router_passes_no_port_on_after_the_stop() {
+    let node = TestNode::start(StubChain::new(TransactionVerdict::Taken)).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = loopback_settings(key(200), &ChainSpec::dev(), folder.path());
+    let sockets = NetworkSockets::bind(settings.listen, false, None).await;
+    let gateway = Arc::new(RecordingGateway::default());
+    let found: Option<Arc<dyn NatGateway>> = Some(gateway.clone());
+    let tasks = NetworkTasks::start(
+        &settings,
+        &node.core,
+        sockets.expect("a free port"),
+        mpsc::channel(1).1,
+        None,
+        Box::pin(std::future::ready(found)),
+        &mut Entropy::from_seed([3; 32]),
+    )
+    .expect("an address");
+    let port = tasks.address().port();
+    node.wait_until("the port is passed on", || !gateway.asked().is_empty())
+        .await;
+    // Readers of the status of the router live longer than the tasks.
+    let _status = tasks.nat().clone();
+    tasks.stop().await;
+    let expected = [format!("map Tcp {port} 1200"), format!("unmap Tcp {port}")];
+    node.wait_until("the mapping ends", || gateway.asked() == expected)
         .await;
 }

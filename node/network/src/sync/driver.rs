@@ -5,6 +5,7 @@
 //! a kind are done in order, by a thread for each kind. Their queues are short, because the state
 //! machine has bounds for what is under way. Knows threads and the chain; knows no sockets.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use store::StoreError;
 use super::jobs::{ChainRefusal, SyncJob, SyncOutcome, run_job};
 use super::network_watch::NetworkWatch;
 use super::state_fetch::{StateProgress, StateSync};
-use super::{SyncActions, SyncState, Synchronizer};
+use super::{CHAIN_RETRY, SyncActions, SyncState, Synchronizer};
 use crate::moment::Moment;
 use crate::peers::{PeerNews, PeerOrder};
 use crate::snap::client::{SnapFigures, SnapPhase};
@@ -125,13 +126,24 @@ impl SyncShared {
     }
 }
 
+/// An input of the state machine that waits, because the chain cannot be read.
+enum WaitingInput {
+    News(PeerNews),
+    Outcome(SyncOutcome),
+}
+
 /// The synchronization of a running chain.
 ///
 /// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it
 /// returned are carried out, in order, and [`ChainSync::deadline`] says when [`ChainSync::on_time`]
-/// is due.
+/// is due. While [`ChainSync::is_waiting`], all inputs are kept, so they should come later.
 pub(crate) struct ChainSync {
     machine: Synchronizer,
+    /// The inputs since the chain could last be read. If the state machine did not get them, it
+    /// would wait for them for ever.
+    waiting: VecDeque<WaitingInput>,
+    /// The time at which the chain is read again after a failure.
+    retry_at: Option<Duration>,
     driver: SyncDriver,
     /// The state that is fetched, if one is.
     state: StateSync,
@@ -160,6 +172,8 @@ impl ChainSync {
         let take: Arc<TakeOutcome> = Arc::new(take);
         Ok(Self {
             machine: Synchronizer::new(genesis),
+            waiting: VecDeque::new(),
+            retry_at: None,
             driver: SyncDriver::start(&chain, &take)?,
             state: StateSync::full(),
             take,
@@ -227,7 +241,7 @@ impl ChainSync {
     /// Something has happened with peers.
     pub(crate) fn handle(&mut self, now: Moment, news: PeerNews) -> Vec<PeerOrder> {
         match self.state.news(news) {
-            Some(news) => self.with_view(now, |machine, view| machine.handle(now, view, news)),
+            Some(news) => self.with_view(now, Some(WaitingInput::News(news))),
             None => Vec::new(),
         }
     }
@@ -235,39 +249,50 @@ impl ChainSync {
     /// A job has ended.
     pub(crate) fn job_done(&mut self, now: Moment, outcome: SyncOutcome) -> Vec<PeerOrder> {
         if let SyncOutcome::State(report) = outcome {
-            let mut orders = self.state.take(report);
+            let mut orders = self.state.take(now, report);
             orders.extend(self.on_time(now));
             return orders;
         }
-        self.with_view(now, |machine, view| machine.job_done(now, view, outcome))
+        self.with_view(now, Some(WaitingInput::Outcome(outcome)))
     }
 
     /// The time has come that [`Self::deadline`] has named. It does no harm to call this earlier,
     /// for example after the head has moved.
     pub(crate) fn on_time(&mut self, now: Moment) -> Vec<PeerOrder> {
-        self.with_view(now, |machine, view| machine.on_time(now, view))
+        self.with_view(now, None)
+    }
+
+    /// Whether the chain cannot be read for now.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.retry_at.is_some()
     }
 
     /// The time at which [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Duration> {
+        if self.is_waiting() {
+            return self.retry_at;
+        }
         let looks = self.watch.needs_peers() || self.state.holds_blocks();
         let looks = looks.then_some(self.next_look);
         [self.machine.deadline(), looks].into_iter().flatten().min()
     }
 
-    fn with_view(
-        &mut self,
-        now: Moment,
-        act: impl FnOnce(&mut Synchronizer, &View) -> SyncActions,
-    ) -> Vec<PeerOrder> {
+    /// Takes the input, and those that wait before it. Without any, the time has come.
+    fn with_view(&mut self, now: Moment, input: Option<WaitingInput>) -> Vec<PeerOrder> {
+        self.waiting.extend(input);
+        if self.retry_at.is_some_and(|at| now.elapsed < at) {
+            return Vec::new();
+        }
         let view = match self.view() {
             Ok(view) => view,
             Err(error) => {
                 tracing::error!(%error, "the synchronization cannot read the chain");
+                self.retry_at = Some(now.elapsed + CHAIN_RETRY);
                 return Vec::new();
             }
         };
-        let SyncActions { mut orders, mut jobs } = act(&mut self.machine, &view);
+        self.retry_at = None;
+        let SyncActions { mut orders, mut jobs } = self.take_waiting(now, &view);
         let mut progress = self.machine.progress();
         let parts = (&self.chain, &self.take);
         match self
@@ -298,6 +323,22 @@ impl ChainSync {
         self.look_at_network(now, &view, &progress);
         self.log.follow(now.elapsed, &progress);
         orders
+    }
+
+    fn take_waiting(&mut self, now: Moment, view: &View) -> SyncActions {
+        if self.waiting.is_empty() {
+            return self.machine.on_time(now, view);
+        }
+        let mut all = SyncActions::default();
+        for input in self.waiting.drain(..) {
+            let SyncActions { orders, jobs } = match input {
+                WaitingInput::News(news) => self.machine.handle(now, view, news),
+                WaitingInput::Outcome(outcome) => self.machine.job_done(now, view, outcome),
+            };
+            all.orders.extend(orders);
+            all.jobs.extend(jobs);
+        }
+        all
     }
 
     /// Stops or resumes the making of work, and says why it is stopped.

@@ -34,6 +34,7 @@ pub(crate) async fn start(byte: u8, dialect: DiscoveryDialect, seeds: Vec<NodeCo
         fork_id: None,
         has_snap: false,
         record_sequence: 1,
+        learns_address: false,
     };
     let clock = SystemClock::start();
     let discovery = Discovery::new(key(byte), settings, clock.now(), entropy(byte));

@@ -32,7 +32,9 @@ impl Discovery {
                 };
                 self.take_ping(contact, hash, tail, now);
             }
-            DiscoveryPacket::Pong { ping_hash, tail, .. } => self.take_pong(id, from, ping_hash, tail, now),
+            DiscoveryPacket::Pong { to, ping_hash, tail } => {
+                self.take_pong((id, from), to.ip, ping_hash, tail, now);
+            }
             DiscoveryPacket::FindNode {
                 target,
                 brothers_only,
@@ -150,8 +152,8 @@ impl Discovery {
 
     pub(super) fn take_pong(
         &mut self,
-        id: B512,
-        from: SocketAddr,
+        (id, from): (B512, SocketAddr),
+        seen_ip: IpAddr,
         ping_hash: B256,
         tail: PacketTail,
         now: Moment,
@@ -170,6 +172,8 @@ impl Discovery {
         let is_refused =
             kind == ContactKind::Alien || (self.settings.is_strict && kind != ContactKind::Brother);
         if !is_refused {
+            self.told_addresses.put(from.ip(), seen_ip, now.elapsed);
+            self.renew_record();
             self.add_to_table(contact, now.elapsed);
             if is_new {
                 self.tell(DiscoveryEvent::Verified(contact));

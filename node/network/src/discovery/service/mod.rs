@@ -22,6 +22,7 @@ use super::packet::{
     DiscoveryDialect, DiscoveryPacket, PACKET_LIFETIME, PacketEndpoint, PacketError, PacketTail,
 };
 use super::table::{BUCKET_NODES_MAX, ContactKind, NodeTable};
+use super::told_address::ToldAddresses;
 use super::values::ValueStore;
 use crate::address::{self, AddressRanges};
 use crate::contact::NodeContact;
@@ -86,6 +87,9 @@ pub struct DiscoverySettings {
     pub has_snap: bool,
     /// The number of this node's first record. It must rise from start to start.
     pub record_sequence: u64,
+    /// Whether the record says the address that others see, while that of the endpoint is not
+    /// known.
+    pub learns_address: bool,
 }
 
 /// An action for the caller.
@@ -189,6 +193,9 @@ pub struct Discovery {
     id: B512,
     settings: DiscoverySettings,
     record: NodeRecord,
+    /// The content of the record.
+    claims: NodeClaims,
+    told_addresses: ToldAddresses,
     table: NodeTable,
     bonds: BondBook,
     values: ValueStore,
@@ -210,10 +217,13 @@ impl Discovery {
     /// Begins. Call [`Self::on_time`] at once.
     pub fn new(key: SecretKey, settings: DiscoverySettings, now: Moment, entropy: Entropy) -> Self {
         let id = key.public_key();
-        let record = own_record(&key, &settings, settings.record_sequence);
+        let claims = own_claims(&settings, None);
+        let record = NodeRecord::sign(&key, settings.record_sequence, &claims);
         Self {
             id,
             record,
+            claims,
+            told_addresses: ToldAddresses::default(),
             table: NodeTable::new(keccak256(id)),
             bonds: BondBook::default(),
             values: ValueStore::default(),
@@ -270,15 +280,21 @@ impl Discovery {
             .unwrap_or_default()
     }
 
-    /// Changes the address or the fork id of this node. Its record gets the next number.
+    /// Changes the address or the fork id of this node.
     pub fn announce(&mut self, endpoint: PacketEndpoint, fork_id: Option<ForkId>) {
-        if self.settings.endpoint == endpoint && self.settings.fork_id == fork_id {
-            return;
-        }
         self.settings.endpoint = endpoint;
         self.settings.fork_id = fork_id;
-        let next = self.record.sequence().saturating_add(1);
-        self.record = own_record(&self.key, &self.settings, next);
+        self.renew_record();
+    }
+
+    /// Signs the next record if its content has changed.
+    fn renew_record(&mut self) {
+        let claims = own_claims(&self.settings, self.told_addresses.agreed());
+        if claims != self.claims {
+            let next = self.record.sequence().saturating_add(1);
+            self.record = NodeRecord::sign(&self.key, next, &claims);
+            self.claims = claims;
+        }
     }
 
     /// Notes what a connection has shown of a node. Its kind can only rise.
@@ -522,15 +538,18 @@ impl Discovery {
     }
 }
 
-fn own_record(key: &SecretKey, settings: &DiscoverySettings, sequence: u64) -> NodeRecord {
+/// The content of this node's record. `told` is the address that others see.
+fn own_claims(settings: &DiscoverySettings, told: Option<IpAddr>) -> NodeClaims {
     let PacketEndpoint { ip, udp, tcp } = settings.endpoint;
-    let claims = NodeClaims {
-        // A record without an address is of no use, not even on this machine.
-        ip: Some(address::or_loopback(ip)),
+    NodeClaims {
+        ip: if ip.is_unspecified() {
+            told.filter(|_| settings.learns_address)
+        } else {
+            Some(ip)
+        },
         tcp,
         udp,
         fork_id: settings.fork_id,
         has_snap: settings.has_snap,
-    };
-    NodeRecord::sign(key, sequence, &claims)
+    }
 }

@@ -2,6 +2,7 @@
 //! get little.
 
 mod strangers;
+mod told_address;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -47,6 +48,7 @@ fn settings(number: u16, dialect: DiscoveryDialect, seeds: &[NodeContact]) -> Di
         fork_id: None,
         has_snap: false,
         record_sequence: 1,
+        learns_address: false,
     }
 }
 

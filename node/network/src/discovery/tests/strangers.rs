@@ -18,7 +18,7 @@ fn crowd(number: u16) -> NodeContact {
 }
 
 /// Lets the player of `from` send `packet`. Returns all that the node does.
-fn send(
+pub(super) fn send(
     node: &mut Discovery,
     from: &NodeContact,
     key: &SecretKey,

@@ -8,7 +8,7 @@ use store::{AccountRecord, StoreError};
 
 use super::heal::{NodePlace, WalkError};
 use super::path::next_key;
-use super::peer::AskKind;
+use super::peer::{AnswerGain, AskKind};
 use super::sink::SnapSink;
 use super::{SnapAction, SnapClient};
 use crate::messages::snap::{AccountRange, SnapMessage, StorageRanges, account_bytes, slot_bytes};
@@ -49,8 +49,8 @@ pub(super) enum Content {
 
 /// The judgement about an answer.
 enum Verdict {
-    /// Something is proven; it has so many bytes.
-    Good(u64),
+    /// Something is proven.
+    Good(AnswerGain),
     /// The peer does not have the state.
     Stateless,
     /// The peer has sent what is not so.
@@ -103,7 +103,12 @@ impl SnapClient {
             content,
         } = asked;
         let verdict = match (content, answer) {
-            (Content::Forgotten, _) => Verdict::Good(0),
+            // The peer took longer than the pivot stayed, or was overtaken by chance. If it happens
+            // again and again, others are asked first.
+            (Content::Forgotten, _) => Verdict::Good(AnswerGain {
+                bytes: 0,
+                is_partial: true,
+            }),
             (Content::Accounts { origin, last }, SnapMessage::AccountRange(_, range)) => {
                 let verdict = self.accounts_came(root, (origin, last), &range, sink)?;
                 self.judged(verdict, Content::Accounts { origin, last })
@@ -146,7 +151,8 @@ impl SnapClient {
             }
         };
         match verdict {
-            Verdict::Good(bytes) => {
+            Verdict::Good(gain) => {
+                let bytes = gain.bytes;
                 self.figures.bytes += bytes;
                 match kind {
                     AskKind::Accounts => {}
@@ -154,10 +160,10 @@ impl SnapClient {
                     AskKind::Codes => self.figures.code_bytes += bytes,
                     AskKind::Nodes => self.figures.healed_bytes += bytes,
                 }
-                self.peers.ended(peer, kind, Some(bytes), took);
+                self.peers.ended(peer, kind, Some(gain), took);
             }
             Verdict::Stateless => {
-                self.peers.ended(peer, kind, Some(0), took);
+                self.peers.ended(peer, kind, Some(AnswerGain::NONE), took);
                 self.peers.is_stateless(peer, root);
             }
             Verdict::Lie(text) => {
@@ -208,7 +214,10 @@ impl SnapClient {
             let rows: Vec<(B256, AccountRecord)> = within.to_vec();
             self.load.accounts_came(index, rows, until, sink)?;
         }
-        Ok(Verdict::Good(bytes as u64))
+        Ok(Verdict::Good(AnswerGain {
+            bytes: bytes as u64,
+            is_partial: until < last,
+        }))
     }
 
     fn storages_came(
@@ -230,18 +239,22 @@ impl SnapClient {
             if slots.is_empty() {
                 slots.push(Vec::new());
             }
-            Verdict::Good(0)
+            Verdict::Good(AnswerGain {
+                bytes: 0,
+                is_partial: slots.len() < storages.len(),
+            })
         };
         let mut rest = storages.into_iter();
         let mut verdict = verdict;
-        if let Verdict::Good(bytes) = &mut verdict {
+        if let Verdict::Good(gain) = &mut verdict {
             let count = slots.len();
             for (index, slots) in slots.into_iter().enumerate() {
                 let Some((account, root)) = rest.next() else { break };
                 let own_proof: &[Bytes] = if index + 1 == count { &proof } else { &[] };
                 match verify_slots(root, B256::ZERO, &slots, own_proof) {
                     Ok(more) => {
-                        *bytes += slots_bytes(&slots);
+                        gain.bytes += slots_bytes(&slots);
+                        gain.is_partial |= more;
                         if more {
                             self.figures.slots += slots.len() as u64;
                             self.load.large_came(account, root, &slots, sink)?;
@@ -301,7 +314,10 @@ impl SnapClient {
                 }
             }
         }
-        Ok(Verdict::Good(bytes))
+        Ok(Verdict::Good(AnswerGain {
+            bytes,
+            is_partial: until < last,
+        }))
     }
 
     fn codes_came(
@@ -343,8 +359,9 @@ impl SnapClient {
             }
         }
         missing.extend(rest);
+        let is_partial = !missing.is_empty();
         self.load.wanted_codes.missing.extend(missing);
-        Ok(lie.map_or(Verdict::Good(bytes), Verdict::Lie))
+        Ok(lie.map_or(Verdict::Good(AnswerGain { bytes, is_partial }), Verdict::Lie))
     }
 
     fn nodes_came(
@@ -354,7 +371,7 @@ impl SnapClient {
         sink: &mut dyn SnapSink,
     ) -> Result<Verdict, StoreError> {
         let Some(walk) = &mut self.walk else {
-            return Ok(Verdict::Good(0));
+            return Ok(Verdict::Good(AnswerGain::NONE));
         };
         if rlps.len() > nodes.len() {
             let (got, most) = (rlps.len(), nodes.len());
@@ -394,8 +411,9 @@ impl SnapClient {
             }
         }
         missing.extend(rest);
+        let is_partial = !missing.is_empty();
         walk.put_back(missing);
-        Ok(lie.map_or(Verdict::Good(bytes), Verdict::Lie))
+        Ok(lie.map_or(Verdict::Good(AnswerGain { bytes, is_partial }), Verdict::Lie))
     }
 }
 

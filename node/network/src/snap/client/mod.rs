@@ -14,6 +14,7 @@
 //! |---|---|
 //! | does not have the state | is asked again after the pivot has moved |
 //! | does not answer in time | another is asked |
+//! | answers with little, again and again | others are asked first |
 //! | answers after the pivot has moved | the answer is ignored, and the peer is asked again |
 //! | sends what its proof or hash does not confirm | loses its place |
 //!

@@ -27,6 +27,23 @@ pub(super) enum AskKind {
     Nodes,
 }
 
+/// The gain from an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AnswerGain {
+    /// The bytes that are proven.
+    pub(super) bytes: u64,
+    /// Something that was asked for is still missing.
+    pub(super) is_partial: bool,
+}
+
+impl AnswerGain {
+    /// The gain from an answer that says nothing about its peer.
+    pub(super) const NONE: Self = Self {
+        bytes: 0,
+        is_partial: false,
+    };
+}
+
 #[derive(Debug)]
 struct SnapPeer {
     /// The root of a state that it does not have. It may have later ones.
@@ -80,16 +97,16 @@ impl SnapPeers {
         }
     }
 
-    /// Notes an answer, or that none came (`bytes` is `None`): the peer can be asked again, though
+    /// Notes an answer, or that none came (`gain` is `None`): the peer can be asked again, though
     /// the answer is of no use any more.
-    pub(super) fn ended(&mut self, peer: PeerId, kind: AskKind, bytes: Option<u64>, took: Duration) {
+    pub(super) fn ended(&mut self, peer: PeerId, kind: AskKind, gain: Option<AnswerGain>, took: Duration) {
         let Some(peer) = self.0.get_mut(&peer) else { return };
         peer.asked.remove(&kind);
-        match bytes {
-            Some(bytes) => {
+        match gain {
+            Some(AnswerGain { bytes, is_partial }) => {
                 let now = bytes * 1000 / (took.as_millis() as u64).max(1);
-                // A short answer says little about the rate.
-                if bytes >= ASKED_BYTES_MIN / 2 || now > peer.rate {
+                // A short answer to all of a short question says little about the rate.
+                if is_partial || bytes >= ASKED_BYTES_MIN / 2 || now > peer.rate {
                     peer.rate = (peer.rate * (SMOOTHING - 1) + now) / SMOOTHING;
                 }
             }

@@ -23,7 +23,7 @@ use primitives::{B256, catch_panic};
 use store::{FetchedStateReads, StoreError};
 
 use super::driver::TakeOutcome;
-use super::{SyncState, Synchronizer};
+use super::{CHAIN_RETRY, SyncState, Synchronizer};
 use crate::messages::PeerMessage;
 use crate::moment::Moment;
 use crate::peers::{PeerId, PeerNews, PeerOrder};
@@ -84,6 +84,8 @@ pub(super) struct StateSync {
     pivot: Option<PivotBlock>,
     done: Option<B256>,
     is_ending: bool,
+    /// The end is not tried again before this time.
+    end_again_at: Duration,
     progress: StateProgress,
     /// The time since which no peer has had more than a short chain.
     short_since: Option<Duration>,
@@ -99,6 +101,7 @@ impl StateSync {
             pivot: None,
             done: None,
             is_ending: false,
+            end_again_at: Duration::ZERO,
             progress: StateProgress::default(),
             short_since: None,
         }
@@ -191,7 +194,7 @@ impl StateSync {
     }
 
     /// Takes news of the thread. Returns its orders to peers.
-    pub(super) fn take(&mut self, report: StateReport) -> Vec<PeerOrder> {
+    pub(super) fn take(&mut self, now: Moment, report: StateReport) -> Vec<PeerOrder> {
         let StateReport {
             orders,
             progress,
@@ -203,6 +206,7 @@ impl StateSync {
         self.done = done.or(self.done);
         if refused {
             self.is_ending = false;
+            self.end_again_at = now.elapsed + CHAIN_RETRY;
         }
         if ended {
             tracing::info!(
@@ -236,7 +240,7 @@ impl StateSync {
                 self.start(chain, take);
             }
             self.choose_pivot(view, progress)?;
-            self.end_if_done(view);
+            self.end_if_done(now, view);
         }
         Ok(machine.fill_to(match (self.stage, self.pivot) {
             (StateStage::Full, _) => None,
@@ -328,11 +332,12 @@ impl StateSync {
     }
 
     /// Lets blocks be executed if state and head are those of the pivot.
-    fn end_if_done(&mut self, view: &View) {
+    fn end_if_done(&mut self, now: Moment, view: &View) {
         if let Some(pivot) = self.pivot
             && self.done == Some(pivot.root)
             && view.head_id() == pivot.id
             && !self.is_ending
+            && now.elapsed >= self.end_again_at
         {
             self.is_ending = true;
             self.tell(StateInput::End(pivot.id));

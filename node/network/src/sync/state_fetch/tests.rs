@@ -14,9 +14,10 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::trace::{TraceRequest, Tracer};
 use crossbeam_channel::Receiver;
 use primitives::{B512, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
-use store::{AccountKey, StateReads, Store};
+use store::{AccountKey, StateReads, Store, StoreOptions};
 
 use super::*;
+use crate::disk::{Disk, DiskFault};
 use crate::messages::WireFamily;
 use crate::messages::snap::AccountRangeRequest;
 use crate::peers::serve::{ServeLimits, answer};
@@ -27,6 +28,8 @@ use crate::sync::{ChainSync, SHORT_GAP_BLOCKS, SyncOutcome};
 use crate::testing::chain_config;
 
 const PEER: PeerId = PeerId(1);
+/// Expected events happen in this time.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A chain with contracts.
 struct Source {
@@ -230,7 +233,7 @@ impl Fetching {
                 return;
             }
             assert!(
-                self.begun.elapsed() < Duration::from_secs(120),
+                self.begun.elapsed() < LIMIT,
                 "no end: {:?}",
                 self.sync.shared().progress()
             );
@@ -426,4 +429,78 @@ fn a_short_chain_is_executed() {
     fetching.join();
     fetching.run(0, Fetching::has_caught_up);
     assert_eq!(fetching.target.view().expect("memory").oldest_state(), 0);
+}
+
+#[test]
+fn what_comes_while_the_chain_cannot_be_read_is_taken_later() {
+    let mut source = Source::new();
+    (0..20).for_each(|_| source.make());
+    let disk = Arc::new(Disk::default());
+    let store = disk.open_store(&StoreOptions::default()).expect("a good disk");
+    let mut fetching = Fetching::new(source, store);
+    // The job for the first headers fails, and the store cannot be opened again.
+    disk.fail_from(0, DiskFault::Full);
+    fetching.join();
+    let outcome = fetching.outcomes.recv_timeout(LIMIT).expect("the job ends");
+    assert!(matches!(outcome, SyncOutcome::Headers(Err(_))), "{outcome:?}");
+    assert!(fetching.target.view().is_err());
+    let now = fetching.now();
+    assert_eq!(fetching.sync.job_done(now, outcome), []);
+    let due = fetching.sync.deadline().expect("the chain is read again");
+    assert!(fetching.sync.is_waiting() && due > now.elapsed);
+    assert_eq!(fetching.sync.handle(now, PeerNews::Left(PeerId(7))), []);
+    assert_eq!(fetching.sync.deadline(), Some(due), "not again before it is due");
+    disk.repair();
+    fetching.run(0, Fetching::has_caught_up);
+    assert!(!fetching.sync.is_waiting());
+}
+
+#[test]
+fn an_end_that_is_refused_is_tried_again_after_a_pause() {
+    let source = Source::new();
+    let view = source.chain.view().expect("memory");
+    let (inputs, received) = unbounded();
+    let (id, root) = (view.head_id(), view.head().header.state_root);
+    let mut state = StateSync {
+        stage: StateStage::Fetching,
+        inputs: Some(inputs),
+        pivot: Some(PivotBlock { id, root }),
+        done: Some(root),
+        ..StateSync::full()
+    };
+    let at = |elapsed| Moment {
+        elapsed,
+        unix: Duration::ZERO,
+    };
+    let ends = |state: &mut StateSync, elapsed| {
+        state.end_if_done(at(elapsed), &view);
+        received.try_iter().count()
+    };
+    let refused = StateReport {
+        orders: Vec::new(),
+        progress: StateProgress::default(),
+        done: None,
+        ended: false,
+        refused: true,
+    };
+    assert_eq!(ends(&mut state, Duration::ZERO), 1);
+    for second in 0..3 {
+        let now = CHAIN_RETRY * second;
+        state.take(at(now), refused.clone());
+        assert_eq!(ends(&mut state, now), 0);
+        assert_eq!(ends(&mut state, now + CHAIN_RETRY), 1);
+        assert_eq!(ends(&mut state, now + CHAIN_RETRY), 0, "it is being tried");
+    }
+    // A chain that stops is not asked again.
+    source.chain.stop();
+    let (sender, outcomes) = unbounded();
+    let take: Arc<TakeOutcome> = Arc::new(move |outcome| {
+        let _ = sender.send(outcome);
+    });
+    assert!(!StateFetch::new(source.chain, take).end(id));
+    let outcome = outcomes.try_recv();
+    assert!(
+        matches!(&outcome, Ok(SyncOutcome::State(report)) if !report.refused && !report.ended),
+        "{outcome:?}"
+    );
 }

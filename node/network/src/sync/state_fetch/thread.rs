@@ -43,7 +43,7 @@ pub struct StateReport {
     pub(super) done: Option<B256>,
     /// Blocks are executed from now on.
     pub(super) ended: bool,
-    /// The end was refused.
+    /// The end was refused, and may succeed later.
     pub(super) refused: bool,
 }
 
@@ -116,7 +116,8 @@ impl StateFetch {
             if self.saved_at.elapsed() >= SAVE_INTERVAL {
                 self.save();
             }
-            if !self.orders.is_empty() || self.reported_at.elapsed() >= REPORT_INTERVAL {
+            let has_news = self.running.is_some() && self.reported_at.elapsed() >= REPORT_INTERVAL;
+            if !self.orders.is_empty() || has_news {
                 self.report(None, false, false);
             }
         }
@@ -267,15 +268,15 @@ impl StateFetch {
     }
 
     /// Lets blocks be executed. Returns whether it did.
-    fn end(&mut self, id: BlockId) -> bool {
-        let ended = self.chain.end_fetched_state(id);
-        if let Err(error) = &ended
-            && !matches!(error, WriteError::Stopping)
-        {
+    pub(super) fn end(&mut self, id: BlockId) -> bool {
+        let refusal = self.chain.end_fetched_state(id).err();
+        let ended = refusal.is_none();
+        let refusal = refusal.filter(|error| !matches!(error, WriteError::Stopping));
+        if let Some(error) = &refusal {
             tracing::error!(%error, "the fetched state cannot be used yet");
         }
-        self.report(None, ended.is_ok(), ended.is_err());
-        ended.is_ok()
+        self.report(None, ended, refusal.is_some());
+        ended
     }
 
     fn report(&mut self, done: Option<B256>, ended: bool, refused: bool) {

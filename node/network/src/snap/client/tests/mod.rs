@@ -54,6 +54,18 @@ fn a_killed_download_goes_on() {
 }
 
 #[test]
+fn a_peer_that_sends_little_and_slowly_does_not_hold_the_download_up() {
+    // The pivot moves before the peer answers, then after that, then not at all.
+    for block_interval in [24, 100, u64::MAX] {
+        let manners = [Manner::Honest, Manner::Trickle(20), Manner::Honest];
+        let mut world = SnapWorld::new(4, &manners);
+        world.block_interval = block_interval;
+        world.run();
+        assert_eq!(world.dropped, []);
+    }
+}
+
+#[test]
 fn without_peers_that_have_the_state_it_waits_for_the_next_pivot() {
     let mut world = SnapWorld::new(20, &[Manner::Late]);
     world.run();

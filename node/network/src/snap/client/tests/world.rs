@@ -31,6 +31,8 @@ pub(super) enum Manner {
     Stateless,
     /// Has no state until the pivot has moved.
     Late,
+    /// Answers so many questions at once, and then sends little, almost too late.
+    Trickle(u32),
     /// Changes its answers, each time it can.
     Liar(fn(&SnapMessage, &mut SnapMessage) -> bool),
 }
@@ -338,13 +340,19 @@ impl<S: TestSink> SnapWorld<S> {
     }
 
     fn ask(&mut self, peer: PeerId, ticket: RequestTicket, mut request: SnapMessage) {
-        let Some(manner) = self.peers.get(&peer).copied() else {
+        let Some(manner) = self.peers.get_mut(&peer) else {
             return;
         };
+        let is_trickling = matches!(manner, Manner::Trickle(0));
+        if let Manner::Trickle(left) = manner {
+            *left = left.saturating_sub(1);
+        }
+        let manner = *manner;
+        let most = if is_trickling { 1 } else { ANSWER_BYTES };
         match &mut request {
-            SnapMessage::GetAccountRange(_, request) => request.bytes = ANSWER_BYTES,
+            SnapMessage::GetAccountRange(_, request) => request.bytes = most,
             SnapMessage::GetStorageRanges(_, request) => {
-                request.bytes = ANSWER_BYTES;
+                request.bytes = most;
                 if request.accounts.len() > 1 {
                     let state = self.chain.head_state();
                     let roots = request
@@ -355,9 +363,9 @@ impl<S: TestSink> SnapWorld<S> {
                         .extend(roots.map(|account| account.storage_root));
                 }
             }
-            SnapMessage::GetByteCodes(_, request) => request.bytes = ANSWER_BYTES,
+            SnapMessage::GetByteCodes(_, request) => request.bytes = most,
             // Else the state would change faster than it is healed.
-            SnapMessage::GetTrieNodes(_, request) => request.bytes = 20 * ANSWER_BYTES,
+            SnapMessage::GetTrieNodes(_, request) => request.bytes = 20 * most,
             other => panic!("{other:?}"),
         }
         let answer = snap_serve::answer(&self.chain, &request, &|| true).expect("in memory");
@@ -365,6 +373,8 @@ impl<S: TestSink> SnapWorld<S> {
         let delay = 2 + self.random(8);
         let delay = match manner {
             Manner::Slow if self.random(3) == 0 => TIMEOUT + delay,
+            Manner::Trickle(_) if is_trickling => TIMEOUT - 1,
+            Manner::Trickle(_) => 1,
             _ => delay,
         };
         match manner {
