@@ -17,6 +17,13 @@ import "./MicroChainMembers.sol";
 ///   under it, the uploaded redemptions included (docs/microchain-contracts.md, 4.4). In the public
 ///   one a vote binds nothing but the hash.
 /// - A payout takes no more redemptions than fit into a block, and `getVnodeInfo` says how many.
+/// - A payout at a gas price above `MAX_GAS_PRICE` reverts, as other calls of a flush do.
+/// - A flush announces at most `max_redeemdata_num` redemptions. An upload needs an entry and a
+///   pending proposal, and books no more gas than its entries take.
+/// - The action is carried out once for each proposal.
+/// - A bond that the pool does not pay is not booked.
+/// - The pool hears of the start, and of the length of each round.
+/// - A deposit that gives no tokens reverts.
 /// - Redemptions count as transactions for the length of the round.
 /// - The slots of the storage are the same up to `recharge_cycle`, and others after it.
 ///
@@ -46,6 +53,7 @@ contract MicroChainBase is MicroChainMembers {
         require(block.number >= turn && block.number < turn + 2 * proposalExpiration);
         require(distAmount.length == nodeCount && badactors.length < nodeCount / 2);
         require(tx.gasprice <= MAX_GAS_PRICE && contractNeedFund < totalOperation);
+        require(preRedeemNum <= max_redeemdata_num);
         expireUnfinished();
         Proposal storage proposal = proposals[hashlist[1]];
         if (
@@ -69,7 +77,7 @@ contract MicroChainBase is MicroChainMembers {
             bind(proposal, hashlist[2]);
         }
         notify(preRedeemNum == 0 ? CREATE_PROPOSAL : UPLOAD_REDEEM);
-        bookRefund(gasBefore);
+        bookRefund(gasBefore, NO_BOUND);
         return true;
     }
 
@@ -132,15 +140,18 @@ contract MicroChainBase is MicroChainMembers {
         }
     }
 
-    function bookRefund(uint gasBefore) private {
-        currentRefundGas[msg.sender] += (gasBefore - gasleft() + GAS_AROUND_VOTE) * tx.gasprice;
+    function bookRefund(uint gasBefore, uint most) private {
+        uint gas = gasBefore - gasleft() + GAS_AROUND_VOTE;
+        currentRefundGas[msg.sender] += (gas < most ? gas : most) * tx.gasprice;
     }
 
-    /// The proposer uploads redemptions: who gets how many tokens' worth.
+    /// The proposer uploads redemptions: who gets how many tokens' worth. Many short uploads book
+    /// little more gas than a few long ones.
     function UploadRedeemData(address[] redeemAddr, uint[] redeemAmt) public returns (bool) {
         uint gasBefore = gasleft();
         Proposal storage proposal = proposals[proposalHashInProgress];
-        require(msg.sender == proposal.proposedBy);
+        require(msg.sender == proposal.proposedBy && proposal.flag == PROPOSAL_PENDING);
+        require(redeemAddr.length > 0);
         require(proposal.redeemAddr.length + redeemAddr.length <= proposal.preRedeemNum);
         require(tx.gasprice <= MAX_GAS_PRICE);
         Binding storage binding = bindings[proposal.hash];
@@ -155,8 +166,9 @@ contract MicroChainBase is MicroChainMembers {
             binding.content = content;
             completeIfWhole(proposal, binding);
         }
-        notify(proposal.redeemAddr.length == proposal.preRedeemNum ? CREATE_PROPOSAL : UPLOAD_REDEEM);
-        bookRefund(gasBefore);
+        bool isWhole = proposal.redeemAddr.length == proposal.preRedeemNum;
+        notify(isWhole ? CREATE_PROPOSAL : UPLOAD_REDEEM);
+        bookRefund(gasBefore, redeemAddr.length * UPLOAD_GAS + (isWhole ? UPLOAD_BASE_GAS : 0));
         return true;
     }
 
@@ -180,7 +192,7 @@ contract MicroChainBase is MicroChainMembers {
         }
         proposal.voters.push(indexInlist);
         proposal.votecount++;
-        bookRefund(gasBefore);
+        bookRefund(gasBefore, NO_BOUND);
         return true;
     }
 
@@ -212,7 +224,8 @@ contract MicroChainBase is MicroChainMembers {
         uint gasBefore = gasleft();
         Proposal storage proposal = proposals[hash];
         require(indexInlist < nodeCount && nodeList[indexInlist] == msg.sender);
-        require(proposal.flag == PROPOSAL_PENDING && tx.gasprice <= MAX_GAS_PRICE);
+        require(proposal.flag == PROPOSAL_PENDING && proposal.distributeFlag == 0);
+        require(tx.gasprice <= MAX_GAS_PRICE);
         require(!isBound(hash) || bindings[hash].isComplete);
         if (!isReliable(msg.sender) || proposalHashInProgress != hash || !isApproved(hash)) {
             return false;
@@ -243,7 +256,7 @@ contract MicroChainBase is MicroChainMembers {
     function requestEnterAndRedeemAction(bytes32 hash) public returns (bool) {
         uint gasBefore = gasleft();
         Proposal storage proposal = proposals[hash];
-        require(BALANCE != 0);
+        require(BALANCE != 0 && tx.gasprice <= MAX_GAS_PRICE);
         require(proposal.distributeFlag == 1 && proposal.flag == PROPOSAL_PENDING);
         if (!isApproved(hash)) {
             return false;
@@ -342,6 +355,7 @@ contract MicroChainBase is MicroChainMembers {
                 flushInRound = initialFlushInRound;
             }
         }
+        scsPool().setSubchainExpireBlock(flushInRound * QUIET_ROUNDS);
     }
 
     function deflateRewards() private {
@@ -351,9 +365,13 @@ contract MicroChainBase is MicroChainMembers {
         syncReward -= syncReward * DEFLATOR_VALUE / 10 ** 6;
     }
 
-    /// Pays the gas of the caller. After a close the owner gets what belongs to nobody else.
+    /// Pays the gas of the caller, as far as there is money for it. After a close the owner gets what
+    /// belongs to nobody else.
     function payAction(uint gasBefore) private {
         uint refund = (gasBefore - gasleft() + GAS_AROUND_ACTION) * tx.gasprice;
+        if (refund > totalOperation) {
+            refund = totalOperation;
+        }
         totalOperation -= refund;
         msg.sender.transfer(refund);
         if (subchainstatus == CLOSED) {
@@ -438,7 +456,9 @@ contract MicroChainBase is MicroChainMembers {
         syncNodes.length = last;
     }
 
+    /// An entry without tokens would cost its sender nothing but gas, and each SCS a place.
     function recordDeposit(uint tokens) internal {
+        require(tokens > 0);
         deposits.user.push(msg.sender);
         deposits.amount.push(tokens);
         deposits.time.push(now);

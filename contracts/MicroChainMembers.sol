@@ -41,6 +41,7 @@ contract MicroChainMembers is MicroChainState {
         }
         lastFlushBlk = block.number;
         curFlushIndex = 0;
+        scsPool().setSubchainActiveBlock();
         notify(REGISTER_CLOSE);
         return true;
     }
@@ -170,8 +171,10 @@ contract MicroChainMembers is MicroChainState {
         for (at = 0; at < nodeCount && nodesToDispel.length < MAX_DELETE_NUM; at++) {
             if (nodePerformance[nodeList[at]] == 0) {
                 nodesToDispel.push(at);
-                scsPool().forfeitBond(nodeList[at], penaltyBond);
-                totalOperation += penaltyBond;
+                // A member that somebody has freed from a quiet MicroChain has no bond here.
+                if (scsPool().forfeitBond(nodeList[at], penaltyBond)) {
+                    totalOperation += penaltyBond;
+                }
             }
         }
         for (at = 0; at < proposal.votecount; at++) {

@@ -61,6 +61,12 @@ contract MicroChainState {
     /// Gas of a transaction outside of what `gasleft` can measure, as refunds count it.
     uint constant GAS_AROUND_VOTE = 21486;
     uint constant GAS_AROUND_ACTION = 15000;
+    /// Gas of an uploaded redemption, at most, and what the last upload may need besides.
+    uint constant UPLOAD_GAS = 60000;
+    uint constant UPLOAD_BASE_GAS = 120000;
+    uint constant NO_BOUND = uint(-1);
+    /// A MicroChain that makes no flush for so many rounds holds its SCSs no more.
+    uint constant QUIET_ROUNDS = 5;
     /// A hash that begins with this text is bound: the rest of it is that of all that is proposed.
     bytes8 constant BOUND = "mcflush2";
     /// A hash that begins with this text is bound, too. The next 4 bytes are those of the hash of the
@@ -238,7 +244,7 @@ contract MicroChainState {
         randIndex[1] = 1;
         selTarget = scsPool().getSelectionTarget(thousandth, min);
         scsPool().setSubchainActiveBlock();
-        scsPool().setSubchainExpireBlock(round * 5);
+        scsPool().setSubchainExpireBlock(round * QUIET_ROUNDS);
     }
 
     /// Takes the bonds that the pool pays out. Nobody else can send coins without a function.

@@ -197,8 +197,8 @@ pub struct ContractState {
     pub need_fund: U256,
     /// The sum of `currentRefundGas` of all members, in sha.
     pub booked_gas: U256,
-    /// Deposits from the wanted position on.
-    pub deposits: DepositList,
+    /// Deposits from the wanted position on; `None` if no position was wanted.
+    pub deposits: Option<DepositList>,
     /// The address that the VNODE named in the handshake; it gets the via reward.
     pub via: Address,
     /// Members with transactions that wait in the VNODE's pool. Read before `current`, and only

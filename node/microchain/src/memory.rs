@@ -1,5 +1,6 @@
 //! The facts that a member must remember after a crash: which slot it has signed, how it has voted,
-//! which members the chain base has named, who broke the rules.
+//! which votes it may have to withdraw, which members the chain base has named, who broke the
+//! rules.
 //!
 //! The memory is one row of the store. Each change is on the disk before the engine acts on it.
 
@@ -9,14 +10,20 @@ use primitives::rlp::{RlpReader, encode_fields_to_vec};
 use primitives::{Address, B256, Bytes, DecodeError};
 use store::{Source, Store, StoreError, TableId, meta_key};
 
+use crate::contract::BaseCall;
+
 /// Votes that are kept.
 const VOTES_KEPT: usize = 32;
+/// Own votes that are looked after. A turn has one.
+const SENT_VOTES_MAX: usize = 16;
 /// Lists of members that are kept.
 pub(crate) const LISTS_KEPT: usize = 64;
 /// Members with evidence that are kept.
 const ACCUSED_MAX: usize = 100;
 /// The version of the row.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The version of rows of earlier programs.
+const VERSION_WITHOUT_SENT_VOTES: u64 = 1;
 
 /// A vote for a proposal, or an own proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +36,32 @@ pub(crate) struct CastVote {
     pub(crate) end: u64,
     /// The hash of the last block.
     pub(crate) block: B256,
+}
+
+/// A vote that was sent to the chain base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentVote {
+    /// The place of this SCS.
+    pub(crate) place: u64,
+    /// The proposal.
+    pub(crate) hash: B256,
+    /// The digest of the proposal that it is for.
+    pub(crate) digest: B256,
+    /// The last block that the proposal covers.
+    pub(crate) end: u64,
+    /// The last base block in which it could count.
+    pub(crate) until: u64,
+}
+
+impl SentVote {
+    /// The call that carries it.
+    pub(crate) const fn call(&self) -> BaseCall {
+        BaseCall::Vote {
+            place: self.place,
+            hash: self.hash,
+            redeem: true,
+        }
+    }
 }
 
 /// A list of members that the chain base had, from a base block on.
@@ -44,6 +77,8 @@ pub(crate) struct MemberMemory {
     pub(crate) signed_slot: u64,
     /// The newest votes, oldest first.
     pub(crate) votes: VecDeque<CastVote>,
+    /// Own votes that may not be in a block yet, or not in one that stays, oldest first.
+    pub(crate) sent_votes: Vec<SentVote>,
     /// The lists of members that were read, oldest first, each other than the one before.
     pub(crate) lists: VecDeque<ReadList>,
     /// Members that broke the rules.
@@ -80,6 +115,19 @@ impl MemberMemory {
         if self.votes.len() > VOTES_KEPT {
             self.votes.pop_front();
         }
+        true
+    }
+
+    /// Remembers a vote that is sent. Returns whether anything changed.
+    pub(crate) fn add_sent(&mut self, vote: SentVote) -> bool {
+        if self.sent_votes.last() == Some(&vote) {
+            return false;
+        }
+        self.sent_votes.retain(|one| one.call() != vote.call());
+        if self.sent_votes.len() == SENT_VOTES_MAX {
+            self.sent_votes.remove(0);
+        }
+        self.sent_votes.push(vote);
         true
     }
 
@@ -134,13 +182,26 @@ impl MemberMemory {
             .iter()
             .map(|list| encode_fields_to_vec(&[&list.base, &list.members]).into())
             .collect();
-        encode_fields_to_vec(&[&VERSION, &self.signed_slot, &votes, &lists, &self.accused])
+        let sent_votes: Vec<Bytes> = self
+            .sent_votes
+            .iter()
+            .map(|vote| {
+                encode_fields_to_vec(&[&vote.place, &vote.hash, &vote.digest, &vote.end, &vote.until]).into()
+            })
+            .collect();
+        encode_fields_to_vec(&[
+            &VERSION,
+            &self.signed_slot,
+            &votes,
+            &lists,
+            &self.accused,
+            &sent_votes,
+        ])
     }
 
     fn decode(row: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = RlpReader::open(row, "member")?;
-        fields.expect_count("member", 5, "5")?;
-        fields.u64("member.version")?;
+        let version = fields.u64("member.version")?;
         let mut memory = Self {
             signed_slot: fields.u64("member.signed_slot")?,
             ..Default::default()
@@ -163,6 +224,19 @@ impl MemberMemory {
             memory.lists.push_back(ReadList { base, members });
         }
         memory.accused = read_addresses(&mut fields, "member.accused")?;
+        if version > VERSION_WITHOUT_SENT_VOTES {
+            let mut sent = fields.list("member.sent_votes")?;
+            while !sent.is_empty() {
+                let mut vote = RlpReader::open(sent.slice("member.sent_votes")?, "member.sent_vote")?;
+                memory.sent_votes.push(SentVote {
+                    place: vote.u64("vote.place")?,
+                    hash: vote.fixed("vote.hash")?,
+                    digest: vote.fixed("vote.digest")?,
+                    end: vote.u64("vote.end")?,
+                    until: vote.u64("vote.until")?,
+                });
+            }
+        }
         Ok(memory)
     }
 }
@@ -200,6 +274,15 @@ mod tests {
                 block: B256::repeat_byte(2),
             });
         }
+        for place in [7, 7, 8] {
+            memory.add_sent(SentVote {
+                place,
+                hash: B256::repeat_byte(4),
+                digest: B256::repeat_byte(5),
+                end: 6,
+                until: 7,
+            });
+        }
         memory.take_list(5, &members(&[1, 2]));
         memory.take_list(9, &members(&[]));
         assert!(memory.accuse(Address::repeat_byte(3)) && !memory.accuse(Address::repeat_byte(3)));
@@ -207,9 +290,22 @@ mod tests {
         assert_eq!(MemberMemory::read(&store).unwrap(), memory);
         assert_eq!(memory.votes.len(), VOTES_KEPT);
         assert!(memory.vote_of(39).is_some() && memory.vote_of(0).is_none());
+        assert_eq!(memory.sent_votes.len(), 2);
         for cut in 0..memory.encode().len() {
             assert!(MemberMemory::decode(&memory.encode()[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn a_row_of_an_earlier_program_is_read() {
+        let none: Vec<Bytes> = Vec::new();
+        let row = encode_fields_to_vec(&[&VERSION_WITHOUT_SENT_VOTES, &5u64, &none, &none, &members(&[3])]);
+        let expected = MemberMemory {
+            signed_slot: 5,
+            accused: members(&[3]),
+            ..Default::default()
+        };
+        assert_eq!(MemberMemory::decode(&row).unwrap(), expected);
     }
 
     #[test]

@@ -3,16 +3,20 @@
 //! The service of a VNODE gives no receipts. A transaction is known to be in a block when the
 //! account's nonce at the head has passed it. Whether its call had an effect is seen in the state
 //! of the contract: the engine asks for a call again if it had none.
+//!
+//! The transactions of votes are on the disk before they are sent, because a vote may have to be
+//! withdrawn after a restart.
 
 use std::collections::BTreeMap;
 
 use microchain::BaseCall;
 use microchain::contract::RETRY_BLOCKS;
 use microchain::event::CONFIRMATIONS_MAX;
-use primitives::{Address, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
+use primitives::{Address, B256, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use scs_service::client::{ScsClient, ScsClientError};
 
 use crate::base::{GAS_PRICE_FIRST, GAS_PRICE_MAX};
+use crate::folders::{Folders, KeptVote};
 
 /// Transactions that are not in a block. If there are more, calls wait.
 const WAITING_MAX: usize = 256;
@@ -35,7 +39,7 @@ pub(crate) enum Purpose {
 }
 
 /// A call to be sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outlay {
     /// The chain base.
     pub chain: Address,
@@ -59,7 +63,7 @@ pub(crate) enum OutlayError {
 }
 
 /// A transaction that is not in a block, as far as is known.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Waiting {
     outlay: Outlay,
     gas_price: u64,
@@ -79,6 +83,44 @@ impl Waiting {
             Some(mined) => is_vote && head <= mined.saturating_add(VOTE_KEPT_BLOCKS),
             None => true,
         }
+    }
+
+    /// The vote that this is, for the disk.
+    fn kept_vote(&self, tx_nonce: u64) -> Option<KeptVote> {
+        let Purpose::Engine(BaseCall::Vote { place, hash, .. }) = &self.outlay.purpose else {
+            return None;
+        };
+        Some(KeptVote {
+            tx_nonce,
+            chain: self.outlay.chain.to_string(),
+            place: *place,
+            hash: hash.to_string(),
+            gas: self.outlay.gas,
+            gas_price: self.gas_price,
+            sent_at: self.sent_at,
+            is_withdrawn: self.is_withdrawn,
+        })
+    }
+
+    /// A vote that was on the disk; `None` if it is damaged.
+    fn of_kept(vote: &KeptVote) -> Option<Self> {
+        let call = BaseCall::Vote {
+            place: vote.place,
+            hash: vote.hash.parse::<B256>().ok()?,
+            redeem: true,
+        };
+        Some(Self {
+            outlay: Outlay {
+                chain: vote.chain.parse().ok()?,
+                data: call.data(),
+                purpose: Purpose::Engine(call),
+                gas: vote.gas,
+            },
+            gas_price: vote.gas_price,
+            sent_at: vote.sent_at,
+            mined_at: None,
+            is_withdrawn: vote.is_withdrawn,
+        })
     }
 
     /// The price with which it is sent the next time.
@@ -101,17 +143,47 @@ pub(crate) struct BaseAccount {
     chain_id: u64,
     /// By nonce.
     waiting: BTreeMap<u64, Waiting>,
+    folders: Folders,
+    /// The votes on the disk.
+    kept: Vec<KeptVote>,
 }
 
 impl BaseAccount {
-    /// The account of `key` on the base chain with this chain id.
-    pub(crate) fn new(client: ScsClient, key: SecretKey, chain_id: u64) -> Self {
+    /// The account of `key` on the base chain with this chain id, and the votes of before in
+    /// `folders`.
+    pub(crate) fn new(client: ScsClient, key: SecretKey, chain_id: u64, folders: Folders) -> Self {
+        let kept = folders.votes().unwrap_or_else(|error| {
+            tracing::warn!(%error, "votes of before are lost, and cannot be withdrawn");
+            Vec::new()
+        });
+        let waiting = kept
+            .iter()
+            .filter_map(|vote| Some((vote.tx_nonce, Waiting::of_kept(vote)?)));
         Self {
             client,
             address: key.address(),
             key,
             chain_id,
-            waiting: BTreeMap::new(),
+            waiting: waiting.collect(),
+            folders,
+            kept,
+        }
+    }
+
+    /// Writes down the votes that may have to be withdrawn, if they are others than before.
+    fn keep_votes(&mut self) {
+        let votes = self.waiting.iter();
+        let votes: Vec<_> = votes
+            .filter_map(|(tx_nonce, one)| one.kept_vote(*tx_nonce))
+            .collect();
+        if votes == self.kept {
+            return;
+        }
+        match self.folders.keep_votes(&votes) {
+            Ok(()) => self.kept = votes,
+            Err(error) => {
+                tracing::error!(%error, "votes were not written, and cannot be withdrawn after a restart")
+            }
         }
     }
 
@@ -134,8 +206,7 @@ impl BaseAccount {
             return Err(OutlayError::TooManyWaiting(count));
         }
         let told = self.client.account_info(self.address).await?.tx_nonce;
-        let own = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
-        let tx_nonce = told.max(own);
+        let tx_nonce = free_nonce(&self.waiting, told);
         let waiting = Waiting {
             outlay,
             gas_price: GAS_PRICE_FIRST,
@@ -143,9 +214,14 @@ impl BaseAccount {
             mined_at: None,
             is_withdrawn: false,
         };
-        self.submit(tx_nonce, &waiting).await?;
+        self.waiting.insert(tx_nonce, waiting.clone());
+        self.keep_votes();
+        if let Err(error) = self.submit(tx_nonce, &waiting).await {
+            self.waiting.remove(&tx_nonce);
+            self.keep_votes();
+            return Err(error.into());
+        }
         tracing::debug!(chain = %waiting.outlay.chain, tx_nonce, "a transaction was sent to the base chain");
-        self.waiting.insert(tx_nonce, waiting);
         Ok(())
     }
 
@@ -166,6 +242,7 @@ impl BaseAccount {
             }
         }
         self.waiting = waiting;
+        self.keep_votes();
     }
 
     /// Looks after the transactions that are not in a block: those that wait too long are sent
@@ -195,6 +272,7 @@ impl BaseAccount {
             }
         }
         self.waiting = waiting;
+        self.keep_votes();
     }
 
     /// Notes which transactions are in blocks, and forgets those that need no more care.
@@ -205,6 +283,7 @@ impl BaseAccount {
         let account = self.client.chain_info(self.address, Vec::new()).await?;
         let next = account.map_or(0, |account| account.tx_nonce);
         note_next_nonce(&mut self.waiting, next, head);
+        self.keep_votes();
         Ok(())
     }
 
@@ -237,6 +316,16 @@ fn note_next_nonce(waiting: &mut BTreeMap<u64, Waiting>, next: u64, head: u64) {
         one.mined_at = (*tx_nonce < next).then(|| one.mined_at.unwrap_or(head));
         one.is_kept(head)
     });
+}
+
+/// The next nonce for which nothing waits, from the one on that the VNODE has told. Votes of before
+/// a restart can have higher nonces than transactions of then that are lost.
+fn free_nonce(waiting: &BTreeMap<u64, Waiting>, told: u64) -> u64 {
+    let mut tx_nonce = told;
+    while waiting.contains_key(&tx_nonce) {
+        tx_nonce += 1;
+    }
+    tx_nonce
 }
 
 /// A price 10% higher, but not above `max`.
@@ -298,6 +387,44 @@ mod tests {
         assert_eq!(all[&8].mined_at, Some(13));
         note_next_nonce(&mut all, 9, 14 + VOTE_KEPT_BLOCKS);
         assert!(all.is_empty());
+    }
+
+    #[tokio::test]
+    async fn votes_are_known_after_a_restart() {
+        use scs_service::client::ScsClientConfig;
+
+        let home = tempfile::tempdir().expect("a folder");
+        let folders = Folders::open(home.path()).expect("writable");
+        let account = || {
+            let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
+            let config = ScsClientConfig::new("127.0.0.1:9", scs_service::ScsId(key.address()), 100);
+            BaseAccount::new(ScsClient::start(config).0, key, 100, folders.clone())
+        };
+        let mut first = account();
+        let vote = BaseCall::Vote {
+            place: 2,
+            hash: primitives::B256::repeat_byte(3),
+            redeem: true,
+        };
+        first
+            .waiting
+            .insert(5, waiting(BaseCall::BackupUpToDate { place: 1 }));
+        first.waiting.insert(7, waiting(vote.clone()));
+        first.keep_votes();
+        let mut second = account();
+        assert_eq!(second.waiting, BTreeMap::from([(7, waiting(vote.clone()))]));
+        // A transaction that was lost leaves no hole.
+        assert_eq!([5, 6, 7].map(|told| free_nonce(&second.waiting, told)), [5, 6, 8]);
+        // The VNODE is away, so that nothing can be sent now.
+        second.withdraw(Address::ZERO, vote).await;
+        assert!(account().waiting[&7].is_withdrawn);
+        note_next_nonce(&mut second.waiting, 8, 10);
+        note_next_nonce(&mut second.waiting, 8, 11 + VOTE_KEPT_BLOCKS);
+        second.keep_votes();
+        assert!(account().waiting.is_empty());
+        // A damaged file is no reason not to start.
+        std::fs::write(home.path().join("votes.json"), "[1").expect("writable");
+        assert!(account().waiting.is_empty());
     }
 
     #[test]

@@ -107,8 +107,8 @@ fn selector(signature: &str) -> [u8; 4] {
 pub(crate) struct ReadWish {
     /// The number of the base block that the VNODE has told last.
     pub head: u64,
-    /// The first deposit that the engine wants.
-    pub deposits_from: u64,
+    /// The first deposit that the engine wants; `None` if it wants none yet.
+    pub deposits_from: Option<u64>,
     /// The VNODE's payee.
     pub via: Address,
 }
@@ -387,7 +387,10 @@ impl<S: BaseSource> BaseReader<S> {
         .await
     }
 
-    async fn deposits(&self, chain: Address, from: u64) -> Result<DepositList, BaseError> {
+    async fn deposits(&self, chain: Address, from: Option<u64>) -> Result<Option<DepositList>, BaseError> {
+        let Some(from) = from else {
+            return Ok(None);
+        };
         let function = "getEnteringAmount(address,uint256)";
         let (entries, parameters) = self.entering(chain, Address::ZERO, from).await?;
         if parameters.len() < 2 {
@@ -397,12 +400,12 @@ impl<S: BaseSource> BaseReader<S> {
                 expected: "2".to_owned(),
             });
         }
-        Ok(DepositList {
+        Ok(Some(DepositList {
             from,
             entries,
             batch_max: parameters[0],
             cycle: parameters[1],
-        })
+        }))
     }
 
     /// The deposits of `user`, or with the zero address of all, from the position `from` on, and

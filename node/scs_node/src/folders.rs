@@ -1,5 +1,5 @@
 //! The data directory of an SCS: a folder for each MicroChain, the chain bases that are followed
-//! without one, and those with which the SCS has registered.
+//! without one, those with which the SCS has registered, and votes that may have to be withdrawn.
 //!
 //! A folder has the store of the chain and a file with what the chain is, so that an SCS can serve
 //! it before it has reached a VNODE.
@@ -24,6 +24,8 @@ const OVER_FILE: &str = "over";
 const FOLLOWED_FILE: &str = "followed.json";
 /// The file with the chain bases with which the SCS has registered.
 const REGISTERED_FILE: &str = "registered.json";
+/// The file with the transactions of votes.
+const VOTES_FILE: &str = "votes.json";
 /// The file with the oldest checked header of the base chain.
 const BASE_HEADER_FILE: &str = "base-header.json";
 /// Most bytes of a file that is read here.
@@ -87,6 +89,24 @@ struct BaseHeaderFile {
     seals: bool,
     /// The network id of the rules.
     network: u64,
+}
+
+/// The transaction of a vote that may have to be withdrawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptVote {
+    pub tx_nonce: u64,
+    /// The chain base.
+    pub chain: String,
+    /// The place of this SCS.
+    pub place: u64,
+    /// The proposal.
+    pub hash: String,
+    pub gas: u64,
+    pub gas_price: u64,
+    /// The base block at which it was sent last.
+    pub sent_at: u64,
+    /// Whether a transaction without effect takes its place.
+    pub is_withdrawn: bool,
 }
 
 /// The MicroChains of a data directory.
@@ -334,6 +354,27 @@ impl Folders {
     /// [`FolderError`] if the file cannot be written.
     pub(crate) fn keep_registered(&self, chains: &[Address]) -> Result<(), FolderError> {
         self.keep_addresses(REGISTERED_FILE, chains, Durability::Synced)
+    }
+
+    /// The transactions of votes that were written last.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be read.
+    pub(crate) fn votes(&self) -> Result<Vec<KeptVote>, FolderError> {
+        let path = self.root.join(VOTES_FILE);
+        if path.is_file() {
+            read_json(&path)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    /// Remembers the transactions of votes.
+    ///
+    /// # Errors
+    /// [`FolderError`] if the file cannot be written.
+    pub(crate) fn keep_votes(&self, votes: &[KeptVote]) -> Result<(), FolderError> {
+        write_json(&self.root.join(VOTES_FILE), &votes, Durability::Synced)
     }
 }
 

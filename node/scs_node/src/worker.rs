@@ -10,10 +10,11 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use microchain::{Action, EngineError, Event, MemberEngine, Reader};
+use parking_lot::Mutex;
 use primitives::Address;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -63,7 +64,7 @@ pub(crate) struct EngineHandle {
     events: mpsc::Sender<Event>,
     bytes: Arc<AtomicUsize>,
     transactions: Arc<AtomicUsize>,
-    deposits_from: Arc<AtomicU64>,
+    deposits_from: Arc<Mutex<Option<u64>>>,
     reader: Reader,
 }
 
@@ -87,7 +88,7 @@ impl EngineHandle {
             events,
             bytes: Arc::default(),
             transactions: Arc::default(),
-            deposits_from: Arc::new(AtomicU64::new(engine.deposits_from())),
+            deposits_from: Arc::new(Mutex::new(engine.deposits_from())),
             reader: engine.reader(),
         };
         let worker = Worker {
@@ -117,9 +118,9 @@ impl EngineHandle {
         false
     }
 
-    /// The first deposit that the engine wants to know.
-    pub(crate) fn deposits_from(&self) -> u64 {
-        self.deposits_from.load(Ordering::Relaxed)
+    /// The first deposit that the engine wants to know; `None` if it wants none yet.
+    pub(crate) fn deposits_from(&self) -> Option<u64> {
+        *self.deposits_from.lock()
     }
 
     /// The reader for clients.
@@ -149,7 +150,7 @@ struct Worker {
     due: u64,
     bytes: Arc<AtomicUsize>,
     transactions: Arc<AtomicUsize>,
-    deposits_from: Arc<AtomicU64>,
+    deposits_from: Arc<Mutex<Option<u64>>>,
     /// The last failure that was logged, and when.
     told: Option<(String, Instant)>,
 }
@@ -238,8 +239,7 @@ impl Worker {
         let is_tick = matches!(event, Event::Tick);
         let now = now_ms();
         let handled = self.engine.handle(now, event);
-        self.deposits_from
-            .store(self.engine.deposits_from(), Ordering::Relaxed);
+        *self.deposits_from.lock() = self.engine.deposits_from();
         let next = self.engine.next_tick(now);
         // A tick that is due is not put off, however many events come.
         self.due = if is_tick {

@@ -24,11 +24,12 @@ export const NOTICES = {
     updateLastFlush: 8, distribute: 9, reset: 10, uploadRedeem: 11, enterAndRedeem: 12, release: 13,
 };
 
-/** A node with accounts that it signs for. */
+/** A node with accounts that it signs for. With `makesBlocks` it makes blocks when it is asked. */
 export class Rig {
-    constructor({ url, contracts, accounts }) {
+    constructor({ url, contracts, accounts, makesBlocks = false }) {
         this.chain3 = new Chain3(new Chain3.providers.HttpProvider(url));
         this.compiled = contracts;
+        this.makesBlocks = makesBlocks;
         this.keys = new Map(accounts.map(({ address, key }) => [address.toLowerCase(), new SigningKey(key)]));
         this.sending = new Map();
         this.pool = null;
@@ -45,6 +46,8 @@ export class Rig {
 
     /** Waits until the head is at least `number`. The patience is for one block, because there may be many. */
     async block(number) {
+        const missing = number - (await this.head());
+        if (this.makesBlocks && missing > 0) await this.request('evm_mine', [{ blocks: missing }]);
         for (let head = await this.head(); head < number; ) {
             head = await waitFor(`block ${head + 1}`, async () => {
                 const now = await this.head();

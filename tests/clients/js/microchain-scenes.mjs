@@ -7,7 +7,7 @@ import { checkMoney, flush, TURN } from './microchain-flush.mjs';
 import { leave } from './microchain-pools.mjs';
 import { COIN, GAS_PRICE, NO_HASH, SLOTS, ZERO, proposal, somebody, vnodeInfo } from './microchain-rig.mjs';
 
-const ROUND = 40;
+export const ROUND = 40;
 const MEMBERS_MIN = 3;
 const MEMBERS_MAX = 11;
 const SUPPLY = 1000;
@@ -29,7 +29,7 @@ async function payoutMax(rig, allowed) {
  * Lets `scs` join, checks who may, and starts the MicroChain. Each member has a beneficiary of its own. Returns the
  * members in their order.
  */
-async function join(stage, chain, scs, label) {
+export async function join(stage, chain, scs, label) {
     const { owner, outsider } = stage;
     const agreement = (id) => chain.rig.agreement(id, chain.address);
     const early = agreement(scs[0]);
@@ -108,6 +108,7 @@ export async function coins(stage) {
     assert.deepEqual((await chain.read('getEnteringAmount', users[1], 0))[0], [ZERO, ZERO]);
     assert.deepEqual(await chain.read('getholdingPool'), addresses);
     assert.equal(await chain.read('totalExchange'), BigInt(SUPPLY) * COIN, 'all is sold');
+    if (exact) await chain.refused('buyMintToken', [], users[0], { value: COIN });
     await checkMoney(chain, stage);
 
     // A monitor, for whom somebody else pays, and a backup.
@@ -212,6 +213,7 @@ export async function tokens(stage) {
     assert.deepEqual([addresses, entering], [[users[0]], [600_000n * unit]]);
     assert.equal(await token.read('balanceOf', chain.address), 600_000n);
     await chain.refused('buyMintToken', [1], users[0], { value: 1n });
+    if (stage.exact) await chain.refused('buyMintToken', [0], users[0]);
 
     const redemptions = [[users[1], 100_000n * unit], [users[0], 250_000n * unit]];
     await flush(chain, {

@@ -11,7 +11,7 @@ use primitives::{Address, Bytes, Transaction, TxForm, UnsignedTransaction, kecca
 use super::depths::DEPOSIT_DEPTH;
 use super::{EngineError, MemberEngine};
 use crate::abi::ResultReader;
-use crate::contract::ContractState;
+use crate::contract::DepositList;
 use crate::dapp_base::{DappBaseCalls, post_flush, update_node_list};
 use crate::message::relayed;
 
@@ -31,7 +31,10 @@ impl MemberEngine {
         }
         let view = self.ledger.view()?;
         let number = view.head_number();
-        let cycle = match contract.deposits.cycle {
+        let Some(deposits) = &contract.deposits else {
+            return Ok(());
+        };
+        let cycle = match deposits.cycle {
             0 => CYCLE_DEFAULT,
             cycle => cycle,
         };
@@ -49,7 +52,7 @@ impl MemberEngine {
         }
         let call = match self.node_list_vote(&view)? {
             Some(call) => Some(call),
-            None => self.deposit_vote(&view, contract)?,
+            None => self.deposit_vote(&view, deposits, contract.base_block)?,
         };
         drop(view);
         if let Some(call) = call {
@@ -78,25 +81,30 @@ impl MemberEngine {
     /// [`DEPOSIT_DEPTH`] blocks before the base block that the head names. All honest members vote
     /// for the same ones, because the head decides. If the head names a block that this SCS has
     /// not read, its own last one counts.
-    fn deposit_vote(&self, view: &View, contract: &ContractState) -> Result<Option<Bytes>, EngineError> {
+    fn deposit_vote(
+        &self,
+        view: &View,
+        deposits: &DepositList,
+        base_block: u64,
+    ) -> Result<Option<Bytes>, EngineError> {
         let Some(parent) = self.ledger.parent(view, &view.head_hash())? else {
             return Ok(None);
         };
         let calls = DappBaseCalls::new(view, self.ledger.dapp_base());
         let position = calls.enter_position(parent.number)?;
-        let Some(done) = position.checked_sub(contract.deposits.from) else {
+        let Some(done) = position.checked_sub(deposits.from) else {
             return Ok(None);
         };
-        let base = parent.extra.base.min(contract.base_block);
+        let base = parent.extra.base.min(base_block);
         let Some(base) = base.checked_sub(DEPOSIT_DEPTH) else {
             return Ok(None);
         };
         let end = self.watch.marks.end_at(base).unwrap_or_default();
-        let batch = match contract.deposits.batch_max {
+        let batch = match deposits.batch_max {
             0 => BATCH_DEFAULT,
             batch => batch.min(BATCH_DEFAULT),
         };
-        let waiting = contract.deposits.entries.get(done as usize..).unwrap_or_default();
+        let waiting = deposits.entries.get(done as usize..).unwrap_or_default();
         let due = waiting.iter().take(end.saturating_sub(position) as usize);
         let due: Vec<_> = due.take(batch as usize).copied().collect();
         Ok((!due.is_empty()).then(|| post_flush(position, &due)))

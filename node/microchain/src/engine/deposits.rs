@@ -64,13 +64,15 @@ enum CreditTruth {
 }
 
 impl MemberEngine {
-    /// Takes the deposits of a new reading; `before` is the reading before it.
+    /// Takes the deposits of a new reading; `before` is the reading before it. A reading without
+    /// deposits cannot tell what has changed meanwhile, so all that come later count as new.
     pub(super) fn mark_deposits(&mut self, before: Option<&DepositList>) {
         let Some(contract) = &self.contract else { return };
-        let changed = self
-            .watch
-            .marks
-            .take(contract.base_block, before, &contract.deposits);
+        let Some(deposits) = &contract.deposits else {
+            self.watch.marks = DepositMarks::default();
+            return;
+        };
+        let changed = self.watch.marks.take(contract.base_block, before, deposits);
         if let Some(position) = changed {
             tracing::warn!(
                 chain = %self.setup.address, position, base = contract.base_block,
@@ -82,6 +84,10 @@ impl MemberEngine {
     /// Goes by a new reading: leaves blocks whose deposits the base chain has taken back, and
     /// admits those that it has again.
     pub(super) fn follow_deposits(&mut self) -> Result<(), EngineError> {
+        if !self.knows_deposits() {
+            self.watch.read_for = None;
+            return Ok(());
+        }
         let flush = self.flush.as_ref().map_or(B256::ZERO, |flush| flush.hash);
         if self.watch.read_for != Some(flush) {
             self.watch.credits = self.credits_after_flush()?;
@@ -98,6 +104,13 @@ impl MemberEngine {
         self.leave_false_credits(true)
     }
 
+    /// Whether the last reading has deposits. Without them it cannot be told in each case what a
+    /// block credits, so that all blocks are looked at when they are there.
+    fn knows_deposits(&self) -> bool {
+        let contract = self.contract.as_ref();
+        contract.is_some_and(|contract| contract.deposits.is_some())
+    }
+
     /// Takes what the applied blocks credit, and forgets what the reverted ones did.
     pub(super) fn note_credits(
         &mut self,
@@ -106,6 +119,10 @@ impl MemberEngine {
         applied: &[BlockId],
     ) -> Result<(), EngineError> {
         self.watch.credits.retain(|one| !reverted.contains(&one.block));
+        if !self.knows_deposits() {
+            self.watch.read_for = None;
+            return Ok(());
+        }
         let mut numbers: Vec<u64> = applied.iter().map(|id| id.number).collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -145,10 +162,14 @@ impl MemberEngine {
         let Some(vote) = CreditVote::of(transaction, &self.ledger.dapp_base()) else {
             return false;
         };
+        // Without deposits no vote can be judged. Others have it until they are read.
+        let Some(deposits) = &contract.deposits else {
+            return true;
+        };
         // Nobody votes for a deposit before it is deep, so one that was not read is not there.
         let known = known_from(contract, vote.position);
         let known = known.map(|one| (one.user, one.tokens));
-        vote.position >= contract.deposits.from && !known.take(vote.entries.len()).eq(vote.entries)
+        vote.position >= deposits.from && !known.take(vote.entries.len()).eq(vote.entries)
     }
 
     /// Goes back to the block before the first one whose deposits the base chain has taken back.
@@ -259,7 +280,7 @@ impl MemberEngine {
         contract: &ContractState,
         end: u64,
     ) -> Result<Option<ProposalFault>, EngineError> {
-        let mut position = self.deposits_from();
+        let mut position = self.deposits_from().unwrap_or_default();
         for credit in self.watch.credits.iter().filter(|one| one.block.number <= end) {
             match truth(contract, credit) {
                 CreditTruth::True if credit.from == position => position = credit.to,
@@ -276,10 +297,12 @@ impl MemberEngine {
     }
 
     /// The first block that credits a deposit which the chain base did not have before the base
-    /// block `turn`, as far as this SCS has read it then. A flush that names its branch of the base
-    /// chain by the block before `turn` vouches for older ones only.
+    /// block `turn`, as far as this SCS has read it then. If it had read none, all deposits since
+    /// the last flush count as newer. A flush that names its branch of the base chain by the block
+    /// before `turn` vouches for older ones only.
     pub(super) fn first_newer_credit(&self, turn: u64) -> Option<u64> {
-        let end = self.watch.marks.end_at(turn.saturating_sub(1))?;
+        let end = self.watch.marks.end_at(turn.saturating_sub(1));
+        let end = end.or_else(|| self.deposits_from()).unwrap_or_default();
         let newer = self.watch.credits.iter().find(|one| one.to > end)?;
         Some(newer.block.number)
     }
@@ -386,26 +409,31 @@ impl MemberEngine {
 
 /// The deposits of the chain base from a position on, as far as they were read.
 fn known_from(contract: &ContractState, position: u64) -> impl Iterator<Item = &crate::contract::Deposit> {
-    let skipped = position.checked_sub(contract.deposits.from);
-    let known = skipped.and_then(|skipped| contract.deposits.entries.get(skipped as usize..));
+    let known = contract.deposits.as_ref().and_then(|deposits| {
+        let skipped = position.checked_sub(deposits.from)?;
+        deposits.entries.get(usize::try_from(skipped).ok()?..)
+    });
     known.unwrap_or_default().iter()
 }
 
 /// Whether a credit that was not read is not on the base chain. Not so if the reading begins
 /// behind it, as long as a flush was taken back, or if the producer went by a base block that this
 /// SCS has not read yet. With a new reading only within bounds.
-const fn can_tell(contract: &ContractState, credit: &ChainCredit, is_fresh: bool) -> bool {
+fn can_tell(contract: &ContractState, credit: &ChainCredit, is_fresh: bool) -> bool {
     let ahead = credit.base.saturating_sub(contract.base_block);
-    credit.from >= contract.deposits.from && (ahead == 0 || (is_fresh && ahead > BASE_AHEAD_MAX))
+    let deposits = contract.deposits.as_ref();
+    let is_read = deposits.is_some_and(|deposits| credit.from >= deposits.from);
+    is_read && (ahead == 0 || (is_fresh && ahead > BASE_AHEAD_MAX))
 }
 
 /// Compares a credit with the deposits of the chain base.
 fn truth(contract: &ContractState, credit: &ChainCredit) -> CreditTruth {
+    let deposits = contract.deposits.as_ref();
     let unread = || {
-        let (from, to, max) = (credit.from, credit.to, end_of(&contract.deposits));
+        let (from, to, max) = (credit.from, credit.to, deposits.map_or(0, end_of));
         CreditTruth::Unread(ProposalFault::UnreadDeposits { from, to, max })
     };
-    if credit.from < contract.deposits.from {
+    if deposits.is_none_or(|deposits| credit.from < deposits.from) {
         return unread();
     }
     let known = known_from(contract, credit.from);

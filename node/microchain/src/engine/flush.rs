@@ -20,8 +20,9 @@ pub(super) struct KnownFlush {
     pub(super) end: u64,
     /// The hash of the last block; `None` if this SCS does not have the block.
     pub(super) block: Option<B256>,
-    /// The number of deposits that are credited after that block.
-    pub(super) enter_position: u64,
+    /// The number of deposits that are credited after that block; `None` if the chain does not have
+    /// the block.
+    pub(super) enter_position: Option<u64>,
 }
 
 impl MemberEngine {
@@ -36,7 +37,7 @@ impl MemberEngine {
             return Ok(());
         }
         let known = self.flush.as_ref().filter(|flush| flush.hash == approved.hash);
-        if known.is_some_and(|flush| flush.block.is_some()) {
+        if known.is_some_and(|flush| flush.enter_position.is_some()) {
             return Ok(());
         }
         let is_new = known.is_none();
@@ -49,7 +50,7 @@ impl MemberEngine {
             hash: approved.hash,
             end: approved.end,
             block,
-            enter_position: 0,
+            enter_position: None,
         };
         let reported: Vec<Address> = named_members(approved);
         let own_place = approved.members.contains(&self.id);
@@ -70,7 +71,7 @@ impl MemberEngine {
             let view = self.ledger.view()?;
             if !self.lacks_flush(&view) {
                 let calls = DappBaseCalls::new(&view, self.ledger.dapp_base());
-                flush.enter_position = calls.enter_position(flush.end)?;
+                flush.enter_position = Some(calls.enter_position(flush.end)?);
             }
             self.flush = Some(flush);
         } else {
@@ -102,7 +103,8 @@ impl MemberEngine {
             return Ok(());
         };
         let view = self.ledger.view()?;
-        if self.lacks_flush(&view) {
+        // The next reading has the deposits, without which no credit can be judged.
+        if self.lacks_flush(&view) || contract.deposits.is_none() {
             return Ok(());
         }
         let Some(place) = contract.place_of(&self.id) else {
@@ -163,7 +165,7 @@ impl MemberEngine {
                     block,
                 };
                 self.remember(|memory| is_new && memory.add_vote(vote))?;
-                self.send_vote(contract, call);
+                self.send_vote(contract, place)?;
                 self.choose_best()
             }
             Err(fault) => {

@@ -306,7 +306,10 @@ impl MemberEngine {
                     number: side.number,
                     hash: side.hash,
                 };
-                best = best.max_by_rank((self.rank(&view, id)?, id));
+                let rank = self.rank(&view, id)?;
+                if rank > best.0 {
+                    best = (rank, id);
+                }
             }
             drop(view);
             if best.1 == head || self.go_to(best.1)? {
@@ -422,16 +425,5 @@ impl MemberEngine {
             self.send(&PeerContent::Evidence(Box::new(headers.clone())), None);
         }
         Ok(())
-    }
-}
-
-/// The better one of two.
-trait BestOf {
-    fn max_by_rank(self, other: Self) -> Self;
-}
-
-impl BestOf for (Option<ChainRank>, BlockId) {
-    fn max_by_rank(self, other: Self) -> Self {
-        if other.0 > self.0 { other } else { self }
     }
 }

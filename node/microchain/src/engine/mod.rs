@@ -30,13 +30,13 @@ mod sync;
 mod tests;
 mod votes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chain::View;
 use chain::import::{BlockId, StateRetention};
 use parking_lot::Mutex;
-use primitives::{Address, Transaction, TxForm};
+use primitives::{Address, B256, Transaction, TxForm};
 use store::{BlockReads, FetchedStateReads, Store, StoreError, StoreOptions};
 
 use crate::admission::{TransactionRefusal, sender_for_pool};
@@ -60,7 +60,7 @@ use follow::{SlotHeaders, WaitingBlocks};
 use proposal::OwnProposal;
 use snapshot::SnapshotSync;
 use sync::CatchUpState;
-use votes::{SeenProposal, SentVote};
+use votes::SeenProposal;
 
 /// Old blocks that are removed at once. More go with each base block.
 const DROPPED_BLOCKS: u64 = 64;
@@ -94,8 +94,8 @@ pub struct MemberEngine {
     confirmations: u64,
     /// The proposal in progress, if it is complete.
     seen: Option<SeenProposal>,
-    /// Own votes that may not be in a block yet, or not in one that stays.
-    sent_votes: Vec<SentVote>,
+    /// The proposals for which own votes are withdrawn since the start.
+    withdrawn: BTreeSet<B256>,
     /// Calls, and the base block at which they were asked for.
     asked: HashMap<BaseCall, u64>,
     waiting: WaitingBlocks,
@@ -175,7 +175,7 @@ impl MemberEngine {
             due: None,
             confirmations: CONFIRMATIONS_DEFAULT,
             seen: None,
-            sent_votes: Vec::new(),
+            withdrawn: BTreeSet::new(),
             asked: HashMap::new(),
             waiting: WaitingBlocks::default(),
             slots: SlotHeaders::default(),
@@ -249,9 +249,12 @@ impl MemberEngine {
     }
 
     /// The position from which on [`ContractState::deposits`] are wanted: that of the deposits
-    /// that are not under a flush yet.
-    pub fn deposits_from(&self) -> u64 {
-        self.flush.as_ref().map_or(0, |flush| flush.enter_position)
+    /// that are not under a flush yet. `None` as long as this is not known: before the first
+    /// reading, and while the chain does not have the last flush. All deposits of a chain base may
+    /// be more than a VNODE answers with.
+    pub fn deposits_from(&self) -> Option<u64> {
+        self.contract.as_ref()?;
+        self.flush.as_ref().map_or(Some(0), |flush| flush.enter_position)
     }
 
     /// The id of this SCS.
@@ -362,9 +365,9 @@ impl MemberEngine {
             self.remember(|memory| memory.take_list(state.base_block, &state.members))?;
         }
         let before = self.contract.replace(state);
-        self.mark_deposits(before.as_ref().map(|contract| &contract.deposits));
+        self.mark_deposits(before.and_then(|contract| contract.deposits).as_ref());
         self.look_at_proposal();
-        self.withdraw_votes();
+        self.withdraw_votes()?;
         self.find_flush()?;
         if self.snapshot.is_open() {
             return Ok(());

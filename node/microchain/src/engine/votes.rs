@@ -2,14 +2,13 @@
 //! (docs/confirmations.md).
 
 use primitives::{Address, B256};
+use store::StoreError;
 
 use super::MemberEngine;
 use super::commitment::commitment;
-use crate::contract::{BaseCall, ContractState, PROPOSAL_PENDING, Proposal};
+use crate::contract::{ContractState, PROPOSAL_PENDING, Proposal};
 use crate::event::Action;
-
-/// The most own votes that are looked after. A turn has one.
-const VOTES_MAX: usize = 16;
+use crate::memory::SentVote;
 
 /// The proposal in progress, as this SCS saw it first.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +21,6 @@ pub(super) struct SeenProposal {
     block: Option<(u64, B256)>,
     /// Whether it was compared with the own chain.
     is_looked_at: bool,
-}
-
-/// A vote that was sent.
-#[derive(Clone, Debug)]
-pub(super) struct SentVote {
-    call: BaseCall,
-    hash: B256,
-    /// The digest of the proposal that it is for.
-    digest: B256,
-    /// The last block that the proposal covers.
-    end: u64,
-    /// The last base block in which it could count.
-    until: u64,
-    is_withdrawn: bool,
 }
 
 /// The digest of everything in a proposal that must stay as it is.
@@ -89,29 +74,29 @@ impl MemberEngine {
         })
     }
 
-    /// Sends a vote for the proposal in progress, and looks after it from now on.
-    pub(super) fn send_vote(&mut self, contract: &ContractState, call: BaseCall) {
+    /// Sends the vote of the member at `place` for the proposal in progress, and looks after it
+    /// from now on, also after a restart.
+    pub(super) fn send_vote(&mut self, contract: &ContractState, place: u64) -> Result<(), StoreError> {
         let current = &contract.current;
-        let digest = digest(current);
-        self.sent_votes.retain(|vote| vote.call != call);
-        if self.sent_votes.len() == VOTES_MAX {
-            self.sent_votes.remove(0);
-        }
-        self.sent_votes.push(SentVote {
-            call: call.clone(),
+        let vote = SentVote {
+            place,
             hash: current.hash,
-            digest,
+            digest: digest(current),
             end: current.end,
             until: current.starting_block.saturating_add(contract.turn_blocks()),
-            is_withdrawn: false,
-        });
-        self.call(call);
+        };
+        self.remember(|memory| memory.add_sent(vote))?;
+        self.withdrawn.remove(&vote.hash);
+        self.call(vote.call());
+        Ok(())
     }
 
     /// Withdraws votes whose proposals are not what they were: their branch of the base chain is
     /// gone, and another one could take the votes for something else.
-    pub(super) fn withdraw_votes(&mut self) {
-        let Some(contract) = &self.contract else { return };
+    pub(super) fn withdraw_votes(&mut self) -> Result<(), StoreError> {
+        let Some(contract) = &self.contract else {
+            return Ok(());
+        };
         let stands = |vote: &SentVote| {
             let (current, approved) = (&contract.current, &contract.approved);
             let is_open = current.is_pending() && current.hash == vote.hash;
@@ -121,21 +106,30 @@ impl MemberEngine {
         };
         let base = contract.base_block;
         let kept = self.confirmations.saturating_add(contract.turn_blocks());
-        self.sent_votes
-            .retain(|vote| base <= vote.until.saturating_add(kept));
-        for vote in &mut self.sent_votes {
-            if stands(vote) {
-                vote.is_withdrawn = false;
-            } else if !vote.is_withdrawn {
-                vote.is_withdrawn = true;
-                tracing::warn!(
-                    chain = %self.setup.address, hash = %vote.hash, base,
-                    "a vote is withdrawn: its proposal is not what it was"
-                );
-                self.asked.remove(&vote.call);
-                self.out.push(Action::Withdraw(vote.call.clone()));
-            }
+        let (standing, fallen): (Vec<_>, Vec<_>) = self
+            .memory
+            .sent_votes
+            .iter()
+            .copied()
+            .filter(|vote| base <= vote.until.saturating_add(kept))
+            .partition(stands);
+        self.remember(|memory| {
+            let count = memory.sent_votes.len();
+            let is_kept = |vote: &SentVote| standing.contains(vote) || fallen.contains(vote);
+            memory.sent_votes.retain(is_kept);
+            memory.sent_votes.len() != count
+        })?;
+        let withdrawn = fallen.iter().map(|vote| vote.hash).collect();
+        let before = std::mem::replace(&mut self.withdrawn, withdrawn);
+        for vote in fallen.iter().filter(|vote| !before.contains(&vote.hash)) {
+            tracing::warn!(
+                chain = %self.setup.address, hash = %vote.hash, base,
+                "a vote is withdrawn: its proposal is not what it was"
+            );
+            self.asked.remove(&vote.call());
+            self.out.push(Action::Withdraw(vote.call()));
         }
+        Ok(())
     }
 }
 

@@ -93,13 +93,18 @@ impl KeptReading {
         {
             return None;
         }
-        let credited = wish.deposits_from.checked_sub(state.deposits.from)?;
-        let credited = usize::try_from(credited).ok()?;
-        if credited > state.deposits.entries.len() {
-            return None;
+        match (wish.deposits_from, &mut state.deposits) {
+            (None, deposits) => *deposits = None,
+            (Some(from), Some(deposits)) => {
+                let credited = usize::try_from(from.checked_sub(deposits.from)?).ok()?;
+                if credited > deposits.entries.len() {
+                    return None;
+                }
+                deposits.entries.drain(..credited);
+                deposits.from = from;
+            }
+            (Some(_), None) => return None,
         }
-        state.deposits.entries.drain(..credited);
-        state.deposits.from = wish.deposits_from;
         state.base_block = wish.head;
         state.via = wish.via;
         Some(self)

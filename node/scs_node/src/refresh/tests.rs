@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use microchain::abi::CallData;
+use microchain::abi::{CallData, ResultReader};
 use microchain::branch::BaseBranch;
-use microchain::contract::{PROPOSAL_PENDING, Proposal};
+use microchain::contract::{DepositList, PROPOSAL_PENDING, Proposal};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Bytes, U256, keccak256};
-use scs_service::client::ContractSummary;
+use scs_service::client::{ContractSummary, ScsClientError};
 
 use super::*;
 use crate::proven::BaseReadError;
@@ -16,6 +16,8 @@ use crate::proven::BaseReadError;
 const CHAIN: Address = Address::repeat_byte(0xcc);
 const SCS: Address = Address::repeat_byte(1);
 const OTHER: Address = Address::repeat_byte(2);
+/// The longest answer of a VNODE.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A chain base, and how often it was asked.
 #[derive(Default)]
@@ -86,8 +88,8 @@ impl FakeBase {
             "getProposal(uint256)" => proposal(&Proposal::default()),
             "getSCSRole(address)" => none.small(self.role).encode(),
             "getEnteringAmount(address,uint256)" => {
-                let from = usize::from(input[67]);
-                let users = self.deposits.get(from..).unwrap_or_default();
+                let from = ResultReader::new(&input[36..]).small().expect("a position");
+                let users = self.deposits.get(from as usize..).unwrap_or_default();
                 let numbers = vec![7; users.len()];
                 let lists = smalls(none.addresses(users.iter().copied()), &numbers);
                 smalls(smalls(lists, &numbers), &[250, 6]).encode()
@@ -110,7 +112,11 @@ fn proposal(of: &Proposal) -> Vec<u8> {
 impl BaseSource for FakeSource {
     async fn call_contract(&self, contract: Address, input: Bytes) -> Result<Bytes, BaseReadError> {
         assert_eq!(contract, CHAIN);
-        Ok(self.0.lock().answer(&input).into())
+        let answer = self.0.lock().answer(&input);
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(ScsClientError::NotConnected.into());
+        }
+        Ok(answer.into())
     }
 
     async fn branch(&self) -> Result<Option<BaseBranch>, BaseReadError> {
@@ -161,7 +167,7 @@ impl Scene {
         source.0.lock().root = 1;
         let wish = ReadWish {
             head: 100,
-            deposits_from: 0,
+            deposits_from: Some(0),
             via: Address::ZERO,
         };
         let mut scene = Self {
@@ -181,11 +187,17 @@ impl Scene {
         base.root += 1;
     }
 
-    /// Reads at this head. Returns what it was asked.
-    fn read(&mut self) -> BTreeMap<&'static str, usize> {
+    /// Reads at this head, if the answers are not too long.
+    fn try_read(&mut self) -> Result<(), BaseError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refreshed = self.reader.refresh(CHAIN, self.wish, self.kept.take());
-        self.kept = Some(runtime.block_on(refreshed).unwrap());
+        self.kept = Some(runtime.block_on(refreshed)?);
+        Ok(())
+    }
+
+    /// Reads at this head. Returns what it was asked.
+    fn read(&mut self) -> BTreeMap<&'static str, usize> {
+        self.try_read().unwrap();
         assert_eq!(self.reading().state.base_block, self.wish.head);
         std::mem::take(&mut self.source.0.lock().calls)
     }
@@ -198,6 +210,11 @@ impl Scene {
 
     fn reading(&self) -> &BaseReading {
         &self.kept.as_ref().expect("it was read").reading
+    }
+
+    fn deposits(&self) -> &DepositList {
+        let deposits = self.reading().state.deposits.as_ref();
+        deposits.expect("they were wanted")
     }
 }
 
@@ -312,15 +329,38 @@ fn any_number_of_deposits_costs_one_call() {
     let users: Vec<Address> = (0..200).map(Address::repeat_byte).collect();
     scene.change(|base| base.deposits = users.clone());
     assert_eq!(scene.next(), WHOLE);
-    assert_eq!(scene.reading().state.deposits.entries.len(), 200);
+    assert_eq!(scene.deposits().entries.len(), 200);
     // Credited deposits are forgotten without another reading.
-    scene.wish.deposits_from = 150;
+    scene.wish.deposits_from = Some(150);
     assert_eq!(scene.next(), 1);
-    let left = &scene.reading().state.deposits;
+    let left = scene.deposits();
     let left_users: Vec<Address> = left.entries.iter().map(|deposit| deposit.user).collect();
     assert_eq!((left.from, &left_users[..]), (150, &users[150..]));
     // A flush was taken back: earlier ones are wanted again.
-    scene.wish.deposits_from = 20;
+    scene.wish.deposits_from = Some(20);
     assert_eq!(scene.next(), WHOLE);
-    assert_eq!(scene.reading().state.deposits.entries.len(), 180);
+    assert_eq!(scene.deposits().entries.len(), 180);
+}
+
+#[test]
+fn more_deposits_than_an_answer_has_room_for_stop_no_start() {
+    let mut scene = Scene::new(1);
+    scene.change(|base| base.deposits = vec![OTHER; 50_010]);
+    assert!(scene.try_read().is_err(), "an answer with all of them");
+    scene.source.0.lock().calls.clear();
+    // After a start nothing is known of the last flush.
+    scene.wish.deposits_from = None;
+    assert_eq!(scene.next(), WHOLE - 1);
+    assert_eq!(scene.reading().state.deposits, None);
+    assert_eq!(scene.next(), 1);
+    scene.wish.deposits_from = Some(50_000);
+    assert_eq!(scene.next(), WHOLE);
+    assert_eq!(
+        (scene.deposits().from, scene.deposits().entries.len()),
+        (50_000, 10)
+    );
+    // The chain does not have the next flush yet.
+    scene.wish.deposits_from = None;
+    assert_eq!(scene.next(), 1);
+    assert_eq!(scene.reading().state.deposits, None);
 }

@@ -245,7 +245,7 @@ impl Runner {
         let kept = followed.kept.take().filter(|_| !must_read_all);
         let wish = ReadWish {
             head: self.head,
-            deposits_from: followed.engine.as_ref().map_or(0, EngineHandle::deposits_from),
+            deposits_from: followed.engine.as_ref().and_then(EngineHandle::deposits_from),
             via: self.via,
         };
         let (reader, inbox) = (self.reader.clone(), self.inbox.clone());

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use chain::import::StateRetention;
 use microchain::{EngineError, Event};
 use primitives::{Address, B256, SecretKey, U256};
+use scs_service::ScsId;
 use scs_service::client::{ClientTls, ScsClient, ScsClientConfig};
-use scs_service::{ScsId, ScsMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -42,7 +42,7 @@ use crate::wallet::SubmittedTransaction;
 use crate::watch::watch_balances;
 use crate::worker::{EngineActions, EngineHandle, EngineTurns};
 use join::JoinPlan;
-use send::{CallOrder, OUTBOX_MAX, send_broadcasts, send_calls};
+use send::{BroadcastOutbox, CallOrder, OUTBOX_MAX, WaitingBroadcasts, send_broadcasts, send_calls};
 
 /// Most chain bases that are followed without an engine.
 const FOLLOWED_MAX: usize = 1024;
@@ -147,8 +147,9 @@ impl ScsRunner {
         client_config.reconnect_max = config.reconnect_max;
         client_config.handshake.capability = config.capability as u64;
         let (client, events) = ScsClient::start(client_config);
-        let account = BaseAccount::new(client.clone(), config.key.clone(), config.chain_id);
         let (runner, inboxes) = Runner::on_folders(config, &client)?;
+        let (key, chain_id) = (runner.config.key.clone(), runner.config.chain_id);
+        let account = BaseAccount::new(client.clone(), key, chain_id, runner.folders.clone());
         let served = Arc::clone(&runner.served);
         let tasks = vec![
             tokio::spawn(send_calls(account, inboxes.call_orders)),
@@ -225,7 +226,7 @@ struct Inboxes {
     engine_actions: mpsc::Receiver<EngineActions>,
     submissions: mpsc::Receiver<SubmittedTransaction>,
     call_orders: mpsc::Receiver<CallOrder>,
-    broadcasts: mpsc::Receiver<ScsMessage>,
+    broadcasts: WaitingBroadcasts,
 }
 
 /// The state of an SCS. One task owns it.
@@ -251,7 +252,7 @@ struct Runner {
     turns: EngineTurns,
     actions: mpsc::Sender<EngineActions>,
     calls: mpsc::Sender<CallOrder>,
-    broadcasts: mpsc::Sender<ScsMessage>,
+    broadcasts: BroadcastOutbox,
 }
 
 impl Runner {
@@ -266,7 +267,7 @@ impl Runner {
         let (actions, engine_actions) = mpsc::channel(INBOX_MAX);
         let (submitted, submissions) = mpsc::channel(INBOX_MAX);
         let (calls, call_orders) = mpsc::channel(OUTBOX_MAX);
-        let (sent, broadcasts) = mpsc::channel(OUTBOX_MAX);
+        let (sent, broadcasts) = BroadcastOutbox::new();
         let refusals = Arc::new(BaseRefusals::default());
         let proven = config
             .checks

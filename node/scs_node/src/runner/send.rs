@@ -1,5 +1,11 @@
 //! The calls and the messages that leave an SCS. Each kind has a task of its own, so nothing waits
 //! for them.
+//!
+//! Anyone can ask for blocks, and answers are long. So answers have a bound in bytes, and are sent
+//! when nothing else waits: own blocks, states, transactions and requests go first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use microchain::{Action, BaseCall, MemberMessage};
 use primitives::{Address, hex};
@@ -15,6 +21,9 @@ use crate::worker::EngineActions;
 
 /// Broadcasts and calls that wait to be sent.
 pub(super) const OUTBOX_MAX: usize = 1024;
+/// Bytes of answers to other SCSs that wait to be sent, and of all other broadcasts.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+const BROADCAST_BYTES_MAX: usize = 64 << 20;
 
 /// Work for the task that sends transactions.
 pub(super) enum CallOrder {
@@ -25,6 +34,96 @@ pub(super) enum CallOrder {
         head: u64,
         is_new_connection: bool,
     },
+}
+
+/// Broadcasts on their way to the task that sends them.
+pub(super) struct BroadcastOutbox {
+    answers: BoundedQueue,
+    others: BoundedQueue,
+}
+
+/// The end of a [`BroadcastOutbox`] from which they are taken.
+pub(super) struct WaitingBroadcasts {
+    answers: BoundedQueueEnd,
+    others: BoundedQueueEnd,
+}
+
+/// A queue of messages with bounds.
+struct BoundedQueue {
+    messages: mpsc::Sender<ScsMessage>,
+    bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
+}
+
+struct BoundedQueueEnd {
+    messages: mpsc::Receiver<ScsMessage>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl BroadcastOutbox {
+    pub(super) fn new() -> (Self, WaitingBroadcasts) {
+        let (answers, answers_end) = BoundedQueue::new(ANSWER_BYTES_MAX);
+        let (others, others_end) = BoundedQueue::new(BROADCAST_BYTES_MAX);
+        let waiting = WaitingBroadcasts {
+            answers: answers_end,
+            others: others_end,
+        };
+        (Self { answers, others }, waiting)
+    }
+
+    /// Takes a message. Returns `false` if there is no room for it.
+    fn give(&self, message: ScsMessage) -> bool {
+        let is_answer = message.kind == MessageKind::Broadcast(BroadcastStatus::SyncComplete);
+        let queue = if is_answer { &self.answers } else { &self.others };
+        queue.give(message)
+    }
+}
+
+impl WaitingBroadcasts {
+    /// The next message: an answer only if nothing else waits. `None` if no more will come.
+    pub(super) async fn next(&mut self) -> Option<ScsMessage> {
+        tokio::select! {
+            biased;
+            Some(message) = self.others.next() => Some(message),
+            Some(message) = self.answers.next() => Some(message),
+            else => None,
+        }
+    }
+}
+
+impl BoundedQueue {
+    fn new(bytes_max: usize) -> (Self, BoundedQueueEnd) {
+        let (messages, taken) = mpsc::channel(OUTBOX_MAX);
+        let bytes = Arc::<AtomicUsize>::default();
+        let end = BoundedQueueEnd {
+            messages: taken,
+            bytes: Arc::clone(&bytes),
+        };
+        let queue = Self {
+            messages,
+            bytes,
+            bytes_max,
+        };
+        (queue, end)
+    }
+
+    fn give(&self, message: ScsMessage) -> bool {
+        let len = message.payload.len();
+        let before = self.bytes.fetch_add(len, Ordering::Relaxed);
+        if before.saturating_add(len) <= self.bytes_max && self.messages.try_send(message).is_ok() {
+            return true;
+        }
+        self.bytes.fetch_sub(len, Ordering::Relaxed);
+        false
+    }
+}
+
+impl BoundedQueueEnd {
+    async fn next(&mut self) -> Option<ScsMessage> {
+        let message = self.messages.recv().await?;
+        self.bytes.fetch_sub(message.payload.len(), Ordering::Relaxed);
+        Some(message)
+    }
 }
 
 impl Runner {
@@ -95,7 +194,7 @@ impl Runner {
             receiver: message.receiver.map(WireAddress::raw),
             payload: message.payload.0,
         };
-        if self.broadcasts.try_send(message).is_err() {
+        if !self.broadcasts.give(message) {
             tracing::debug!(%chain, "a broadcast was dropped: too many wait");
         }
     }
@@ -138,8 +237,8 @@ pub(super) async fn send_calls(mut account: BaseAccount, mut orders: mpsc::Recei
 }
 
 /// Sends broadcasts one after the other. What cannot be sent is lost, as on the network.
-pub(super) async fn send_broadcasts(client: ScsClient, mut messages: mpsc::Receiver<ScsMessage>) {
-    while let Some(message) = messages.recv().await {
+pub(super) async fn send_broadcasts(client: ScsClient, mut waiting: WaitingBroadcasts) {
+    while let Some(message) = waiting.next().await {
         if let Err(error) = client.broadcast(&message).await {
             tracing::debug!(%error, "a broadcast was not sent");
         }

@@ -1,11 +1,12 @@
-//! Contracts that give an SCS a role which it has not asked for.
+//! Contracts that give an SCS a role which it has not asked for, and messages that leave an SCS.
 
 use std::path::Path;
 
 use chain::import::StateRetention;
 use microchain::contract::{ContractRole, ContractStatus, Rewards};
-use microchain::{ContractState, MicroChainSetup};
+use microchain::{Action, ContractState, MemberMessage, MicroChainSetup};
 use rpc::MicroChains;
+use scs_service::MessageKind;
 
 use super::*;
 use crate::admission::JoinMode;
@@ -275,6 +276,43 @@ async fn strangers_take_turns_and_messages_do_not_bring_them_back() {
     assert!(!runner.follow_again(chain(1)), "a message does not bring it back");
     assert!(runner.follow_again(chain(101)), "of this one nothing is known");
     assert!(runner.follow(chain(1)), "a notice does");
+}
+
+#[tokio::test]
+async fn answers_to_strangers_hold_up_no_block_and_take_little_memory() {
+    let home = tempfile::tempdir().expect("a folder");
+    let (runner, mut inboxes) = runner(config(home.path()));
+    let send = |status, receiver, bytes| {
+        let message = MemberMessage {
+            status,
+            sender: runner.id,
+            receiver,
+            payload: vec![1; bytes].into(),
+        };
+        runner.act(EngineActions {
+            chain: chain(1),
+            actions: vec![Action::Send(message)],
+        });
+    };
+    const ANSWER: i32 = 2;
+    const BLOCK: i32 = 64;
+    for mark in 1..=200 {
+        send(ANSWER, Some(chain(mark)), 3 << 20);
+    }
+    send(BLOCK, None, 2 << 20);
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let next = inboxes.broadcasts.next().await.expect("a message");
+        let MessageKind::Broadcast(status) = next.kind else {
+            panic!("{:?}", next.kind)
+        };
+        statuses.push(status.number());
+    }
+    assert_eq!(statuses, [BLOCK, ANSWER, ANSWER]);
+    // No more than these had room. Now there is room again.
+    send(ANSWER, Some(chain(201)), 3 << 20);
+    let next = inboxes.broadcasts.next().await.expect("a message");
+    assert_eq!(next.receiver.map(|receiver| receiver.address), Some(chain(201)));
 }
 
 /// An SCS whose stores may still be held by engines that end.

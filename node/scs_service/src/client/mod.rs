@@ -44,8 +44,9 @@ const RECONNECT_MIN: Duration = Duration::from_millis(200);
 const PING_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Events that wait to be handled. If more come, no more is read from the VNODE.
 const EVENTS_MAX: usize = 4096;
-/// Broadcasts that wait to be sent. If more come, [`ScsClient::broadcast`] waits.
-const BROADCASTS_MAX: usize = 1024;
+/// Broadcasts that wait to be sent. If more come, [`ScsClient::broadcast`] waits. Few, because
+/// who sends decides what goes first, and how many bytes may wait.
+const BROADCASTS_MAX: usize = 4;
 
 /// The settings of a connection.
 #[derive(Clone, Debug)]

@@ -23,6 +23,17 @@ fn accounts(node: &Vnode) -> Vec<Value> {
     accounts
 }
 
+/// The argument of a script: the node, its accounts and the contracts.
+fn stage(node: &Vnode) -> Value {
+    let compiled = folder().join("compiled.json");
+    assert!(
+        fs::exists(&compiled).is_ok_and(|exists| exists),
+        "{}",
+        compiled.display()
+    );
+    json!({ "url": node.url(), "accounts": accounts(node), "compiled": compiled })
+}
+
 #[test]
 fn microchains_live_on_the_base_chain() {
     let Some(clients) = javascript() else { return };
@@ -37,14 +48,7 @@ fn microchains_live_on_the_base_chain() {
         "mc,net,chain3,debug",
     ]);
     node.wait_for_head(1);
-    let compiled = folder().join("compiled.json");
-    assert!(
-        fs::exists(&compiled).is_ok_and(|exists| exists),
-        "{}",
-        compiled.display()
-    );
-    let argument = json!({ "url": node.url(), "accounts": accounts(&node), "compiled": compiled });
-    let result = clients.run("microchain.mjs", &argument);
+    let result = clients.run("microchain.mjs", &stage(&node));
 
     // The chain bases and the Dapps were created, by transactions in blocks that can be read.
     let created = result["created"].as_object().expect("contracts by name");
@@ -74,4 +78,19 @@ fn microchains_live_on_the_base_chain() {
         sent as u64 >= expected,
         "got {sent} transactions in blocks, expected {expected}"
     );
+}
+
+#[test]
+fn attacks_on_a_chain_base_get_nothing() {
+    let Some(clients) = javascript() else { return };
+    let node = Vnode::dev([
+        "--dev.seal",
+        "instant",
+        "--moacbase",
+        MINER,
+        "--rpcapi",
+        "mc,net,chain3,debug,evm",
+    ]);
+    let result = clients.run("microchain-attacks.mjs", &stage(&node));
+    assert_eq!(result["attacks"], 4);
 }

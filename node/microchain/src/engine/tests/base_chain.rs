@@ -37,6 +37,14 @@ impl BaseNumbers {
         gas_limit: 9_000_000,
     };
 
+    /// The small ones with turns of so many base blocks.
+    pub(super) const fn with_turns_of(blocks: u64) -> Self {
+        Self {
+            expiration: blocks / 2,
+            ..Self::SMALL
+        }
+    }
+
     /// Base blocks from a flush to the end of the first turn.
     pub(super) const fn first_turn_end(&self) -> u64 {
         self.round + 2 * self.expiration
@@ -82,6 +90,8 @@ pub(super) struct BaseChain {
     /// Rewards of each flush: (member, sha).
     pub(super) rewarded: Vec<(Address, U256)>,
     pub(super) deposits: Vec<Deposit>,
+    /// The most deposits that VNODEs answer with.
+    pub(super) answered_max: usize,
     pub(super) flushes: u64,
     /// The number of actions that have lowered the rewards.
     pub(super) deflations: u64,
@@ -113,6 +123,7 @@ impl BaseChain {
             paid: Vec::new(),
             rewarded: Vec::new(),
             deposits: Vec::new(),
+            answered_max: usize::MAX,
             flushes: 0,
             deflations: 0,
             failed_calls: Vec::new(),
@@ -125,7 +136,8 @@ impl BaseChain {
         }
     }
 
-    fn turn(&self, place: u64) -> u64 {
+    /// The first base block of the turn of a place.
+    pub(super) fn turn(&self, place: u64) -> u64 {
         let count = self.members.len() as u64;
         let first = self.first_place % count.max(1);
         let turns = (place + count - first) % count.max(1);
@@ -168,8 +180,23 @@ impl BaseChain {
             || is_commitment(&proposal.hash, &commitment(&CHAIN, proposal, &self.last_block))
     }
 
-    /// The state that an SCS reads.
-    pub(super) fn state_for(&self, id: &Address, deposits_from: u64) -> ContractState {
+    /// The deposits that a VNODE answers with; `None` if they are too many.
+    fn deposits_after(&self, from: u64) -> Option<DepositList> {
+        let entries = self.deposits.get(from as usize..).unwrap_or_default().to_vec();
+        (entries.len() <= self.answered_max).then_some(DepositList {
+            from,
+            entries,
+            batch_max: 250,
+            cycle: 6,
+        })
+    }
+
+    /// The state that an SCS reads; `None` if its VNODE cannot answer.
+    pub(super) fn state_for(&self, id: &Address, deposits_from: Option<u64>) -> Option<ContractState> {
+        let deposits = match deposits_from {
+            Some(from) => Some(self.deposits_after(from)?),
+            None => None,
+        };
         let role = if self.members.contains(id) {
             ContractRole::Member
         } else if self.backups.contains(id) {
@@ -177,7 +204,7 @@ impl BaseChain {
         } else {
             ContractRole::None
         };
-        ContractState {
+        Some(ContractState {
             base_block: self.block,
             base_gas_limit: self.numbers.gas_limit,
             branch: self.tells_branch.then(|| self.branch()),
@@ -205,19 +232,10 @@ impl BaseChain {
             total_operation: self.total_operation,
             need_fund: U256::ZERO,
             booked_gas: U256::ZERO,
-            deposits: DepositList {
-                from: deposits_from,
-                entries: self
-                    .deposits
-                    .get(deposits_from as usize..)
-                    .unwrap_or_default()
-                    .to_vec(),
-                batch_max: 250,
-                cycle: 6,
-            },
+            deposits,
             via: Address::repeat_byte(0x77),
             busy: Vec::new(),
-        }
+        })
     }
 
     fn is_late(&self) -> bool {
@@ -313,8 +331,13 @@ impl BaseChain {
             }
             BaseCall::Act { place, hash } => {
                 ensure(at(*place) == Some(id), "action: not the member")?;
-                // The contract does not ask whether it was done before.
-                self.ensure_approved(hash, self.current.distribute_flag)?;
+                // The published contract does not ask whether it was done before.
+                let done = if self.binds {
+                    0
+                } else {
+                    self.current.distribute_flag
+                };
+                self.ensure_approved(hash, done)?;
                 let is_whole = !self.binds || self.current.is_uploaded();
                 if !is_whole {
                     return Err("action: not all is uploaded");

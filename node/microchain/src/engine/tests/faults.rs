@@ -222,11 +222,11 @@ fn endless_proposals_cost_their_author_its_place() {
     world.kill(place);
     for round in 0..6u8 {
         world.run_until(200, "its turn", |world| {
-            let state = world.base.state_for(&liar, 0);
+            let state = world.base.state_for(&liar, Some(0)).unwrap();
             let place = state.place_of(&liar);
             place.is_none_or(|place| state.turns[place as usize] <= world.base.block)
         });
-        let state = world.base.state_for(&liar, 0);
+        let state = world.base.state_for(&liar, Some(0)).unwrap();
         let Some(place) = state.place_of(&liar) else { break };
         let proposal = crate::contract::BaseCall::CreateProposal {
             place,

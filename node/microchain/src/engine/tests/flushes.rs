@@ -154,7 +154,7 @@ fn no_vote_for_what_the_chain_does_not_say() {
     let votes = |world: &mut World, change: &dyn Fn(&mut crate::contract::Proposal)| {
         // Another SCS with the same chain and no vote yet.
         let id = world.id(voter);
-        let mut state = world.base.state_for(&id, 0);
+        let mut state = world.base.state_for(&id, Some(0)).unwrap();
         state.current = honest.clone();
         state.current.voters.truncate(1);
         change(&mut state.current);
@@ -223,10 +223,11 @@ fn is_action(call: &BaseCall) -> bool {
 }
 
 /// Runs flushes in which the proposer's action waits in the pool for longer than others wait for a
-/// call. Returns how often the rewards were lowered, and how many flushes there were.
-fn with_slow_actions(is_pool_visible: bool) -> (u64, u64) {
+/// call.
+fn with_slow_actions(is_pool_visible: bool, is_ours: bool) -> World {
     let mut world = World::with_withdrawals(3);
     world.is_pool_visible = is_pool_visible;
+    world.base.binds = is_ours;
     world.delay = Box::new(|base, id, call| {
         let is_slow = is_action(call) && id == base.current.proposed_by;
         Some(if is_slow { RETRY_BLOCKS + 1 } else { 1 })
@@ -236,16 +237,32 @@ fn with_slow_actions(is_pool_visible: bool) -> (u64, u64) {
     });
     let flushes = world.base.flushes;
     world.run_until(300, "the end of the flush", |world| world.base.flushes > flushes);
-    (world.base.deflations, world.base.flushes)
+    world
 }
 
 #[test]
 fn a_slow_action_is_not_done_by_another_member_too() {
-    let (deflations, flushes) = with_slow_actions(true);
+    let counts = |world: &World| (world.base.deflations, world.base.flushes);
+    let (deflations, flushes) = counts(&with_slow_actions(true, false));
     assert_eq!(deflations, flushes);
     // Without a look into the pool the next member does it, too, and everybody loses.
-    let (deflations, flushes) = with_slow_actions(false);
+    let (deflations, flushes) = counts(&with_slow_actions(false, false));
     assert!(deflations > flushes, "{deflations} {flushes}");
+}
+
+#[test]
+fn an_action_that_comes_second_reverts_and_is_not_repeated() {
+    let world = with_slow_actions(false, true);
+    let base = &world.base;
+    assert_eq!(base.deflations, base.flushes);
+    let second = base.failed_calls.iter().filter(|call| call.starts_with("action"));
+    let second = second.count() as u64;
+    // At most that of the proposer, which came late.
+    assert!(
+        (1..=base.flushes).contains(&second),
+        "{second} of {}",
+        base.flushes
+    );
 }
 
 #[test]

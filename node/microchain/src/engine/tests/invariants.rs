@@ -53,7 +53,8 @@ pub(super) fn check_member(world: &World, place: usize) -> bool {
     let head = view.head_number();
     // After a flush was taken back, the next reading has the deposits from an earlier one on.
     let is_read = engine.contract.as_ref().is_some_and(|contract| {
-        contract.base_block == world.base.block && contract.deposits.from == engine.deposits_from()
+        let from = contract.deposits.as_ref().map(|deposits| deposits.from);
+        contract.base_block == world.base.block && from.is_some() && from == engine.deposits_from()
     });
     let exists = !view.code(&world.dapp_base(), head).unwrap().is_empty();
     let current = &world.base.current;

@@ -103,6 +103,34 @@ fn votes_of_a_liar_for_other_deposits_hold_up_no_flush() {
     audit(&world, 0);
 }
 
+#[test]
+fn an_scs_starts_although_no_vnode_answers_with_all_deposits() {
+    let mut world = World::new(3, 1).with_dapp_base();
+    world.kill(3);
+    for _ in 0..6 {
+        world.buy(key(0x51).address(), 100);
+    }
+    world.run_until(400, "a flush covers the deposits", |world| {
+        world.engine(0).deposits_from() == Some(6)
+    });
+    world.base.answered_max = 5;
+    for place in 0..3 {
+        world.kill(place);
+        world.start(place);
+        assert_eq!(world.engine(place).deposits_from(), Some(6), "{place}");
+    }
+    // A newcomer has no block of the flush yet.
+    world.start(3);
+    assert_eq!(world.engine(3).deposits_from(), None);
+    world.buy(key(0x52).address(), 100);
+    world.run_until(80, "one more is credited", |world| {
+        (0..4).all(|place| world.reader(place).enter_position().unwrap() == 7)
+    });
+    let flushes = world.base.flushes;
+    world.run_until(300, "a flush", |world| world.base.flushes > flushes);
+    (0..4).for_each(|place| audit(&world, place));
+}
+
 /// A small generator of random numbers with a seed.
 struct RandomNumbers(u64);
 
@@ -152,13 +180,16 @@ impl Storm {
         for place in self.honest().end..self.members {
             let (mut seen, last) = (first.clone(), last.clone());
             let lie = move |state: &mut ContractState| {
-                let from = state.deposits.from as usize;
+                let Some(deposits) = &mut state.deposits else {
+                    return;
+                };
+                let from = deposits.from as usize;
                 let new = seen.len().saturating_sub(from);
                 if from <= seen.len() {
-                    seen.extend(state.deposits.entries.iter().skip(new));
+                    seen.extend(deposits.entries.iter().skip(new));
                 }
                 let told = seen.get(from..).unwrap_or_default();
-                state.deposits.entries = [told, &last].concat();
+                deposits.entries = [told, &last].concat();
             };
             world.lies.insert(place, Box::new(lie));
         }

@@ -2,11 +2,13 @@
 
 use primitives::U256;
 
+use super::base_chain::BaseNumbers;
 use super::invariants::{audit, user};
 use super::world::{World, call, key};
 use crate::abi::CallData;
 use crate::contract::ContractState;
-use crate::engine::depths::DEPOSIT_DEPTH;
+use crate::engine::depths::{DEPOSIT_DEPTH, DepositMarks};
+use crate::message::STATE;
 
 fn redeem() -> Vec<u8> {
     call("redeemFromMicroChain()", CallData::default()).to_vec()
@@ -182,8 +184,8 @@ fn members_that_do_not_see_a_reorganization_hold_up_nobody() {
         for place in members - liars..members {
             let lost = lost.clone();
             let lie = move |state: &mut ContractState| {
-                if state.deposits.from == 0 {
-                    state.deposits.entries.splice(..0, lost.clone());
+                if let Some(deposits) = state.deposits.as_mut().filter(|list| list.from == 0) {
+                    deposits.entries.splice(..0, lost.clone());
                 }
             };
             world.lies.insert(place, Box::new(lie));
@@ -204,4 +206,95 @@ fn a_member_that_was_away_during_a_reorganization_follows_it() {
     world.run_slots(2);
     world.start(2);
     goes_on(&mut world, &[0, 1, 2]);
+}
+
+/// The begin of the first turn, and the place that has it.
+fn first_turn(world: &World) -> (u64, u64) {
+    let turns = (0..3).map(|place| (world.base.turn(place), place));
+    turns.min().expect("three turns")
+}
+
+/// Base blocks of the turns in which all members are started again.
+const LONG_TURN: u64 = 80;
+
+/// A deposit that is bought in the first turn after a flush, and credited in it. No member has
+/// heard the others, so nobody has proposed. All members are started again after that. Returns the
+/// begin of the turn, and the number of the block with the credit.
+fn restarted_after_a_credit() -> (World, u64, u64) {
+    let mut world = World::new(3, 0).with_dapp_base();
+    world.run_until(300, "a flush", |world| world.base.flushes == 1);
+    world.filter = Some(Box::new(|_, message| message.status != STATE));
+    world.base.numbers = BaseNumbers::with_turns_of(LONG_TURN);
+    // The states that were heard before are too old when the turn begins.
+    world.change_base(|base| base.last_flush = base.block + 20);
+    let turn = first_turn(&world).0;
+    world.run_until(60, "the turn", |world| world.base.block == turn);
+    world.buy(user(0x51), 500);
+    credited(&mut world, 1);
+    let reader = world.reader(0);
+    let head = reader.head().unwrap().number;
+    let view = reader.view().unwrap();
+    let calls = crate::dapp_base::DappBaseCalls::new(&view, world.dapp_base());
+    let mut numbers = (1..=head).rev();
+    let before = numbers.find(|number| calls.enter_position(*number).unwrap() == 0);
+    let number = before.expect("a block before it") + 1;
+    drop(view);
+    // So old that a flush could cover it.
+    world.run_slots(3);
+    for place in 0..3 {
+        world.kill(place);
+        world.start(place);
+    }
+    world.run_slots(1);
+    let (block, current) = (world.base.block, &world.base.current);
+    assert!(
+        !current.exists() && block < turn + 52,
+        "{block} {turn} {current:?}"
+    );
+    (world, turn, number)
+}
+
+#[test]
+fn after_a_restart_no_flush_covers_a_credit_that_may_be_newer_than_its_turn() {
+    let (mut world, turn, number) = restarted_after_a_credit();
+    world.filter = None;
+    let flushes = world.base.flushes;
+    while world.base.block < turn + LONG_TURN {
+        world.step();
+        let (current, approved) = (&world.base.current, &world.base.approved);
+        assert!(current.end < number && approved.end < number);
+        if world.base.flushes > flushes {
+            break;
+        }
+    }
+    assert_eq!(world.base.flushes, flushes + 1, "a flush of the blocks before it");
+    world.run_until(300, "the credit is under a flush", |world| {
+        world.base.approved.end >= number
+    });
+    (0..3).for_each(|place| audit(&world, place));
+}
+
+#[test]
+fn after_a_restart_nobody_votes_for_a_credit_that_may_be_newer_than_the_turn() {
+    let (mut world, turn, number) = restarted_after_a_credit();
+    let voter = first_turn(&world).1;
+    let proposer = world.base.members[voter as usize];
+    let place = (0..3).find(|place| world.id(*place) == proposer).unwrap();
+    // The proposer takes the deposit for an old one.
+    let engine = world.scs[place].engine.as_mut().unwrap();
+    let deposits = engine.contract.as_ref().unwrap().deposits.clone().unwrap();
+    engine.watch.marks = DepositMarks::default();
+    engine.watch.marks.take(0, None, &deposits);
+    world.filter = None;
+    world.run_until(20, "a proposal", |world| world.base.current.exists());
+    assert!(world.base.current.end >= number);
+    let hash = world.base.current.hash;
+    world.run_slots(8);
+    assert!(world.base.block < turn + LONG_TURN);
+    let current = &world.base.current;
+    assert_eq!(
+        (current.hash, &current.voters[..]),
+        (hash, &[voter][..]),
+        "nobody votes"
+    );
 }

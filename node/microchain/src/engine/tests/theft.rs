@@ -113,6 +113,13 @@ fn an_upload_on_another_branch_is_counted_anew() {
 
 #[test]
 fn votes_of_a_branch_that_is_gone_are_withdrawn() {
+    for restarts in [false, true] {
+        withdraws_votes(restarts);
+    }
+}
+
+/// The votes wait in the pool of the base chain, and the members are started again or not.
+fn withdraws_votes(restarts: bool) {
     let mut world = World::with_withdrawals(1);
     // The published contract, on which nothing but this helps.
     world.base.binds = false;
@@ -128,6 +135,10 @@ fn votes_of_a_branch_that_is_gone_are_withdrawn() {
     }
     assert!(world.withdrawn.is_empty());
     world.kill(thief_place);
+    for place in (0..3).filter(|place| restarts && *place != thief_place) {
+        world.kill(place);
+        world.start(place);
+    }
     world.base.go_back(&earlier);
     world.base.block = uploaded + world.confirmations + 3;
     let all = U256::from(1000);

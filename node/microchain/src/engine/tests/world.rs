@@ -247,7 +247,8 @@ impl World {
         let Some(engine) = &self.scs[place].engine else {
             return;
         };
-        let mut state = self.base.state_for(&engine.id(), engine.deposits_from());
+        let state = self.base.state_for(&engine.id(), engine.deposits_from());
+        let Some(mut state) = state else { return };
         if self.is_pool_visible {
             state.busy = self.calls.iter().map(|call| call.from).collect();
         }
