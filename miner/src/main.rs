@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         MinerCommand::Completions { shell } => print(Ok(cli::completions(*shell))),
         MinerCommand::Manual { folder } => print(cli::manual(folder)),
     };
+    Screen::finish();
     engine::end_if_hung(exit.code());
     exit.into()
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use command_line::ExitReason;
-use daemon::SERVING_STACK_LEN;
+use daemon::{SERVING_STACK_LEN, Screen};
 use engine::MinerError;
 use tokio::runtime::{Builder, Runtime};
 
@@ -28,6 +28,7 @@ pub unsafe fn prepare_process() {
 /// Says on standard error why `program` failed, if it did, and returns the exit code. Ends the
 /// process if a driver hangs.
 pub fn end(program: &str, result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+    Screen::finish();
     let exit = match result {
         Ok(()) => ExitReason::Done,
         Err(error) => {

@@ -16,6 +16,14 @@ pub enum ClientError {
     /// The connection cannot be made.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    /// No address of the endpoint's name takes a connection.
+    #[error("cannot connect: {last} (addresses tried: {tried})")]
+    NoAddress {
+        /// The number of addresses that were tried.
+        tried: usize,
+        /// The last fault.
+        last: io::Error,
+    },
     /// TLS failed.
     #[error(transparent)]
     Tls(#[from] TlsError),

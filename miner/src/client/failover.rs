@@ -17,7 +17,7 @@ use super::config::ClientConfig;
 use super::context::ClientContext;
 use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
-use super::epochs::EpochHistory;
+use super::epochs::{EpochCheck, EpochHistory};
 use super::error::ClientError;
 use super::site::is_same_site;
 use super::work_source::WorkSource;
@@ -50,11 +50,19 @@ enum SourceEnd {
     Replaced(usize, WorkSource),
 }
 
+/// A source that is no longer used. It takes the solutions of its last work until another source is
+/// connected.
+struct LeftSource {
+    source: WorkSource,
+    /// Whether its connection still works.
+    is_connected: bool,
+}
+
 /// The end of the use of connected endpoints.
 enum ServeEnd {
     StopRequested,
     /// The source has failed.
-    Failed(WorkSource),
+    Failed(LeftSource),
 }
 
 /// The state of an endpoint, as the client knows it.
@@ -92,31 +100,7 @@ pub async fn run(
     stats: Arc<ClientStats>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<ClientEnd, TlsError> {
-    let tls = config.tls.client()?;
-    let config = Arc::new(config);
-    let now = config.clock.now();
-    let state = |(index, endpoint): (usize, &MiningEndpoint)| EndpointState {
-        context: ClientContext {
-            config: Arc::clone(&config),
-            tls: tls.clone(),
-            stats: Arc::clone(&stats),
-            index,
-            epochs: Arc::<EpochHistory>::default(),
-            check_epoch: Arc::clone(&link.check_epoch),
-        },
-        endpoint: endpoint.clone(),
-        redirects: 0,
-        failures: 0,
-        next_try: now,
-        dialect: None,
-        stuck_at: None,
-    };
-    let mut failover = Failover {
-        endpoints: config.endpoints.iter().enumerate().map(state).collect(),
-        config: Arc::clone(&config),
-        stats,
-        last_error: "no endpoint".to_owned(),
-    };
+    let mut failover = Failover::new(config, &link.check_epoch, stats)?;
     Ok(failover.run(&mut link, &mut stop).await)
 }
 
@@ -126,8 +110,40 @@ async fn stop_requested(stop: &mut watch::Receiver<bool>) {
 }
 
 impl Failover {
+    fn new(
+        config: ClientConfig,
+        check_epoch: &Arc<EpochCheck>,
+        stats: Arc<ClientStats>,
+    ) -> Result<Self, TlsError> {
+        let tls = config.tls.client()?;
+        let config = Arc::new(config);
+        let now = config.clock.now();
+        let state = |(index, endpoint): (usize, &MiningEndpoint)| EndpointState {
+            context: ClientContext {
+                config: Arc::clone(&config),
+                tls: tls.clone(),
+                stats: Arc::clone(&stats),
+                index,
+                epochs: Arc::<EpochHistory>::default(),
+                check_epoch: Arc::clone(check_epoch),
+            },
+            endpoint: endpoint.clone(),
+            redirects: 0,
+            failures: 0,
+            next_try: now,
+            dialect: None,
+            stuck_at: None,
+        };
+        Ok(Self {
+            endpoints: config.endpoints.iter().enumerate().map(state).collect(),
+            config: Arc::clone(&config),
+            stats,
+            last_error: "no endpoint".to_owned(),
+        })
+    }
+
     async fn run(&mut self, link: &mut EngineLink, stop: &mut watch::Receiver<bool>) -> ClientEnd {
-        let mut previous: Option<WorkSource> = None;
+        let mut previous: Option<LeftSource> = None;
         loop {
             let connected = tokio::select! {
                 connected = self.connect_any(link, &mut previous) => connected,
@@ -137,18 +153,22 @@ impl Failover {
                 Ok(connected) => connected,
                 Err(end) => {
                     if let Some(previous) = previous.take() {
-                        previous.finish().await;
+                        previous.source.finish().await;
                     }
                     return end;
                 }
             };
             // Its work is no longer current. Solutions that it already has are still submitted.
-            drop(previous.take());
+            if let Some(LeftSource { source, is_connected }) = previous.take()
+                && is_connected
+            {
+                source.disconnect().await;
+            }
             let end = self.serve(index, source, link, stop).await;
             self.stats.set_disconnected();
             match end {
                 ServeEnd::StopRequested => return ClientEnd::Stopped,
-                ServeEnd::Failed(source) => previous = Some(source),
+                ServeEnd::Failed(left) => previous = Some(left),
             }
         }
     }
@@ -191,10 +211,12 @@ impl Failover {
                     index = preferred;
                 }
                 SourceEnd::Failed(error) => {
-                    source.submit_remaining(link, false, &stats);
+                    // A pool that gives no new work still takes shares of its last work.
+                    let is_connected = matches!(error, ClientError::NoNewWork { .. });
+                    source.submit_remaining(link, is_connected, &stats);
                     let worked = self.config.clock.now().duration_since(since);
                     self.note_failure(index, &error, worked);
-                    return ServeEnd::Failed(source);
+                    return ServeEnd::Failed(LeftSource { source, is_connected });
                 }
             }
         }
@@ -208,7 +230,7 @@ impl Failover {
     async fn connect_any(
         &mut self,
         link: &mut EngineLink,
-        previous: &mut Option<WorkSource>,
+        previous: &mut Option<LeftSource>,
     ) -> Result<(usize, WorkSource), ClientEnd> {
         let clock = self.config.clock.clone();
         let since = clock.now();
@@ -216,7 +238,9 @@ impl Failover {
         let stats = Arc::clone(&self.stats);
         loop {
             let now = clock.now();
-            let due = (0..self.endpoints.len()).find(|&index| self.endpoints[index].next_try <= now);
+            let due = (0..self.endpoints.len()).filter(|&index| self.endpoints[index].next_try <= now);
+            // An endpoint that was left because it gave no new work comes after all others.
+            let due = due.min_by_key(|&index| self.endpoints[index].stuck_at.is_some());
             let connected = match due {
                 Some(index) => self.try_connect(index).await.map(|source| (index, source)),
                 None => None,
@@ -226,8 +250,8 @@ impl Failover {
                 stats.set_job(None);
                 link.send_task(None);
             }
-            if let Some(previous) = previous {
-                previous.submit_remaining(link, false, &stats);
+            if let Some(LeftSource { source, is_connected }) = previous {
+                source.submit_remaining(link, *is_connected, &stats);
             }
             if let Some(connected) = connected {
                 return Ok(connected);
@@ -330,24 +354,28 @@ impl Failover {
         }
         state.endpoint = own.clone();
         state.redirects = 0;
-        let mut wait = Duration::ZERO;
-        if let ClientError::NoNewWork { header_hash, .. } = error {
-            state.stuck_at = Some(*header_hash);
-        } else if worked > HEALTHY_AFTER {
+        let is_healthy = match error {
+            // Each session that ends so has lasted as long as the work timeout.
+            ClientError::NoNewWork { after, .. } => worked > *after + HEALTHY_AFTER,
+            _ => worked > HEALTHY_AFTER,
+        };
+        if is_healthy {
             state.failures = 0;
         }
-        // A healthy connection that breaks is often back at once. After a timeout the endpoint gets
-        // more time.
-        let retry_at_once = worked > HEALTHY_AFTER
-            && matches!(
-                error,
-                ClientError::Lost(_)
-                    | ClientError::Closed
-                    | ClientError::Bye
-                    | ClientError::Fruitless
-                    // A pool may have changed to another chain. The next session begins with it.
-                    | ClientError::EpochTooFar { .. }
-            );
+        let retry_at_once = match error {
+            // A healthy connection that breaks is often back at once. After a timeout the endpoint
+            // gets more time.
+            ClientError::Lost(_)
+            | ClientError::Closed
+            | ClientError::Bye
+            | ClientError::Fruitless
+            // A pool may have changed to another chain. The next session begins with it.
+            | ClientError::EpochTooFar { .. } => is_healthy,
+            // The chain may be slow. Only a new session shows whether the endpoint is stuck.
+            ClientError::NoNewWork { header_hash, .. } => state.stuck_at.replace(*header_hash).is_none(),
+            _ => false,
+        };
+        let mut wait = Duration::ZERO;
         if !retry_at_once {
             let factor = 1_u32.checked_shl(state.failures).unwrap_or(u32::MAX);
             wait = config
@@ -359,5 +387,61 @@ impl Failover {
         state.next_try = config.clock.now() + wait;
         tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
         self.stats.count_failure(index, error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST_BACK_OFF: Duration = Duration::from_secs(1000);
+
+    fn failover() -> Failover {
+        let url = "http://a";
+        let config = ClientConfig {
+            first_back_off: FIRST_BACK_OFF,
+            last_back_off: FIRST_BACK_OFF * 1000,
+            ..ClientConfig::new(vec![url.parse().expect("a good URL")])
+        };
+        let check_epoch: Arc<EpochCheck> = Arc::new(|_| Ok(()));
+        let stats = Arc::new(ClientStats::new([url.to_owned()]));
+        Failover::new(config, &check_epoch, stats).expect("good settings")
+    }
+
+    /// The back-off after `error` has ended a session that gave work for `worked` seconds, as a
+    /// multiple of the first one.
+    fn back_off(failover: &mut Failover, error: &ClientError, worked: u64) -> u64 {
+        let before = failover.config.clock.now();
+        failover.note_failure(0, error, Duration::from_secs(worked));
+        let wait = failover.endpoints[0].next_try.duration_since(before);
+        wait.as_secs() / FIRST_BACK_OFF.as_secs()
+    }
+
+    #[test]
+    fn an_endpoint_without_new_work_is_tried_at_once_and_then_more_rarely() {
+        let mut failover = failover();
+        let no_new_work = ClientError::NoNewWork {
+            header_hash: B256::ZERO,
+            after: Duration::from_secs(180),
+        };
+        failover.endpoints[0].failures = 5;
+        // Its work has changed after a minute.
+        assert_eq!(back_off(&mut failover, &no_new_work, 241), 0);
+        // New sessions begin with the same work.
+        assert_eq!(back_off(&mut failover, &no_new_work, 0), 1);
+        assert_eq!(back_off(&mut failover, &no_new_work, 0), 2);
+        failover.note_connected(0);
+        // Its work has not changed at all.
+        assert_eq!(back_off(&mut failover, &no_new_work, 180), 0);
+        assert_eq!(back_off(&mut failover, &no_new_work, 0), 4);
+    }
+
+    #[test]
+    fn only_a_healthy_connection_is_tried_at_once() {
+        let mut failover = failover();
+        assert_eq!(back_off(&mut failover, &ClientError::Closed, 29), 1);
+        assert_eq!(back_off(&mut failover, &ClientError::Closed, 0), 2);
+        assert_eq!(back_off(&mut failover, &ClientError::Closed, 31), 0);
+        assert_eq!(back_off(&mut failover, &ClientError::Fruitless, 0), 1);
     }
 }

@@ -283,7 +283,8 @@ impl PoolClient {
         Ok(())
     }
 
-    /// Submits a solution as a share of its job. Counts it as stale if its job is over.
+    /// Submits a solution as a share of its job. Counts it as stale if its job is over, and as lost
+    /// if it cannot be submitted.
     fn submit(&mut self, found: &FoundSolution) -> Result<(), ClientError> {
         let solution = &found.solution;
         let final_hash = final_hash(&solution.header_hash, solution.pow_nonce, &solution.mix_hash);
@@ -300,7 +301,16 @@ impl PoolClient {
                 .count_unanswered(found.device, |counts| counts.stale += 1);
             return Ok(());
         };
-        let id = self.session.submit(job, solution)?;
+        let id = match self.session.submit(job, solution) {
+            Ok(id) => id,
+            Err(error) => {
+                self.state
+                    .context
+                    .stats
+                    .count_unanswered(found.device, |counts| counts.lost += 1);
+                return Err(error.into());
+            }
+        };
         self.state.shares.insert(
             id,
             SentShare {
@@ -347,12 +357,8 @@ impl PoolClient {
     /// Submits a solution just before the connection is closed. The share is sent by
     /// [`close`](Self::close) or [`finish`](Self::finish).
     pub(super) fn submit_before_close(&mut self, found: &FoundSolution) {
-        if self.submit(found).is_err() {
-            self.state
-                .context
-                .stats
-                .count_unanswered(found.device, |counts| counts.lost += 1);
-        }
+        // A share that cannot be submitted is counted. The connection ends anyway.
+        let _ = self.submit(found);
     }
 
     /// Waits for the answers to all shares, for at most `time_limit`, and closes the connection.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use engine::EpochRefusal;
 use ethash::{B256, Epoch};
-use miner::client::{ClientConfig, ClientEnd};
+use miner::client::{ClientClock, ClientConfig, ClientEnd};
 use serde_json::json;
 use stratum::boundary_of_difficulty;
 
-use crate::harness::{Client, config};
+use crate::harness::{Client, WAIT_MAX, config};
 use crate::pool::ScriptedPool;
 
 const fn header(mark: u8) -> B256 {
@@ -350,6 +350,95 @@ fn a_share_whose_answer_cannot_be_read_counts_as_unknown() {
     talk.expect("mining.submit");
     pool.accept();
     client.wait_until("the third share", |status| status.total().lost == 1);
+}
+
+#[test]
+fn a_share_that_cannot_be_submitted_counts_as_lost() {
+    const PENDING_MAX: u64 = 1024;
+    let pool = ScriptedPool::listen();
+    let client = Client::start(ClientConfig {
+        report_every: None,
+        ..config(&[pool.url("stratum2+tcp")])
+    });
+    let mut talk = pool.accept();
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_difficulty(EASY);
+    talk.ethereum_stratum1_job("1", header(1), true);
+    client.task(header(1));
+    // The pool answers none of them, so the last one is not sent.
+    for nonce in 0..=PENDING_MAX {
+        client.find(0, header(1), 0xaf4c_0000_0000_0000 | nonce);
+    }
+    client.wait_until("all shares", |status| status.total().lost == PENDING_MAX + 1);
+}
+
+/// Time after which a pool without new work is left, and a little more.
+const TOO_LONG: Duration = Duration::from_secs(181);
+
+#[test]
+fn a_pool_of_a_slow_chain_is_connected_to_anew_without_a_pause() {
+    let pool = ScriptedPool::listen();
+    let clock = ClientClock::default();
+    let client = Client::start(ClientConfig {
+        clock: clock.clone(),
+        // A wait would be longer than the test.
+        first_back_off: Duration::from_secs(3600),
+        last_back_off: Duration::from_secs(3600),
+        report_every: None,
+        ..config(&[pool.url("stratum2+tcp")])
+    });
+    let mut sessions = Vec::new();
+    for session in 0..10 {
+        let mut talk = pool.accept();
+        talk.ethereum_stratum1_login("af4c");
+        talk.ethereum_stratum1_difficulty(EASY);
+        for job in [2 * session, 2 * session + 1] {
+            talk.ethereum_stratum1_job(&job.to_string(), header(job), true);
+            // No pause comes before the job.
+            let task = client.tasks.recv_timeout(WAIT_MAX).expect("a task");
+            assert_eq!(task.map(|task| task.work.header_hash), Some(header(job)), "{job}");
+            clock.advance(Duration::from_secs(60));
+        }
+        clock.advance(TOO_LONG);
+        sessions.push(talk);
+    }
+    // A share that is found before there is new work is sent to the pool of its job.
+    let mut talk = pool.accept();
+    client.find(0, header(19), 0xaf4c_0000_0000_0001);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_job("20", header(20), true);
+    client.task(header(20));
+    let mut last = sessions.pop().expect("ten sessions");
+    assert_eq!(last.expect("mining.submit")["params"][1], "19");
+}
+
+#[test]
+fn a_pool_that_is_stuck_loses_to_the_next_one_until_it_has_new_work() {
+    let (stuck, other) = (ScriptedPool::listen(), ScriptedPool::listen());
+    let clock = ClientClock::default();
+    let client = Client::start(ClientConfig {
+        clock: clock.clone(),
+        ..config(&[stuck.url("stratum2+tcp"), other.url("stratum2+tcp")])
+    });
+    let work = |pool: &ScriptedPool, mark: u8| {
+        let mut talk = pool.accept();
+        talk.ethereum_stratum1_login("af4c");
+        talk.ethereum_stratum1_job("1", header(mark), true);
+        talk
+    };
+    let _first = work(&stuck, 1);
+    client.task(header(1));
+    clock.advance(TOO_LONG);
+    let _second = work(&other, 2);
+    client.task(header(2));
+    for _ in 0..3 {
+        let mut same = work(&stuck, 1);
+        while same.receive().is_some() {}
+    }
+    assert!(client.status().endpoints[1].active, "{:?}", client.status());
+    let _third = work(&stuck, 3);
+    client.task(header(3));
+    client.wait_until("the first is back", |status| status.endpoints[0].active);
 }
 
 /// Sends a job with the seed hash of `epoch`.

@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use daemon::StopSignal;
+use daemon::{Screen, StopSignal};
 
 use super::error::CommandError;
 
@@ -33,6 +33,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, CommandError> {
                 signal.wait().await;
                 raised.store(true, Ordering::Release);
                 signal.wait().await;
+                Screen::finish();
                 exit(SECOND_SIGNAL_EXIT_CODE);
             });
         })

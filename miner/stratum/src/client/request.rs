@@ -88,9 +88,6 @@ impl ClientSession {
     ///
     /// `id` identifies the rig in the dialects that have no worker token.
     pub fn report_hashrate(&mut self, rate: u64, id: &ethash::B256) {
-        if self.pending.len() >= PENDING_MAX {
-            return;
-        }
         let (method, params) = match self.dialect {
             Dialect::EthereumStratum2 => ("mining.hashrate", json!([format!("{rate:x}"), self.worker_token])),
             Dialect::EthProxy | Dialect::EthereumStratum1 => (
@@ -98,15 +95,15 @@ impl ClientSession {
                 json!([format!("0x{rate:064x}"), id.to_string()]),
             ),
         };
-        self.request(PendingRequest::Hashrate, method, params);
+        self.replace_request(PendingRequest::Hashrate, method, params);
     }
 
     /// Sends a request without effect, so that the pool does not end the session because of
     /// silence. Does nothing in the dialects before EthereumStratum/2.0.0, which have no such
     /// request.
     pub fn keep_alive(&mut self) {
-        if self.dialect == Dialect::EthereumStratum2 && self.pending.len() < PENDING_MAX {
-            self.request(PendingRequest::Noop, "mining.noop", Value::Null);
+        if self.dialect == Dialect::EthereumStratum2 {
+            self.replace_request(PendingRequest::Noop, "mining.noop", Value::Null);
         }
     }
 
@@ -116,6 +113,16 @@ impl ClientSession {
         if self.dialect == Dialect::EthereumStratum2 {
             self.send(&json!({"method": "mining.bye"}));
         }
+    }
+
+    /// Sends a request of which at most one waits for its answer, because some pools answer none.
+    fn replace_request(&mut self, kind: PendingRequest, method: &str, params: Value) {
+        let before = self.pending.iter().find(|(_, pending)| **pending == kind);
+        if let Some((&id, _)) = before {
+            self.pending.remove(&id);
+            self.replaced.insert(kind, id);
+        }
+        self.request(kind, method, params);
     }
 
     /// Sends a request and remembers its kind. Returns its id.

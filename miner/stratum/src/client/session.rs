@@ -16,7 +16,7 @@ use crate::{Dialect, ErrorReply, Extranonce};
 pub(super) const PENDING_MAX: usize = 1024;
 
 /// The kind of a request that has no answer yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PendingRequest {
     Hello,
     Subscribe,
@@ -38,6 +38,9 @@ pub struct ClientSession {
     pub(super) last_id: u64,
     /// Requests without an answer, by id.
     pub(super) pending: HashMap<u64, PendingRequest>,
+    /// The last request of a kind that had no answer when the next one of its kind was sent. Its
+    /// answer may still come, and is no answer to a share.
+    pub(super) replaced: HashMap<PendingRequest, u64>,
     /// Lines that are not yet sent.
     output: Vec<u8>,
     /// Whether the pool has answered a request of this dialect without an error.
@@ -74,6 +77,7 @@ impl ClientSession {
             schedule,
             last_id: 0,
             pending: HashMap::new(),
+            replaced: HashMap::new(),
             output: Vec::new(),
             dialect_confirmed: false,
             logged_in: false,
@@ -137,7 +141,7 @@ impl ClientSession {
             return Ok(self.handle_notice(&message).unwrap_or_else(skipped(true)));
         }
         if let Some(id) = message.id_number()
-            && let Some(pending) = self.pending.remove(&id)
+            && let Some(pending) = self.take_pending(id)
         {
             return self.handle_answer(id, pending, &message);
         }
@@ -156,6 +160,15 @@ impl ClientSession {
                 "the id of a request without an answer",
             ))),
         }
+    }
+
+    /// Takes the kind of the request `id`, which has its answer now.
+    fn take_pending(&mut self, id: u64) -> Option<PendingRequest> {
+        let pending = self.pending.remove(&id);
+        pending.or_else(|| {
+            let mut answered = self.replaced.extract_if(|_, replaced| *replaced == id);
+            answered.next().map(|(kind, _)| kind)
+        })
     }
 
     pub(super) fn send(&mut self, message: &Value) {

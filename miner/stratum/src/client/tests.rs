@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ethash::{B256, Epoch, Schedule, Solution};
+use ethash::{B256, Epoch, Schedule, Solution, WorkPackage};
 use serde_json::{Value, json};
 
 use super::answer::share_outcome;
@@ -533,6 +533,45 @@ fn an_answer_may_have_its_id_as_a_text_and_can_be_given_up() {
             .0
             .starts_with("id: got")
     );
+}
+
+#[test]
+fn a_pool_may_ignore_reports_and_still_gets_shares() {
+    let job = PoolJob {
+        id: "1".into(),
+        package: WorkPackage {
+            header_hash: B256::ZERO,
+            seed_hash: Epoch::ethash(0).seed_hash(),
+            boundary: B256::ZERO,
+            number: None,
+            epoch: Epoch::ethash(0),
+        },
+        extranonce: Extranonce::default(),
+        clean: true,
+    };
+    for dialect in Dialect::ALL {
+        let mut talk = Talk::new(dialect);
+        for rate in 0..3000 {
+            talk.0.report_hashrate(rate, &B256::ZERO);
+            talk.0.keep_alive();
+        }
+        let id = talk.0.submit(&job, &solution(HEADER, 1)).expect("no share waits");
+        // The answers to the last two reports are late, and none of them is that of the share.
+        let sent = talk.sent();
+        let reports = sent.iter().filter(|message| {
+            let method = message["method"].as_str();
+            method.is_some_and(|method| method.ends_with("ashrate"))
+        });
+        for report in reports.rev().take(2) {
+            let answer = talk.receive(json!({"id": report["id"], "result": true}));
+            assert_eq!(answer, [], "{dialect}: {report}");
+        }
+        let answer = talk.receive(json!({"id": id, "result": true}));
+        assert!(
+            matches!(answer[..], [PoolEvent::Answer { .. }]),
+            "{dialect}: {answer:?}"
+        );
+    }
 }
 
 #[test]
