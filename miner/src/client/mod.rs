@@ -33,10 +33,16 @@ mod site;
 mod skipped;
 mod work_source;
 
-pub use clock::ClientClock;
 pub use config::ClientConfig;
 pub use endpoint::{MiningEndpoint, MiningEndpointError, MiningProtocol};
-pub use engine_link::EngineLink;
-pub use epochs::EpochCheck;
-pub use error::ClientError;
-pub use failover::{ClientEnd, run};
+pub(crate) use engine_link::EngineLink;
+pub(crate) use failover::{ClientEnd, run};
+
+/// A client without an engine, for the tests of this package.
+pub mod testing {
+    pub use super::clock::ClientClock;
+    pub use super::engine_link::EngineLink;
+    pub use super::epochs::EpochCheck;
+    pub use super::error::ClientError;
+    pub use super::failover::{ClientEnd, run};
+}

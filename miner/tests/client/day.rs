@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use engine::SearchTask;
 use ethash::{B256, Epoch, U256};
-use miner::client::{ClientClock, ClientConfig};
+use miner::client::ClientConfig;
+use miner::client::testing::ClientClock;
 use serde_json::json;
 
 use crate::harness::{Client, config};

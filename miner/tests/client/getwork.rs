@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use engine::{DeviceChoice, Engine, EngineConfig};
 use ethash::{B256, Epoch, LightCaches, U256};
-use miner::client::{ClientConfig, ClientEnd};
+use miner::client::ClientConfig;
+use miner::client::testing::ClientEnd;
 use serde_json::{Value, json};
 
 use crate::harness::{Client, RATE, WAIT_MAX, config};

@@ -8,7 +8,8 @@ use crossbeam_channel::{Receiver, unbounded};
 use engine::{ClientStats, ClientStatus, EpochRefusal};
 use engine::{FoundSolution, SearchTask};
 use ethash::{B256, Epoch, Solution};
-use miner::client::{self, ClientConfig, ClientEnd, EngineLink, MiningEndpoint};
+use miner::client::testing::{self, ClientEnd, EngineLink};
+use miner::client::{ClientConfig, MiningEndpoint};
 use tokio::sync::{Notify, mpsc, watch};
 
 /// Tests wait this long for an expected event.
@@ -85,7 +86,7 @@ impl Client {
                 .build()
                 .expect("a runtime");
             runtime
-                .block_on(client::run(config, link, shared, stopped))
+                .block_on(testing::run(config, link, shared, stopped))
                 .expect("good TLS settings")
         });
         Self {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use engine::EpochRefusal;
 use ethash::{B256, Epoch};
-use miner::client::{ClientClock, ClientConfig, ClientEnd};
+use miner::client::ClientConfig;
+use miner::client::testing::{ClientClock, ClientEnd};
 use serde_json::json;
 use stratum::boundary_of_difficulty;
 

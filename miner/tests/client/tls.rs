@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use daemon::tls::TlsOptions;
 use ethash::B256;
-use miner::client::{ClientConfig, ClientEnd};
+use miner::client::ClientConfig;
+use miner::client::testing::ClientEnd;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};

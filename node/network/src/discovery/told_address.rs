@@ -2,17 +2,19 @@
 //!
 //! A PONG names the address from which its PING came. Any node may lie, and one owner may have many
 //! nodes. So an address counts if nodes of many neighbourhoods have named it in a short time, and
-//! more of them than have named others. Source: go-ethereum, `p2p/netutil/iptrack.go`.
+//! more of them than have named others. A node that is reached by IPv6 cannot see an address of
+//! IPv4, nor the other way round. Source: go-ethereum, `p2p/netutil/iptrack.go`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::address::{Neighbourhood, is_public};
+use crate::address::{Neighbourhood, canonical, is_public};
 
 /// The fewest neighbourhoods that must name an address.
 pub(crate) const TELLERS_MIN: usize = 10;
-/// The neighbourhoods that are listened to at a time.
+/// The neighbourhoods of a kind of addresses whose words are kept. The oldest word goes for a new
+/// one.
 const TELLERS_MAX: usize = 256;
 /// The word of a neighbourhood counts for this long.
 pub(crate) const TOLD_LIFETIME: Duration = Duration::from_secs(300);
@@ -33,22 +35,25 @@ impl ToldAddresses {
 
     /// Notes that the node at `teller`, which has proven its address, sees this node at `told`.
     pub(super) fn put(&mut self, teller: IpAddr, told: IpAddr, now: Duration) {
-        if !is_public(teller) || !is_public(told) {
+        let (teller, told) = (canonical(teller), canonical(told));
+        if !is_public(teller) || !is_public(told) || teller.is_ipv4() != told.is_ipv4() {
             return;
         }
         self.words.retain(|_, (_, at)| now < *at + TOLD_LIFETIME);
         let teller = Neighbourhood::of(teller);
-        if self.words.len() >= TELLERS_MAX && !self.words.contains_key(&teller) {
-            return;
-        }
         self.words.insert(teller, (told, now));
+        let is_of_kind = |(ip, _): &(IpAddr, Duration)| ip.is_ipv4() == told.is_ipv4();
+        let of_kind = self.words.iter().filter(|(_, word)| is_of_kind(word));
+        let mut count = of_kind.clone().count();
+        if count > TELLERS_MAX
+            && let Some((oldest, _)) = of_kind.min_by_key(|(_, (_, at))| *at)
+        {
+            let oldest = *oldest;
+            self.words.remove(&oldest);
+            count -= 1;
+        }
+        let same = self.words.values().filter(|(ip, _)| *ip == told).count();
         // Nodes with IPv6 see another address. Most nodes have none, so that of IPv4 comes first.
-        let of_kind = self
-            .words
-            .values()
-            .filter(|(ip, _)| ip.is_ipv4() == told.is_ipv4());
-        let count = of_kind.clone().count();
-        let same = of_kind.filter(|(ip, _)| *ip == told).count();
         let is_better = self
             .agreed
             .is_none_or(|agreed| told.is_ipv4() || agreed.is_ipv6());

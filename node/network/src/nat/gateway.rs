@@ -11,6 +11,8 @@ use igd_next::aio::Gateway;
 use igd_next::aio::tokio::{Tokio, search_gateway};
 use igd_next::{PortMappingProtocol, SearchOptions};
 
+use crate::address::is_public;
+
 /// The longest time for the search for a router.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The repetitions of NAT-PMP requests.
@@ -46,6 +48,13 @@ pub(crate) enum TransportProtocol {
 /// A router, or what is known in its place.
 pub(crate) trait NatGateway: Send + Sync {
     fn external_ip(&self) -> NatFuture<'_, IpAddr>;
+
+    /// Whether its outside address can be this one. A router behind another one has an address of
+    /// the other one's network, at which nobody reaches this node.
+    fn can_be_at(&self, ip: IpAddr) -> bool {
+        is_public(ip)
+    }
+
     /// Passes an outside port on to the same port of this machine, for `lifetime`. Returns the
     /// outside port, which may be another one.
     fn map(&self, protocol: TransportProtocol, port: NonZeroU16, lifetime: Duration) -> NatFuture<'_, u16>;
@@ -58,6 +67,10 @@ pub(super) struct FixedAddress(pub(super) IpAddr);
 impl NatGateway for FixedAddress {
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
         Box::pin(async { Ok(self.0) })
+    }
+
+    fn can_be_at(&self, _: IpAddr) -> bool {
+        true
     }
 
     fn map(&self, _: TransportProtocol, port: NonZeroU16, _: Duration) -> NatFuture<'_, u16> {

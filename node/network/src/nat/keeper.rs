@@ -61,7 +61,11 @@ impl RouterAnswers {
     ) -> Duration {
         let (mut wait, end) = (MAPPING_RENEWAL, now + MAPPING_LIFETIME);
         match gateway.external_ip().await {
-            Ok(ip) => self.external_ip = Some((ip, end)),
+            Ok(ip) if gateway.can_be_at(ip) => self.external_ip = Some((ip, end)),
+            Ok(ip) => {
+                self.external_ip = None;
+                tracing::debug!(%ip, "the router is behind another one");
+            }
             Err(error) => {
                 wait = MAPPING_RETRY;
                 tracing::debug!(%error, "the router does not tell its address");
@@ -111,7 +115,10 @@ pub(crate) async fn keep_mapped(
 ) {
     let mut answers = RouterAnswers::default();
     loop {
-        let wait = answers.renew(&*gateway, &requests, Instant::now()).await;
+        let wait = tokio::select! {
+            wait = answers.renew(&*gateway, &requests, Instant::now()) => wait,
+            _ = stop.changed() => break,
+        };
         let new = answers.status(Instant::now());
         status.send_if_modified(|old| {
             let is_changed = *old != new;

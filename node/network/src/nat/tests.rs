@@ -136,6 +136,28 @@ async fn a_renewal_that_fails_changes_nothing_while_the_mapping_can_live() {
 }
 
 #[tokio::test]
+async fn an_address_of_another_routers_network_is_not_believed() {
+    for (ip, expected) in [
+        ([52, 1, 2, 3], true),
+        ([192, 168, 7, 2], false),
+        ([100, 64, 0, 9], false),
+    ] {
+        let ip = IpAddr::from(ip);
+        let mut answers = RouterAnswers::default();
+        let begun = Instant::now();
+        let wait = answers.renew(&RecordingGateway::at(ip), &[REQUEST], begun).await;
+        let status = answers.status(begun);
+        assert_eq!(
+            (status.external_ip, wait),
+            (expected.then_some(ip), MAPPING_RENEWAL)
+        );
+        assert_eq!(status.ports, [(REQUEST, 30333)]);
+    }
+    let given = find_gateway(NatOption::ExternalIp([192, 168, 7, 2].into())).await;
+    assert!(given.expect("it is given").can_be_at([192, 168, 7, 2].into()));
+}
+
+#[tokio::test]
 async fn a_given_address_needs_no_router() {
     let gateway = find_gateway("extip:52.1.2.3".parse().expect("an option"))
         .await

@@ -14,6 +14,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use chain::Chain;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use primitives::{Address, B512, Bytes};
 use sha2::{Digest, Sha512};
@@ -222,9 +223,10 @@ impl SubnetKeeper {
                 _ = stop.changed() => break,
             }
         }
-        for address in self.tasks.keys().copied().collect::<Vec<_>>() {
-            self.end(&address).await;
-        }
+        self.running.0.lock().clear();
+        // Side by side: each may wait for its router.
+        let tasks = std::mem::take(&mut self.tasks);
+        join_all(tasks.into_values().map(NetworkTasks::stop)).await;
     }
 
     /// Asks the contracts that must be asked now.

@@ -132,6 +132,36 @@ enum WaitingInput {
     Outcome(SyncOutcome),
 }
 
+/// The clock of the state machine. It stands while the chain cannot be read, because answers wait
+/// meanwhile, and no peer is to blame for that.
+#[derive(Debug, Default)]
+struct MachineClock {
+    /// The time that it has stood in all.
+    stood: Duration,
+    /// The time since which it stands.
+    stands_since: Option<Duration>,
+}
+
+impl MachineClock {
+    fn stop(&mut self, now: Moment) {
+        self.stands_since.get_or_insert(now.elapsed);
+    }
+
+    fn go_on(&mut self, now: Moment) {
+        if let Some(since) = self.stands_since.take() {
+            self.stood += now.elapsed.saturating_sub(since);
+        }
+    }
+
+    /// The time that it shows.
+    const fn at(&self, now: Moment) -> Moment {
+        Moment {
+            elapsed: now.elapsed.saturating_sub(self.stood),
+            unix: now.unix,
+        }
+    }
+}
+
 /// The synchronization of a running chain.
 ///
 /// The time of all calls is that of [`Moment::elapsed`]. After each call, the orders that it
@@ -144,6 +174,7 @@ pub(crate) struct ChainSync {
     waiting: VecDeque<WaitingInput>,
     /// The time at which the chain is read again after a failure.
     retry_at: Option<Duration>,
+    clock: MachineClock,
     driver: SyncDriver,
     /// The state that is fetched, if one is.
     state: StateSync,
@@ -174,6 +205,7 @@ impl ChainSync {
             machine: Synchronizer::new(genesis),
             waiting: VecDeque::new(),
             retry_at: None,
+            clock: MachineClock::default(),
             driver: SyncDriver::start(&chain, &take)?,
             state: StateSync::full(),
             take,
@@ -274,7 +306,8 @@ impl ChainSync {
         }
         let looks = self.watch.needs_peers() || self.state.holds_blocks();
         let looks = looks.then_some(self.next_look);
-        [self.machine.deadline(), looks].into_iter().flatten().min()
+        let due = self.machine.deadline().map(|at| at + self.clock.stood);
+        [due, looks].into_iter().flatten().min()
     }
 
     /// Takes the input, and those that wait before it. Without any, the time has come.
@@ -288,11 +321,14 @@ impl ChainSync {
             Err(error) => {
                 tracing::error!(%error, "the synchronization cannot read the chain");
                 self.retry_at = Some(now.elapsed + CHAIN_RETRY);
+                self.clock.stop(now);
                 return Vec::new();
             }
         };
-        self.retry_at = None;
-        let SyncActions { mut orders, mut jobs } = self.take_waiting(now, &view);
+        // The head may have moved while the chain could not be read.
+        let is_due = self.retry_at.take().is_some() || self.waiting.is_empty();
+        self.clock.go_on(now);
+        let SyncActions { mut orders, mut jobs } = self.take_waiting(self.clock.at(now), &view, is_due);
         let mut progress = self.machine.progress();
         let parts = (&self.chain, &self.take);
         match self
@@ -301,7 +337,7 @@ impl ChainSync {
         {
             Ok(false) => {}
             Ok(true) => {
-                let more = self.machine.on_time(now, &view);
+                let more = self.machine.on_time(self.clock.at(now), &view);
                 orders.extend(more.orders);
                 jobs.extend(more.jobs);
                 progress = self.machine.progress();
@@ -325,18 +361,21 @@ impl ChainSync {
         orders
     }
 
-    fn take_waiting(&mut self, now: Moment, view: &View) -> SyncActions {
-        if self.waiting.is_empty() {
-            return self.machine.on_time(now, view);
-        }
+    /// Gives the state machine the inputs that wait, and then the time if it is due.
+    fn take_waiting(&mut self, now: Moment, view: &View, is_due: bool) -> SyncActions {
         let mut all = SyncActions::default();
-        for input in self.waiting.drain(..) {
-            let SyncActions { orders, jobs } = match input {
-                WaitingInput::News(news) => self.machine.handle(now, view, news),
-                WaitingInput::Outcome(outcome) => self.machine.job_done(now, view, outcome),
-            };
+        let mut add = |SyncActions { orders, jobs }| {
             all.orders.extend(orders);
             all.jobs.extend(jobs);
+        };
+        for input in self.waiting.drain(..) {
+            add(match input {
+                WaitingInput::News(news) => self.machine.handle(now, view, news),
+                WaitingInput::Outcome(outcome) => self.machine.job_done(now, view, outcome),
+            });
+        }
+        if is_due {
+            add(self.machine.on_time(now, view));
         }
         all
     }
@@ -530,6 +569,23 @@ mod tests {
         check(600.0, "10 min");
         check(7200.0, "2 h");
         check(f64::INFINITY, "unknown");
+    }
+
+    #[test]
+    fn the_clock_of_the_state_machine_stands_while_the_chain_cannot_be_read() {
+        let at = |seconds| Moment {
+            elapsed: Duration::from_secs(seconds),
+            unix: Duration::from_secs(1000 + seconds),
+        };
+        let mut clock = MachineClock::default();
+        clock.go_on(at(5));
+        assert_eq!(clock.at(at(5)), at(5));
+        clock.stop(at(5));
+        clock.stop(at(7));
+        clock.go_on(at(10));
+        clock.go_on(at(12));
+        let shown = clock.at(at(13));
+        assert_eq!((shown.elapsed.as_secs(), shown.unix), (8, at(13).unix));
     }
 
     #[test]

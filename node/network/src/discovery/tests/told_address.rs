@@ -81,6 +81,28 @@ fn a_node_says_the_address_on_which_others_agree() {
 }
 
 #[test]
+fn a_flood_of_words_does_not_keep_later_ones_out() {
+    let now = Duration::from_secs(1);
+    let mut node = listening([0, 0, 0, 0], true);
+    meet_many(&mut node, 1, 400, ELSEWHERE, now);
+    assert_eq!(told(&node), Some(ELSEWHERE.into()));
+    let later = now + TOLD_LIFETIME / 2;
+    meet_many(&mut node, 401, 200, HERE, later);
+    assert_eq!(told(&node), Some(HERE.into()));
+}
+
+#[test]
+fn a_node_that_is_reached_by_ipv6_sees_no_address_of_ipv4() {
+    let now = Duration::from_secs(1);
+    let mut node = listening([0, 0, 0, 0], true);
+    for number in 1..=2 * TELLERS_MIN as u16 {
+        let ip = [0x2a00, number, 0, 0, 0, 0, 0, 1];
+        meet(&mut node, number, ip.into(), HERE, now);
+    }
+    assert_eq!(told(&node), None);
+}
+
+#[test]
 fn others_are_believed_only_where_the_address_is_not_known() {
     let now = Duration::from_secs(1);
     for (listens, learns_address, seen, expected) in [

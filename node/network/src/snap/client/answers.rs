@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chain::trie::{account_value, slot_value, verify_range};
+use chain::trie::{RangeProofError, account_value, slot_value, verify_range};
 use primitives::{B256, Bytes, EMPTY_ROOT, U256, keccak256};
 use store::{AccountRecord, StoreError};
 
@@ -264,7 +264,7 @@ impl SnapClient {
                     }
                     Err(error) => {
                         self.load.storage_failed(&root);
-                        verdict = Verdict::Lie(error);
+                        verdict = Verdict::Lie(format!("slots: {error}"));
                         break;
                     }
                 }
@@ -296,7 +296,7 @@ impl SnapClient {
         let slots = slots.pop().unwrap_or_default();
         let more = match verify_slots(root, origin, &slots, &proof) {
             Ok(more) => more,
-            Err(error) => return Ok(Verdict::Lie(error)),
+            Err(error) => return Ok(Verdict::Lie(format!("slots: {error}"))),
         };
         let bytes = slots_bytes(&slots);
         let (rows, until) = within(&slots, last, more);
@@ -417,12 +417,17 @@ impl SnapClient {
     }
 }
 
-fn verify_slots(root: B256, origin: B256, slots: &[(B256, U256)], proof: &[Bytes]) -> Result<bool, String> {
+fn verify_slots(
+    root: B256,
+    origin: B256,
+    slots: &[(B256, U256)],
+    proof: &[Bytes],
+) -> Result<bool, RangeProofError> {
     let (keys, values): (Vec<_>, Vec<_>) = slots
         .iter()
         .map(|(hash, value)| (*hash, slot_value(value)))
         .unzip();
-    verify_range(root, origin, &keys, &values, proof).map_err(|error| format!("slots: {error}"))
+    verify_range(root, origin, &keys, &values, proof)
 }
 
 fn slots_bytes(slots: &[(B256, U256)]) -> u64 {

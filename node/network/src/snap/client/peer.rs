@@ -105,8 +105,10 @@ impl SnapPeers {
         match gain {
             Some(AnswerGain { bytes, is_partial }) => {
                 let now = bytes * 1000 / (took.as_millis() as u64).max(1);
-                // A short answer to all of a short question says little about the rate.
-                if is_partial || bytes >= ASKED_BYTES_MIN / 2 || now > peer.rate {
+                // A short answer to all of a short question says little about the rate, unless it
+                // took longer than a long one may.
+                let is_long = bytes >= ASKED_BYTES_MIN / 2 || took > 2 * ASKED_TIME;
+                if is_partial || is_long || now > peer.rate {
                     peer.rate = (peer.rate * (SMOOTHING - 1) + now) / SMOOTHING;
                 }
             }
@@ -119,5 +121,31 @@ impl SnapPeers {
         if let Some(peer) = self.0.get_mut(&peer) {
             peer.stateless = Some(root);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_long_for_short_answers_falls_behind() {
+        let (slow, other) = (PeerId(1), PeerId(2));
+        let mut peers = SnapPeers::default();
+        peers.join(slow);
+        peers.join(other);
+        let mut answer = |bytes, took| {
+            let gain = AnswerGain {
+                bytes,
+                is_partial: false,
+            };
+            peers.ended(slow, AskKind::Nodes, Some(gain), took);
+            peers.idle(AskKind::Nodes, &B256::ZERO)
+        };
+        assert_eq!(answer(ASKED_BYTES_MAX, Duration::from_millis(5)), Some(slow));
+        // A short answer in time says nothing.
+        assert_eq!(answer(500, ASKED_TIME), Some(slow));
+        let behind = (0..20).position(|_| answer(500, 5 * ASKED_TIME) == Some(other));
+        assert!(behind.is_some(), "it stays the first");
     }
 }

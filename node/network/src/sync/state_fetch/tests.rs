@@ -456,6 +456,38 @@ fn what_comes_while_the_chain_cannot_be_read_is_taken_later() {
 }
 
 #[test]
+fn a_head_that_moves_while_the_chain_cannot_be_read_is_seen_later() {
+    let mut source = Source::new();
+    source.make();
+    let stored = source.chain.view().expect("memory").block(1).expect("memory");
+    let stored = stored.expect("it was made");
+    let block = primitives::Block {
+        header: stored.record.header,
+        transactions: stored.body.transactions,
+        uncles: stored.body.uncles,
+    };
+    let disk = Arc::new(Disk::default());
+    let store = disk.open_store(&StoreOptions::default()).expect("a good disk");
+    let target = Chain::open(store, chain_config(source.chain.spec().clone())).expect("a chain");
+    let genesis = target.view().expect("memory").head_hash();
+    let mut sync = ChainSync::start(target.clone(), genesis, |_| ()).expect("threads");
+    disk.fail_from(0, DiskFault::Full);
+    assert!(target.import(block.clone()).is_err() && target.view().is_err());
+    let now = Moment {
+        elapsed: Duration::from_secs(1),
+        unix: chain::unix_now(),
+    };
+    sync.handle(now, PeerNews::Left(PeerId(7)));
+    assert!(sync.is_waiting());
+    disk.repair();
+    target.import(block).expect("a valid block");
+    sync.on_time(now);
+    assert!(sync.is_waiting(), "not before it is due");
+    sync.on_time(now.after(CHAIN_RETRY));
+    assert_eq!(sync.shared().progress().head, 1);
+}
+
+#[test]
 fn an_end_that_is_refused_is_tried_again_after_a_pause() {
     let source = Source::new();
     let view = source.chain.view().expect("memory");
