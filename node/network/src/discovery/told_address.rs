@@ -13,8 +13,8 @@ use crate::address::{Neighbourhood, canonical, is_public};
 
 /// The fewest neighbourhoods that must name an address.
 pub(crate) const TELLERS_MIN: usize = 10;
-/// The neighbourhoods of a kind of addresses whose words are kept. The oldest word goes for a new
-/// one.
+/// The most words that are kept of nodes with IPv4, and of nodes with IPv6. A new word takes the
+/// place of the oldest one.
 const TELLERS_MAX: usize = 256;
 /// The word of a neighbourhood counts for this long.
 pub(crate) const TOLD_LIFETIME: Duration = Duration::from_secs(300);
@@ -22,8 +22,10 @@ pub(crate) const TOLD_LIFETIME: Duration = Duration::from_secs(300);
 /// The public addresses that others have named.
 #[derive(Debug, Default)]
 pub(super) struct ToldAddresses {
-    /// The last word of each neighbourhood, and its time.
-    words: BTreeMap<Neighbourhood, (IpAddr, Duration)>,
+    /// The last word of each neighbourhood of IPv4, and its time.
+    words_v4: BTreeMap<Neighbourhood, (IpAddr, Duration)>,
+    /// The same of IPv6.
+    words_v6: BTreeMap<Neighbourhood, (IpAddr, Duration)>,
     agreed: Option<IpAddr>,
 }
 
@@ -39,25 +41,25 @@ impl ToldAddresses {
         if !is_public(teller) || !is_public(told) || teller.is_ipv4() != told.is_ipv4() {
             return;
         }
-        self.words.retain(|_, (_, at)| now < *at + TOLD_LIFETIME);
-        let teller = Neighbourhood::of(teller);
-        self.words.insert(teller, (told, now));
-        let is_of_kind = |(ip, _): &(IpAddr, Duration)| ip.is_ipv4() == told.is_ipv4();
-        let of_kind = self.words.iter().filter(|(_, word)| is_of_kind(word));
-        let mut count = of_kind.clone().count();
-        if count > TELLERS_MAX
-            && let Some((oldest, _)) = of_kind.min_by_key(|(_, (_, at))| *at)
-        {
-            let oldest = *oldest;
-            self.words.remove(&oldest);
-            count -= 1;
+        let words = if told.is_ipv4() {
+            &mut self.words_v4
+        } else {
+            &mut self.words_v6
+        };
+        words.retain(|_, (_, at)| now < *at + TOLD_LIFETIME);
+        words.insert(Neighbourhood::of(teller), (told, now));
+        if words.len() > TELLERS_MAX {
+            let oldest = words.iter().min_by_key(|(_, (_, at))| *at);
+            if let Some(oldest) = oldest.map(|(teller, _)| *teller) {
+                words.remove(&oldest);
+            }
         }
-        let same = self.words.values().filter(|(ip, _)| *ip == told).count();
+        let same = words.values().filter(|(ip, _)| *ip == told).count();
         // Nodes with IPv6 see another address. Most nodes have none, so that of IPv4 comes first.
         let is_better = self
             .agreed
             .is_none_or(|agreed| told.is_ipv4() || agreed.is_ipv6());
-        if is_better && same >= TELLERS_MIN && same * 2 > count {
+        if is_better && same >= TELLERS_MIN && same * 2 > words.len() {
             self.agreed = Some(told);
         }
     }

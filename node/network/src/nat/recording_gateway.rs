@@ -1,4 +1,5 @@
-//! A router of tests: it remembers what it was asked for, and can refuse everything.
+//! A router of tests: it remembers what it was asked for, can refuse everything, and can be silent
+//! about its address.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -16,6 +17,8 @@ pub(crate) struct RecordingGateway {
     external_ip: Option<IpAddr>,
     /// Whether it refuses everything for now.
     pub(crate) refuses: AtomicBool,
+    /// Whether a question for its address gets no answer.
+    is_silent: bool,
     asked: Mutex<Vec<String>>,
 }
 
@@ -24,6 +27,14 @@ impl RecordingGateway {
     pub(crate) fn at(ip: IpAddr) -> Self {
         Self {
             external_ip: Some(ip),
+            ..Self::default()
+        }
+    }
+
+    /// A router that does not answer to a question for its address.
+    pub(super) fn silent() -> Self {
+        Self {
+            is_silent: true,
             ..Self::default()
         }
     }
@@ -44,6 +55,9 @@ impl RecordingGateway {
 
 impl NatGateway for RecordingGateway {
     fn external_ip(&self) -> NatFuture<'_, IpAddr> {
+        if self.is_silent {
+            return Box::pin(std::future::pending());
+        }
         self.answer(self.external_ip)
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -106,6 +106,19 @@ async fn mappings_end_when_the_node_stops() {
     stop.send(true).expect("it runs");
     task.await.expect("it ends");
     assert_eq!(gateway.asked(), ["map Tcp 30333 1200", "unmap Tcp 30333"]);
+}
+
+#[tokio::test]
+async fn a_stop_is_heard_while_the_router_does_not_answer() {
+    let gateway = Arc::new(RecordingGateway::silent());
+    let (sender, _status) = watch::channel(NatStatus::default());
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(keep_mapped(gateway.clone(), vec![REQUEST], sender, stopped));
+    tokio::task::yield_now().await;
+    stop.send(true).expect("it runs");
+    let ended = tokio::time::timeout(Duration::from_secs(20), task).await;
+    ended.expect("it does not wait for the router").expect("it ends");
+    assert_eq!(gateway.asked(), ["unmap Tcp 30333"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chain::trie::{RangeProofError, account_value, slot_value, verify_range};
+use chain::trie::{account_value, slot_value, verify_range};
 use primitives::{B256, Bytes, EMPTY_ROOT, U256, keccak256};
 use store::{AccountRecord, StoreError};
 
@@ -262,9 +262,9 @@ impl SnapClient {
                             self.load.storage_came(root, slots);
                         }
                     }
-                    Err(error) => {
+                    Err(lie) => {
                         self.load.storage_failed(&root);
-                        verdict = Verdict::Lie(format!("slots: {error}"));
+                        verdict = lie;
                         break;
                     }
                 }
@@ -296,7 +296,7 @@ impl SnapClient {
         let slots = slots.pop().unwrap_or_default();
         let more = match verify_slots(root, origin, &slots, &proof) {
             Ok(more) => more,
-            Err(error) => return Ok(Verdict::Lie(format!("slots: {error}"))),
+            Err(lie) => return Ok(lie),
         };
         let bytes = slots_bytes(&slots);
         let (rows, until) = within(&slots, last, more);
@@ -417,17 +417,13 @@ impl SnapClient {
     }
 }
 
-fn verify_slots(
-    root: B256,
-    origin: B256,
-    slots: &[(B256, U256)],
-    proof: &[Bytes],
-) -> Result<bool, RangeProofError> {
+/// Whether the storage has slots after these. If they are not proven, the peer has lied.
+fn verify_slots(root: B256, origin: B256, slots: &[(B256, U256)], proof: &[Bytes]) -> Result<bool, Verdict> {
     let (keys, values): (Vec<_>, Vec<_>) = slots
         .iter()
         .map(|(hash, value)| (*hash, slot_value(value)))
         .unzip();
-    verify_range(root, origin, &keys, &values, proof)
+    verify_range(root, origin, &keys, &values, proof).map_err(|error| Verdict::Lie(format!("slots: {error}")))
 }
 
 fn slots_bytes(slots: &[(B256, U256)]) -> u64 {

@@ -471,12 +471,13 @@ fn a_head_that_moves_while_the_chain_cannot_be_read_is_seen_later() {
     let target = Chain::open(store, chain_config(source.chain.spec().clone())).expect("a chain");
     let genesis = target.view().expect("memory").head_hash();
     let mut sync = ChainSync::start(target.clone(), genesis, |_| ()).expect("threads");
-    disk.fail_from(0, DiskFault::Full);
-    assert!(target.import(block.clone()).is_err() && target.view().is_err());
     let now = Moment {
         elapsed: Duration::from_secs(1),
         unix: chain::unix_now(),
     };
+    sync.on_time(now);
+    disk.fail_from(0, DiskFault::Full);
+    assert!(target.import(block.clone()).is_err() && target.view().is_err());
     sync.handle(now, PeerNews::Left(PeerId(7)));
     assert!(sync.is_waiting());
     disk.repair();
