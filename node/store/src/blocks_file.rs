@@ -57,6 +57,16 @@ struct FileSpace {
     earlier: Vec<(AncientReaders, u64)>,
 }
 
+/// The lowest end of records that gives `offset` when it is rounded up to the next page; `offset`
+/// if that is not the beginning of a page.
+pub(crate) fn lowest_end(offset: u64) -> u64 {
+    if offset.is_multiple_of(PAGE) {
+        (offset - (PAGE - 1)).max(RECORDS_START)
+    } else {
+        offset
+    }
+}
+
 /// Keeps records that a snapshot may read from being overwritten.
 #[derive(Clone, Default)]
 pub(crate) struct AncientReaders(Arc<()>);

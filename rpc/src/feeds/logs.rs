@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::import::BlockId;
+use chain::rules::order::ExecutionOrder;
 use parking_lot::Mutex;
-use primitives::{B256, Bloom, Log, Receipt};
+use primitives::{B256, Bloom, Log, Transaction};
 
 use super::cursor::header;
 use crate::error::{RpcResult, failure};
@@ -70,20 +71,29 @@ impl BlockLogs {
             .block_by_hash(&id.hash)
             .map_err(failure)?
             .ok_or_else(|| missing("body"))?;
+        let transactions = &block.body.transactions;
+        let order = ExecutionOrder::of(view.spec(), id.number, transactions);
         let mut first = 0;
-        for (index, (receipt, transaction)) in receipts.into_iter().zip(&block.body.transactions).enumerate()
-        {
-            let Receipt {
-                logs: receipt_logs, ..
-            } = receipt;
-            let count = receipt_logs.len();
+        for (receipt_index, receipt) in receipts.into_iter().enumerate() {
+            let count = receipt.logs.len();
             if count > 0 {
+                let index = order.transaction_of(receipt_index);
+                let transaction = index.and_then(|index| transactions.get(index));
+                let (hash, ethereum_hash) = match transaction {
+                    Some(transaction) => (transaction.hash(), transaction.ethereum_hash()),
+                    // A system transaction that the block does not contain is shown as if it stood
+                    // first.
+                    None if receipt_index == 0 => {
+                        (Transaction::system(id.number.saturating_sub(1)).hash(), None)
+                    }
+                    None => return Err(missing("transaction of a receipt")),
+                };
                 logs.transactions.push(TransactionLogs {
-                    index,
-                    hash: transaction.hash(),
-                    ethereum_hash: transaction.ethereum_hash(),
+                    index: index.unwrap_or(0),
+                    hash,
+                    ethereum_hash,
                     first,
-                    logs: receipt_logs,
+                    logs: receipt.logs,
                 });
             }
             first += count;

@@ -64,7 +64,7 @@ const FACTS: TestFacts = TestFacts {
     peer_count: 0,
 };
 
-fn in_memory() -> Store {
+pub(crate) fn in_memory() -> Store {
     Store::in_memory().expect("a store in memory")
 }
 

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use chain::import::Imported;
 use chain::logs::LogLimits;
-use primitives::{Block, TxForm, U256, UnsignedTransaction};
+use chain::rules::body::transactions_root;
+use chain::spec::{ChainSpec, DEV_ACCOUNTS};
+use primitives::{Block, SYSTEM_CONTRACT, Transaction, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
 use crate::mc::calls::{deploy, word};
-use crate::mc::harness::{Net, key};
+use crate::mc::harness::{Net, account, in_memory, key, quantity};
 use crate::mc::shapes::{LOG, check_shape};
 
 /// A node, a contract, and blocks 2, 3 and 4. Each has one log of the contract. The first topic is
@@ -55,6 +57,53 @@ fn a_log_equals_the_one_in_its_receipt() {
     let receipt = net.ok("mc_getTransactionReceipt", json!([logs[0]["transactionHash"]]));
     assert_eq!(logs, receipt["logs"]);
     assert_eq!(net.ok_text("eth_getLogs", filter), text);
+}
+
+/// A chain whose system contract logs the number of each block.
+fn chain_with_system_contract() -> ChainSpec {
+    let mut alloc = serde_json::Map::new();
+    for (address, _) in DEV_ACCOUNTS {
+        alloc.insert(address.to_string(), json!({"balance": "1000000000000000000000"}));
+    }
+    alloc.insert(
+        SYSTEM_CONTRACT.to_string(),
+        json!({"balance": "0", "code": "0x4360005260206000a0"}),
+    );
+    let file = json!({
+        "config": {"chainId": 99, "panguBlock": 0, "nuwaBlock": 2, "enableClassicTx": 4, "ethash": {}},
+        "nonce": "0x42", "difficulty": "0x20000", "gasLimit": "0x895440", "alloc": alloc,
+    });
+    let file = ChainSpec::from_genesis_file("with-system", &file.to_string());
+    file.expect("a genesis file").spec
+}
+
+/// The system transaction is executed first, wherever it stands in its block, or if it does not.
+#[test]
+fn filters_and_searches_name_the_same_transaction_of_a_log() {
+    let net = Net::of_spec(chain_with_system_contract(), in_memory());
+    let filter = net.ok("mc_newFilter", json!([{}]));
+    let changes: [fn(&mut Vec<Transaction>); 3] = [
+        |transactions| transactions.swap(0, 1),
+        |transactions| drop(transactions.remove(0)),
+        |_| (),
+    ];
+    for (number, (change, place)) in (1..).zip(changes.into_iter().zip(["0x1", "0x0", "0x0"])) {
+        net.send(json!({"to": account(1), "value": "0x1"}));
+        let mut block = net.build(&net.view().head_hash(), b"main", &[]);
+        let system = block.transactions[0].hash();
+        change(&mut block.transactions);
+        block.header.transactions_root = transactions_root(&block.transactions);
+        net.chain.import(block).expect("a good block");
+        let followed = net.ok("mc_getFilterChanges", json!([filter]));
+        let found = net.ok("mc_getLogs", json!([{"fromBlock": quantity(number)}]));
+        assert_eq!(followed, found, "block {number}");
+        assert_eq!(found.as_array().expect("an array").len(), 1);
+        assert_eq!(
+            (&found[0]["transactionHash"], &found[0]["transactionIndex"]),
+            (&json!(data(system)), &json!(place)),
+            "block {number}"
+        );
+    }
 }
 
 /// A nine-field transaction has two hashes. Each client gets the one it knows.

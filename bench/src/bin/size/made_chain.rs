@@ -12,8 +12,10 @@ use chain::spec::GenesisAccount;
 use primitives::{Address, Block, SecretKey, Transaction, TxForm, U256, UnsignedTransaction, keccak256};
 use store::Store;
 
-/// Gas limit of a block. A full block makes 100,000 contracts, which takes 3.3e9.
-const GAS_LIMIT: u64 = 20_000_000_000;
+/// Lowest gas limit of a block.
+const GAS_LIMIT_MIN: u64 = 20_000_000_000;
+/// Gas limit for each contract that a full block makes.
+const GAS_LIMIT_A_CONTRACT: u64 = CONTRACT_GAS + 600;
 /// Contracts that one transaction makes in a full block.
 pub(crate) const CONTRACTS_A_TRANSACTION: u64 = 500;
 /// Gas to make a contract: CREATE, a byte of code, and the loop around.
@@ -59,9 +61,10 @@ pub(crate) struct BlockMaker {
 }
 
 impl BlockMaker {
-    pub(crate) fn begin() -> Result<Self, Failure> {
+    /// Full blocks will make `full` contracts each.
+    pub(crate) fn begin(full: u64) -> Result<Self, Failure> {
         let keys = (0..SENDERS).map(sender_key).collect::<Result<Vec<_>, _>>()?;
-        let mut spec = chain_spec(GAS_LIMIT)?;
+        let mut spec = chain_spec(GAS_LIMIT_MIN.max(full * GAS_LIMIT_A_CONTRACT))?;
         for key in &keys {
             let account = GenesisAccount {
                 balance: U256::from(10).pow(U256::from(27)),

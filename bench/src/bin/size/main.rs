@@ -65,7 +65,7 @@ fn main() -> Result<(), Failure> {
     let parent = options.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::tempdir_in(&parent)?;
     let folder = options.kept.as_deref().unwrap_or_else(|| folder.path());
-    let mut maker = BlockMaker::begin()?;
+    let mut maker = BlockMaker::begin(options.full)?;
     let mut accounts = {
         let store = open(&options, folder)?;
         ensure_genesis(&store, maker.spec())?;
@@ -74,7 +74,7 @@ fn main() -> Result<(), Failure> {
     };
     for stop in &options.accounts {
         while accounts < *stop {
-            let until = (accounts + 1_000_000).min(*stop);
+            let until = (accounts + options.full.max(1_000_000)).min(*stop);
             fill(&options, folder, &mut maker, accounts, until)?;
             accounts = until;
         }

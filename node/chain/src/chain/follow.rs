@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use primitives::{Block, Header};
-use store::{BlockReads, StateReads, StoreError};
+use store::{BlockReads, FetchedStateReads, StateReads, StoreError};
 
 use super::{ChainInner, HeadEvent, next_block, sender_state};
 use crate::import::{BlockId, Imported};
@@ -156,6 +156,14 @@ impl ChainInner {
         followed
     }
 
+    /// Gives the pool the transactions of a branch that was left before the chain was opened.
+    /// `old_head` was the head of that branch.
+    pub(super) fn follow_earlier_reorganization(&self, old_head: BlockId) -> Result<(), StoreError> {
+        let view = self.view()?;
+        let path = view.path_to_head(old_head, None, usize::MAX)?;
+        self.pool_follows(&view, &path.reverted, AffectedAccounts::All)
+    }
+
     /// Lets everything follow the head whose state was fetched. Nobody is told of the blocks below.
     pub(super) fn follow_fetched_state(&self) -> Result<(), StoreError> {
         let view = self.view()?;
@@ -212,6 +220,12 @@ impl ChainInner {
             blocks,
         } = self.follow_state.lock().clone();
         if !in_doubt {
+            return Ok(());
+        }
+        if self.store.snapshot()?.fetched_state()?.is_some() {
+            // Blocks are filled in without being told of. The end of the state tells of the head.
+            let mut state = self.follow_state.lock();
+            (state.in_doubt, state.set_back_to, state.blocks) = (false, None, Vec::new());
             return Ok(());
         }
         // Comes first because the head may have moved even if something fails below.
@@ -375,7 +389,6 @@ impl ChainInner {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-    use std::time::Duration;
 
     use crossbeam_channel::Receiver;
     use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
@@ -384,7 +397,7 @@ mod tests {
     use super::*;
     use crate::chain::writer::WriterJobs;
     use crate::chain::{Chain, ChainConfig};
-    use crate::import::{ImportError, Importer};
+    use crate::import::{FilledBlock, ImportError, Importer};
     use crate::pool::PoolConfig;
     use crate::rules::seal::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
@@ -577,15 +590,34 @@ mod tests {
     }
 
     #[test]
-    fn a_head_whose_import_reported_an_error_is_followed_without_another_block() {
+    fn a_head_whose_import_reported_an_error_is_followed_at_once() {
         let scene = Scene::open(ChainInner::follow_import);
         scene.send(0);
         let block = scene.build_next(1);
         scene.import_fails.store(true, Ordering::Release);
         scene.chain.import(block.clone()).unwrap_err();
-        let event = scene.heads.recv_timeout(Duration::from_secs(60)).unwrap();
-        assert_eq!((event.reverted.len(), &event.applied[..]), (0, &[id(&block)][..]));
+        assert_eq!(scene.events(), vec![(vec![], vec![id(&block)])]);
         assert_eq!(scene.chain.pool().counts(), (0, 0));
+    }
+
+    #[test]
+    fn nobody_is_told_of_filled_blocks_if_another_block_is_refused() {
+        let source = Scene::open(ChainInner::follow_import);
+        let blocks = [1, 2, 3].map(|mark| source.import_next_block(mark));
+        let scene = Scene::open(ChainInner::follow_import);
+        scene.chain.fetch_state().unwrap();
+        let view = scene.chain.view().unwrap();
+        let filled = blocks.iter().map(|block| FilledBlock {
+            prepared: Arc::new(scene.importer.prepare(view.snapshot(), block.clone(), None)),
+            receipts: Arc::default(),
+        });
+        let filled = scene.chain.fill(filled.collect()).unwrap();
+        assert!(filled.stored == 3 && filled.refused.is_none(), "{filled:?}");
+        // A refused block puts the chain in doubt, and the next command ends the doubt.
+        for _ in 0..2 {
+            scene.chain.import(source.build_next(4)).unwrap_err();
+        }
+        assert_eq!(scene.events(), vec![]);
     }
 
     #[test]

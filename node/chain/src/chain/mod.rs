@@ -47,11 +47,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
-use store::{Store, StoreError};
+use store::{HeaderReads, Store, StoreError};
 
 use crate::clock::{ChainClock, unix_now};
 use crate::genesis::ensure_genesis;
@@ -241,6 +241,7 @@ impl Chain {
     /// Opens the chain in `store` with a writer that does these jobs.
     fn start(store: Store, config: ChainConfig, jobs: WriterJobs) -> Result<Self, ChainOpenError> {
         ensure_genesis(&store, &config.spec)?;
+        let open_reorganization = store.snapshot()?.open_reorganization()?;
         jobs.importer.finish_open_reorganization()?;
         let (sender, commands) = bounded(COMMANDS_MAX);
         let (pool_maintenance, stop_maintenance) = bounded(0);
@@ -256,6 +257,12 @@ impl Chain {
             |transaction| inner.sender_of(transaction),
             |transaction, sender| inner.admit(transaction, sender),
         );
+        if let Some(open) = open_reorganization {
+            let (number, hash) = open.old_head;
+            if let Err(error) = inner.follow_earlier_reorganization(BlockId { number, hash }) {
+                tracing::error!(%error, number, %hash, "the transactions of the branch with this head do not return to the pool");
+            }
+        }
         threads.start("chain-writer", move |inner| inner.write_loop(&jobs, &commands))?;
         threads.start("work-maker", ChainInner::make_work_loop)?;
         threads.start("pool-maintain", move |inner| {
@@ -401,22 +408,7 @@ impl Chain {
             Err(SolutionError::Seal(_)) => "invalid",
         });
         let block = accepted?;
-        let id = BlockId {
-            number: block.header.number,
-            hash: block.hash(),
-        };
         let result = self.import_from(block, BlockOrigin::Sealed);
-        if result.is_ok() {
-            let mut sealed = self.inner.sealed_blocks.lock();
-            if sealed.len() == SEALED_BLOCKS_MAX {
-                sealed.pop_front();
-            }
-            sealed.push_back(id);
-        }
-        if matches!(result, Ok(Imported::Side)) {
-            let mut subscribers = self.inner.sealed_sides.lock();
-            subscribers.retain(|to| !matches!(to.try_send(id), Err(TrySendError::Disconnected(_))));
-        }
         if let Err(error) = &result {
             if matches!(error, WriteError::Import(refused) if !refused.is_invalid_block()) {
                 self.inner.work.accept_again(solution);

@@ -24,7 +24,7 @@ const REJOURNAL_MIN: Duration = Duration::from_secs(1);
 struct SubmitCounts {
     accepted: usize,
     refused: usize,
-    /// The state of the sender could not be read.
+    /// The state of the sender could not be read, or is not here yet.
     unjudged: usize,
 }
 
@@ -72,7 +72,10 @@ pub(super) fn restore_journal(
     if !is_whole {
         match journal.set_aside() {
             Ok(aside) => tracing::warn!(aside = %aside.display(), "the old journal is kept under this name"),
-            Err(error) => return tracing::warn!(%path, %error, "the old journal cannot be renamed; it stays"),
+            Err(error) => {
+                tracing::warn!(%path, %error, "the old journal cannot be renamed: it stays, and local transactions are not written until it can");
+                return journal.keep_unread();
+            }
         }
     }
     rotate_journal(pool);
@@ -95,7 +98,7 @@ fn submit_all(
             Err(error) => {
                 tracing::debug!(%hash, %error, "a transaction of the journal is refused");
                 match error {
-                    SubmitError::Store(_) => counts.unjudged += 1,
+                    SubmitError::Store(_) | SubmitError::NotKept(_) => counts.unjudged += 1,
                     _ => counts.refused += 1,
                 }
             }

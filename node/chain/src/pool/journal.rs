@@ -47,6 +47,8 @@ struct JournalState {
     rotated_bytes: u64,
     /// Whether a failure was logged since the last success. Further failures are not logged.
     failed: bool,
+    /// Whether the file has transactions that were not read. It is renamed before it is rewritten.
+    is_unread: bool,
 }
 
 impl TxJournal {
@@ -107,6 +109,12 @@ impl TxJournal {
         Ok(aside)
     }
 
+    /// Notes that the file could not be renamed: no rotation replaces it before that succeeds.
+    pub(crate) fn keep_unread(&self) {
+        let mut state = self.state.lock();
+        (state.is_unread, state.failed) = (true, true);
+    }
+
     /// Whether the journal should be rewritten before its regular time, because it has grown too
     /// long or a write has failed.
     pub(crate) fn wants_rotation(&self) -> bool {
@@ -123,6 +131,12 @@ impl TxJournal {
     /// The system's error. Then the old file stays as it was and remains in use.
     pub fn rotate(&self, locals: impl FnOnce() -> Vec<Arc<Transaction>>) -> Result<usize> {
         let mut state = self.state.lock();
+        if state.is_unread {
+            match self.set_aside() {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => state.is_unread = false,
+            }
+        }
         let written = self.rewrite(&locals());
         // After a failure `wants_rotation` is true until a rotation succeeds.
         state.failed = written.is_err();
@@ -132,6 +146,7 @@ impl TxJournal {
             bytes,
             rotated_bytes: bytes,
             failed: false,
+            is_unread: false,
         };
         Ok(count)
     }
@@ -305,6 +320,29 @@ mod tests {
             assert_eq!(read(&path), (vec![nonce, nonce + 1], 0, 0));
             assert!(!journal.wants_rotation());
         }
+    }
+
+    #[test]
+    fn a_journal_that_could_not_be_renamed_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        // The other name of the second one is too long for the system.
+        for (name, is_renamed) in [("j".to_owned(), true), ("j".repeat(240), false)] {
+            let journal = TxJournal::new(folder.path().join(name));
+            std::fs::write(journal.path(), b"unread").unwrap();
+            journal.keep_unread();
+            assert_eq!(journal.rotate(Vec::new).is_ok(), is_renamed);
+            journal.append(&transaction(0));
+            let kept = std::fs::read(journal.path()).unwrap();
+            assert_eq!(
+                (kept == b"unread", journal.wants_rotation()),
+                (!is_renamed, !is_renamed)
+            );
+        }
+        let mut names = std::fs::read_dir(folder.path()).unwrap();
+        assert!(names.any(|entry| {
+            let path = entry.unwrap().path();
+            path.to_string_lossy().contains("/j.unread-") && std::fs::read(path).unwrap() == b"unread"
+        }));
     }
 
     #[test]

@@ -294,6 +294,7 @@ fn a_sealed_block_is_stored_when_there_is_space_again() {
     let view = chain.view().expect("a good disk");
     assert_eq!(event.applied, [view.head_id()]);
     assert_eq!(view.head().header.header_hash(), package.header_hash);
+    assert_eq!(chain.sealed_blocks(), [view.head_id()]);
 }
 
 #[test]
@@ -336,36 +337,80 @@ fn subscribers_get_every_head_although_the_disk_is_full() {
     assert!(landed > 0, "none of {tried}");
 }
 
-#[test]
-fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
-    const LENGTH: usize = 8;
-    let mut scene = scene();
-    let maker = &mut scene.maker;
-    let pay = |nonce| sign(1, &unsigned(nonce, Some(account(2)), 7, &[]));
+/// Blocks of each of [`TwoBranches`] up to the same difficulty.
+const LENGTH: usize = 8;
+
+/// A branch with a payment in its block 4, and one that becomes heavier with its last two blocks.
+struct TwoBranches {
+    old: Vec<Block>,
+    new: Vec<Block>,
+    payment: B256,
+}
+
+fn two_branches(maker: &mut Maker) -> TwoBranches {
+    let pay = sign(1, &unsigned(0, Some(account(2)), 7, &[]));
     let mut parent = maker.genesis;
     let mut old = Vec::new();
     for number in 0..LENGTH {
-        let paid = if number == 3 { vec![pay(0)] } else { Vec::new() };
-        let block = maker.block(
-            parent,
-            Plan {
-                transactions: paid,
-                ..Plan::marked(1)
-            },
-        );
+        let mut plan = Plan::marked(1);
+        plan.transactions.extend((number == 3).then(|| pay.clone()));
+        let block = maker.block(parent, plan);
         parent = block.hash();
         old.push(block);
     }
-    let new = maker.line(maker.genesis, LENGTH + 2, 2);
+    TwoBranches {
+        old,
+        new: maker.line(maker.genesis, LENGTH + 2, 2),
+        payment: pay.hash(),
+    }
+}
+
+/// A reorganization has parts of two blocks.
+fn in_small_parts() -> ForkLimits {
+    ForkLimits {
+        reorg_part_blocks: 2,
+        ..ForkLimits::default()
+    }
+}
+
+#[test]
+fn the_payments_of_a_branch_wait_again_after_a_restart_between_two_parts() {
+    let mut scene = scene();
+    let TwoBranches { old, new, payment } = two_branches(&mut scene.maker);
+    for at in 0.. {
+        let disk = Arc::new(Disk::default());
+        let chain = run_limited(&scene, &disk, in_small_parts());
+        for block in old.iter().chain(&new[..LENGTH]) {
+            chain.import(block.clone()).expect("valid");
+        }
+        disk.fail_from(disk.operations() + at, DiskFault::NoGrowth);
+        chain
+            .import(new[LENGTH].clone())
+            .expect_err("the reorganization needs space");
+        let between = chain.view().expect("the disk can be read").head_number();
+        if between >= 4 {
+            // Block 4 is not taken back yet.
+            continue;
+        }
+        assert!(chain.pool().contains(&payment), "it is not told to wait");
+        drop(chain);
+        disk.repair();
+        let chain = run_limited(&scene, &disk, in_small_parts());
+        assert_eq!(chain.view().expect("a good disk").head_hash(), new[LENGTH].hash());
+        assert!(chain.pool().contains(&payment));
+        return;
+    }
+}
+
+#[test]
+fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
+    let mut scene = scene();
+    let TwoBranches { old, new, payment } = two_branches(&mut scene.maker);
     // Fails from operation `at` of the reorganization on. Returns whether that stood between two
     // parts then, and whether it ended.
     let fail_at = |at: u64, fault: DiskFault, waits: bool| {
         let disk = Arc::new(Disk::default());
-        let forks = ForkLimits {
-            reorg_part_blocks: 2,
-            ..ForkLimits::default()
-        };
-        let chain = run_limited(&scene, &disk, forks);
+        let chain = run_limited(&scene, &disk, in_small_parts());
         for block in old.iter().chain(&new[..LENGTH]) {
             chain.import(block.clone()).expect("valid");
         }
@@ -394,7 +439,7 @@ fn followers_learn_of_a_reorganization_that_a_full_disk_has_cut_short_twice() {
         }
         chain.import(new[LENGTH + 1].clone()).expect("a good disk");
         assert!(
-            chain.pool().contains(&pay(0).hash()),
+            chain.pool().contains(&payment),
             "operation {at}: the payment waits again"
         );
         drop(chain);

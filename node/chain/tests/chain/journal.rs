@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chain::fetched_state::FetchedState;
 use chain::pool::{ACCOUNT_QUEUE_DEFAULT, LocalAccounts, PoolConfig};
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig};
@@ -146,6 +147,20 @@ fn a_journal_that_cannot_be_opened_is_kept() {
     drop(chain);
     assert_eq!(directory.open().pool().counts(), (1, 0));
     assert_eq!(directory.kept_aside().len(), 1);
+}
+
+#[test]
+fn a_journal_is_kept_that_is_read_while_a_state_is_fetched() {
+    let directory = DataDirectory::new();
+    drop(directory.open());
+    FetchedState::begin(&directory.store).expect("the head is block 0");
+    let record = transfer(0, 0).encode();
+    std::fs::write(directory.journal(), &record).expect("written");
+    let chain = directory.open();
+    assert_eq!(chain.pool().counts(), (0, 0));
+    let aside = directory.kept_aside();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    assert_eq!(std::fs::read(&aside[0]).expect("readable"), record);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) mod tests;
 
 use primitives::B256;
 
-use crate::blocks_file::RECORDS_START;
+use crate::blocks_file::{RECORDS_START, lowest_end};
 use crate::canonical::canonical_hash;
 use crate::codec::{RowReader, block_key, fixed_number, push_number};
 use crate::row_error::RowError;
@@ -96,6 +96,14 @@ impl AncientPlace {
         }
     }
 
+    /// The place of a block that the archive has. The records before it end at `end`.
+    const fn in_archive(end: u64) -> Self {
+        Self {
+            offset: end,
+            lens: [0; 2],
+        }
+    }
+
     /// Whether the archive has the block. Each part in the file has a checksum, so none is empty.
     const fn is_in_archive(&self) -> bool {
         matches!(self.lens, [0, 0])
@@ -135,10 +143,18 @@ fn indexed(key: &[u8], row: &[u8]) -> Result<(u64, AncientPlace), StoreError> {
 
 /// The end of the record that a row of the index names.
 ///
+/// Stores of earlier programs have places of archived blocks that were rounded up to the next page.
+/// So for such a place it is the lowest end that the records before can have.
+///
 /// # Errors
 /// [`StoreError`] when the row is corrupt.
 pub(crate) fn indexed_end(key: &[u8], row: &[u8]) -> Result<u64, StoreError> {
-    indexed(key, row).map(|(_, place)| place.end())
+    let (_, place) = indexed(key, row)?;
+    Ok(if place.is_in_archive() {
+        lowest_end(place.offset)
+    } else {
+        place.end()
+    })
 }
 
 /// Calls `read` with a part of the block `number` with `hash`, from its row or from the file. The

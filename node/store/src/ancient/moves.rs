@@ -26,7 +26,9 @@ impl Tables<'_> {
     /// # Errors
     /// [`StoreError`] when a read or write fails, or when a row is missing.
     pub fn move_to_file(&mut self, last: u64) -> Result<(), StoreError> {
-        let first = last_place(self)?.map_or(0, |(number, _)| number.saturating_add(1));
+        let (first, mut end) = last_place(self)?.map_or((0, RECORDS_START), |(number, place)| {
+            (number.saturating_add(1), place.end())
+        });
         let mut records = Vec::new();
         let mut moved = Vec::new();
         let offset = self.ancient().next_offset();
@@ -39,9 +41,15 @@ impl Tables<'_> {
             let Some(block) = self.encode_block(&mut encoder, number, offset, &mut records)? else {
                 break;
             };
-            moved.push(block);
+            let (block, place) = match block {
+                (block, Some(place)) => (block, place),
+                // Names no byte, so the end of the file stays where it is.
+                (block, None) => (block, AncientPlace::in_archive(end)),
+            };
+            end = place.end();
+            moved.push((block, place));
         }
-        let Some((AncientBlock { number: last, .. }, place)) = moved.last().copied() else {
+        let Some((AncientBlock { number: last, .. }, _)) = moved.last().copied() else {
             return Ok(());
         };
         if !records.is_empty() {
@@ -57,19 +65,20 @@ impl Tables<'_> {
                 self.delete(part.table(), &block_key(block.number, &block.hash))?;
             }
         }
-        self.ancient().set_end(place.end());
+        self.ancient().set_end(end);
         self.delete_dead_branches(first, last)
     }
 
-    /// Appends the record of a canonical block to `records`, which begin at `offset`. Returns where
-    /// it is; `None` for a block that is too long for the file.
+    /// Appends the record of a canonical block to `records`, which begin at `offset`. Returns the
+    /// block and where it is, which is `None` for a block that the archive has. Returns `None` for
+    /// a block that is too long for the file.
     fn encode_block(
         &self,
         encoder: &mut PartEncoder,
         number: u64,
         offset: u64,
         records: &mut Vec<u8>,
-    ) -> Result<Option<(AncientBlock, AncientPlace)>, StoreError> {
+    ) -> Result<Option<(AncientBlock, Option<AncientPlace>)>, StoreError> {
         let key = number.to_be_bytes();
         let missing = |table, key: &[u8]| RowError::Missing.in_row(table, key);
         let hash = canonical_hash(self, number)?.ok_or_else(|| missing(TableId::NumberToHash, &key))?;
@@ -80,7 +89,7 @@ impl Tables<'_> {
             lens: [0; 2],
         };
         if in_archive::has_block(self, number, &hash)? {
-            return Ok(Some((AncientBlock { number, hash }, place)));
+            return Ok(Some((AncientBlock { number, hash }, None)));
         }
         for (part, len) in BlockPart::ALL.into_iter().zip(&mut place.lens) {
             let encoded = self.with(part.table(), &key, |row| {
@@ -93,7 +102,7 @@ impl Tables<'_> {
             };
             *len = encoded.map_err(|source| StoreError::medium(self.ancient().file().path(), source))?;
         }
-        Ok(Some((AncientBlock { number, hash }, place)))
+        Ok(Some((AncientBlock { number, hash }, Some(place))))
     }
 
     /// Makes the parts of a canonical block rows again if they are in the blocks file. The block

@@ -7,7 +7,10 @@ use primitives::{B256, Header, Receipt, ReceiptOutcome, TxRules, U256};
 
 use super::*;
 use crate::medium::{MemoryMedium, StoreMedia};
-use crate::{BLOCKS_FILE_NAME, BlockBody, BlockReads, HeaderRecord, Snapshot, Store, StoreOptions, Tables};
+use crate::{
+    ArchiveError, ArchivedBody, BLOCKS_FILE_NAME, BlockArchive, BlockBody, BlockReads, HeaderRecord,
+    Snapshot, Store, StoreOptions, Tables,
+};
 
 /// Branches other than 0 begin with this block.
 const FORK: u64 = 3;
@@ -325,6 +328,74 @@ fn a_file_that_does_not_fit_to_its_database_is_refused() {
     drop(store);
     let store = open().unwrap();
     (0..8).for_each(|number| assert_has(&store.snapshot().unwrap(), &block(number, 0)));
+}
+
+/// Has the blocks of branch 0 with these numbers.
+#[derive(Debug)]
+struct SomeBlocks(std::ops::Range<u64>);
+
+impl BlockArchive for SomeBlocks {
+    fn body(&self, number: u64, hash: &B256) -> Result<Option<Vec<u8>>, ArchiveError> {
+        Ok(self.body_with_senders(number, hash)?.map(|body| body.rlp))
+    }
+
+    fn body_with_senders(&self, number: u64, _: &B256) -> Result<Option<ArchivedBody>, ArchiveError> {
+        Ok(self.0.contains(&number).then(|| {
+            let store = Store::in_memory().unwrap();
+            add(&store, number..number + 1, 0);
+            let key = block_key(number, &block(number, 0).hash);
+            let row = store.snapshot().unwrap().get(TableId::BlockToBody, &key).unwrap();
+            let row = row.unwrap();
+            ArchivedBody {
+                senders: Vec::new(),
+                rlp: row[size_of::<u32>()..].to_vec(),
+            }
+        }))
+    }
+
+    fn receipts(&self, number: u64, _: &B256) -> Result<Option<Vec<Receipt>>, ArchiveError> {
+        Ok(self.0.contains(&number).then(|| block(number, 0).receipts))
+    }
+}
+
+#[test]
+fn a_store_opens_whose_last_old_blocks_are_in_an_archive_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |archived: std::ops::Range<u64>| {
+        let options = StoreOptions::default();
+        options.archive.set(Arc::new(SomeBlocks(archived)));
+        Store::open(directory.path(), &options)
+    };
+    let store = open(0..0).unwrap();
+    add(&store, 0..12, 0);
+    write(&store, |tables| tables.move_to_file(2));
+    drop(store);
+    let store = open(3..8).unwrap();
+    write(&store, |tables| tables.move_to_file(5));
+    drop(store);
+    let store = open(3..8).unwrap();
+    write(&store, |tables| tables.move_to_file(8));
+    drop(store);
+    let store = open(3..8).unwrap();
+    let view = store.snapshot().unwrap();
+    (0..12).for_each(|number| assert_has(&view, &block(number, 0)));
+    view.scan_ancient(|row| assert!(row.is_ok(), "{row:?}")).unwrap();
+    // A store whose row was rounded up to the next page.
+    write(&store, |tables| {
+        (6..12).rev().try_for_each(|number| take_back(tables, number, 0))
+    });
+    let row = store.snapshot().unwrap().get(INDEX, &5u64.to_be_bytes()).unwrap();
+    let mut place = AncientPlace::decode(&row.unwrap()).unwrap();
+    assert!(place.is_in_archive());
+    place.offset = place.offset.next_multiple_of(4096);
+    write(&store, |tables| {
+        tables.put(INDEX, &5u64.to_be_bytes(), &place.encode())
+    });
+    drop((view, store));
+    let store = open(3..8).unwrap();
+    add(&store, 6..12, 0);
+    write(&store, |tables| tables.move_to_file(8));
+    (0..12).for_each(|number| assert_has(&store.snapshot().unwrap(), &block(number, 0)));
 }
 
 #[test]

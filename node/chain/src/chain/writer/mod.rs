@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use primitives::{B256, Block, PanicMessage, catch_panic};
 use store::{BlockReads, StoreError};
 
@@ -29,7 +29,7 @@ use super::early_blocks::{AHEAD_SECS_MAX, EarlyBlocks};
 use super::follow::Doubt;
 use super::many::ImportedMany;
 use super::unstored::UnstoredBlocks;
-use super::{BlockOrigin, ChainInner, WriteError};
+use super::{BlockOrigin, ChainInner, SEALED_BLOCKS_MAX, WriteError};
 use crate::clock::ChainClock;
 use crate::import::{
     BlockId, CheckedHeaders, FilledBlock, ImportError, Imported, ImportedHeaders, Importer, PreparedBlock,
@@ -284,6 +284,9 @@ impl ChainInner {
         count_import(result.as_ref());
         match &result {
             Ok(imported) => {
+                if origin == BlockOrigin::Sealed {
+                    self.note_sealed(BlockId { number, hash }, imported);
+                }
                 if *imported != Imported::Known {
                     // A block was written, so there is space again.
                     *self.store_failed_at.lock() = None;
@@ -312,10 +315,34 @@ impl ChainInner {
                 Some(error) => {
                     self.handle_store_failure(format_args!("storing block {number}"), error);
                     self.put_in_doubt(Doubt::Block(&block.header));
+                    // Only a part of a reorganization may be stored. If the pool stayed at the old
+                    // head until the next attempt, nonces would be given twice.
+                    if !self.has_failed() && self.has_head_moved() {
+                        let followed = catch_panic(|| self.catch_up());
+                        self.check_followed_or_fail(format_args!("following the head"), followed);
+                        self.put_in_doubt(Doubt::Block(&block.header));
+                    }
                 }
             },
         }
         result
+    }
+
+    /// Remembers a sealed block that is stored. If it did not become the head, tells those who
+    /// spread it as an uncle.
+    fn note_sealed(&self, id: BlockId, imported: &Imported) {
+        let mut sealed = self.sealed_blocks.lock();
+        if !sealed.contains(&id) {
+            if sealed.len() == SEALED_BLOCKS_MAX {
+                sealed.pop_front();
+            }
+            sealed.push_back(id);
+        }
+        drop(sealed);
+        if *imported == Imported::Side {
+            let mut subscribers = self.sealed_sides.lock();
+            subscribers.retain(|to| !matches!(to.try_send(id), Err(TrySendError::Disconnected(_))));
+        }
     }
 
     /// Lets pool and subscribers follow the head if they may be behind it: a commit can move the
