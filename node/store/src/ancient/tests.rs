@@ -374,24 +374,28 @@ fn a_store_opens_whose_last_old_blocks_are_in_an_archive_alone() {
     write(&store, |tables| tables.move_to_file(5));
     drop(store);
     let store = open(3..8).unwrap();
+    let view = store.snapshot().unwrap();
+    let [own, archived] = [2, 5].map(|number| place_of(&view, number).unwrap().unwrap());
+    assert_eq!((archived.offset, archived.is_in_archive()), (own.end(), true));
+    drop(view);
     write(&store, |tables| tables.move_to_file(8));
     drop(store);
     let store = open(3..8).unwrap();
     let view = store.snapshot().unwrap();
     (0..12).for_each(|number| assert_has(&view, &block(number, 0)));
     view.scan_ancient(|row| assert!(row.is_ok(), "{row:?}")).unwrap();
-    // A store whose row was rounded up to the next page.
+    // A store of which such a place was rounded up to the next page, beyond the end of the file.
     write(&store, |tables| {
         (6..12).rev().try_for_each(|number| take_back(tables, number, 0))
     });
-    let row = store.snapshot().unwrap().get(INDEX, &5u64.to_be_bytes()).unwrap();
-    let mut place = AncientPlace::decode(&row.unwrap()).unwrap();
-    assert!(place.is_in_archive());
-    place.offset = place.offset.next_multiple_of(4096);
+    let rounded = AncientPlace::in_archive(own.end().next_multiple_of(4096));
     write(&store, |tables| {
-        tables.put(INDEX, &5u64.to_be_bytes(), &place.encode())
+        tables.put(INDEX, &5u64.to_be_bytes(), &rounded.encode())
     });
     drop((view, store));
+    let path = directory.path().join(BLOCKS_FILE_NAME);
+    let file = std::fs::File::options().write(true).open(path);
+    file.unwrap().set_len(own.end()).unwrap();
     let store = open(3..8).unwrap();
     add(&store, 6..12, 0);
     write(&store, |tables| tables.move_to_file(8));
