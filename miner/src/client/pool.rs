@@ -465,9 +465,9 @@ impl PoolState {
         let before = self.jobs.back().map(|before| before.package.number);
         let is_new_block = match (before, job.package.number) {
             (Some(Some(before)), Some(number)) => number != before,
-            (before, _) => job.clean || before.is_none(),
+            // Jobs of eth-proxy have no id, and need not have a number.
+            (before, _) => job.clean || job.id.is_empty() || before.is_none(),
         };
-        // Jobs of eth-proxy have no id.
         let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
         self.context.log_work(&job.package, id, is_new_block);
         if job.clean {

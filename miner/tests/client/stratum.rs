@@ -203,6 +203,12 @@ fn eth_proxy_works_over_a_socket() {
     assert_eq!(submit["params"][1], header(2).to_string());
     talk.send(&json!({"id": submit["id"], "jsonrpc": "2.0", "result": true}));
     client.wait_until("the share", |status| status.total().accepted == 1);
+    // The pool decides whether a share of the work before counts.
+    client.find(0, header(1), 78);
+    let submit = talk.expect("eth_submitWork");
+    assert_eq!(submit["params"][1], header(1).to_string());
+    talk.send(&json!({"id": submit["id"], "jsonrpc": "2.0", "result": false}));
+    client.wait_until("its answer", |status| status.total().rejected == 1);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn fill(
         made as f64 / seconds,
         stored as f64 / accounts as f64,
         files.iter().sum::<u64>() as f64 / accounts as f64,
-        (gauge::disk_bytes()?.written - before.written) as f64 / made as f64,
+        gauge::disk_bytes()?.written_since(&before) as f64 / made as f64,
         gauge::peak_memory()? as f64 / f64::from(1 << 30),
     );
     Ok(())
@@ -289,6 +289,7 @@ fn import_blocks(
     drop(importer);
     drop(store);
     let after = gauge::disk_bytes()?;
+    let written = after.written_since(&before) as f64;
     let grown: i64 = tables
         .iter()
         .zip(&tables_after)
@@ -302,9 +303,9 @@ fn import_blocks(
         blocks / seconds,
         made.transactions as f64 / seconds,
         kept / blocks,
-        (after.written - before.written) as f64 / blocks,
-        (after.written - before.written) as f64 / kept,
-        (after.read - before.read) as f64 / blocks,
+        written / blocks,
+        written / kept,
+        after.read_since(&before) as f64 / blocks,
         peak as f64 / f64::from(1 << 30),
     );
     for ((name, rows, bytes), (_, rows_after, bytes_after)) in tables.iter().zip(&tables_after) {

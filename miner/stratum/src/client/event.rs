@@ -42,7 +42,8 @@ pub struct PoolJob {
     pub package: WorkPackage,
     /// The digits with which every nonce must begin.
     pub extranonce: Extranonce,
-    /// Whether the pool no longer accepts shares of earlier jobs.
+    /// Whether the pool has said that it no longer accepts shares of earlier jobs. Pools of
+    /// eth-proxy do not say it.
     pub clean: bool,
 }
 

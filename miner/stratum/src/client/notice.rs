@@ -138,7 +138,7 @@ impl ClientSession {
                 epoch,
             },
             extranonce: Extranonce::default(),
-            clean: true,
+            clean: false,
         })
     }
 

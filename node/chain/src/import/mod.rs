@@ -1,7 +1,7 @@
 //! Importing blocks: the one way in which a block gets into the store.
 //!
 //! Blocks that were mined here, came from peers or were read from a file all take these steps. In a
-//! running node a tenth one follows: pool and subscribers follow the head (`chain/follow.rs`).
+//! running node a tenth one follows: pool and subscribers follow the head (`chain/follow/mod.rs`).
 //!
 //! | step | function | module |
 //! |---|---|---|
