@@ -202,6 +202,11 @@ impl MemberMemory {
     fn decode(row: &[u8]) -> Result<Self, DecodeError> {
         let mut fields = RlpReader::open(row, "member")?;
         let version = fields.u64("member.version")?;
+        // A row of a newer program has more.
+        match version {
+            VERSION_WITHOUT_SENT_VOTES => fields.expect_count("member after its version", 4, "4")?,
+            _ => fields.expect_count("member after its version", 5, "5")?,
+        }
         let mut memory = Self {
             signed_slot: fields.u64("member.signed_slot")?,
             ..Default::default()
@@ -306,6 +311,14 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(MemberMemory::decode(&row).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_row_of_a_newer_program_is_refused() {
+        let none: Vec<Bytes> = Vec::new();
+        let row = encode_fields_to_vec(&[&(VERSION + 1), &5u64, &none, &none, &none, &none, &none]);
+        let refused = MemberMemory::decode(&row).unwrap_err().to_string();
+        assert_eq!(refused, "member after its version: got 6 fields, expected 5");
     }
 
     #[test]
