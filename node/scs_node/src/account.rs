@@ -216,13 +216,31 @@ impl BaseAccount {
         };
         self.waiting.insert(tx_nonce, waiting.clone());
         self.keep_votes();
-        if let Err(error) = self.submit(tx_nonce, &waiting).await {
-            self.waiting.remove(&tx_nonce);
-            self.keep_votes();
-            return Err(error.into());
-        }
+        let submitted = self.submit(tx_nonce, &waiting).await;
+        self.take_answer(tx_nonce, submitted)?;
         tracing::debug!(chain = %waiting.outlay.chain, tx_nonce, "a transaction was sent to the base chain");
         Ok(())
+    }
+
+    /// Forgets the transaction with this nonce if the VNODE did not take it. If no answer came, the
+    /// VNODE may have it, and it is sent again with the same nonce (see [`Self::tend`]).
+    fn take_answer(
+        &mut self,
+        tx_nonce: u64,
+        submitted: Result<(), ScsClientError>,
+    ) -> Result<(), OutlayError> {
+        match submitted {
+            Err(error) if error.is_unanswered() => {
+                tracing::debug!(tx_nonce, %error, "it is not known whether the VNODE has a transaction");
+                Ok(())
+            }
+            Err(error) => {
+                self.waiting.remove(&tx_nonce);
+                self.keep_votes();
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Replaces the transaction of a call by one without effect: now if it is in no block,
@@ -416,12 +434,20 @@ mod tests {
         // A transaction that was lost leaves no hole.
         assert_eq!([5, 6, 7].map(|told| free_nonce(&second.waiting, told)), [5, 6, 8]);
         // The VNODE is away, so that nothing can be sent now.
-        second.withdraw(Address::ZERO, vote).await;
+        second.withdraw(Address::ZERO, vote.clone()).await;
         assert!(account().waiting[&7].is_withdrawn);
         note_next_nonce(&mut second.waiting, 8, 10);
         note_next_nonce(&mut second.waiting, 8, 11 + VOTE_KEPT_BLOCKS);
         second.keep_votes();
         assert!(account().waiting.is_empty());
+        // Only a vote that the VNODE may have is still looked after.
+        second.waiting.insert(8, waiting(vote.clone()));
+        second.keep_votes();
+        let no_answer = ScsClientError::Timeout(std::time::Duration::from_secs(1));
+        second.take_answer(8, Err(no_answer)).expect("it may be there");
+        assert!(account().waiting.contains_key(&8));
+        let not_sent = second.take_answer(8, Err(ScsClientError::NotConnected));
+        assert!(not_sent.is_err() && account().waiting.is_empty());
         // A damaged file is no reason not to start.
         std::fs::write(home.path().join("votes.json"), "[1").expect("writable");
         assert!(account().waiting.is_empty());

@@ -1,5 +1,6 @@
 //! The errors of the SCS's side.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::uri::InvalidUri;
 use primitives::{DecodeError, U256, hex};
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::{InvalidDnsNameError, pem};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::calls::SUCCESS;
 use crate::message::ScsMessageError;
@@ -34,6 +35,25 @@ pub enum ScsClientError {
     /// The answer is not what the call returns.
     #[error("answer: {0}")]
     Answer(#[from] AnswerError),
+}
+
+impl ScsClientError {
+    /// Whether the VNODE may have done what it was asked for: the message was sent, and no answer
+    /// came.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Timeout(_) | Self::Answer(_) => true,
+            // A status of the VNODE has no source. Its refusal of a transaction is `Unknown`.
+            Self::Status(status) => {
+                status.source().is_some()
+                    || matches!(
+                        status.code(),
+                        Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable
+                    )
+            }
+            Self::NotConnected | Self::Link(_) | Self::Message(_) => false,
+        }
+    }
 }
 
 impl From<Status> for ScsClientError {

@@ -16,7 +16,8 @@ use scs_service::{ScsId, WitnessWish};
 use tokio::sync::mpsc::Receiver;
 
 use crate::common::{
-    CHAIN, CHAIN_ID, PATIENCE, PROXY, Setup, TestHost, call, handshake, id, message, node_id, wait_until,
+    CHAIN, CHAIN_ID, PATIENCE, PROXY, SLOW, Setup, TestHost, call, handshake, id, message, node_id,
+    wait_until,
 };
 
 async fn next(events: &mut Receiver<ScsEvent>) -> ScsEvent {
@@ -134,6 +135,7 @@ async fn calls_return_values() {
         .await
         .expect_err("refused");
     assert!(refused.to_string().ends_with("nonce too low"), "{refused}");
+    assert!(!refused.is_unanswered(), "{refused}");
     let output = client
         .public_call(CHAIN, primitives::Bytes::from_static(b"in"))
         .await;
@@ -171,6 +173,35 @@ async fn calls_return_values() {
     assert_eq!(fetch.expect("an answer"), Some(block));
     let again = client.download_block(id(1).0, CHAIN, 7, Some(hash)).await;
     assert_eq!(again.expect("an answer"), None);
+}
+
+#[tokio::test]
+async fn a_node_may_do_what_it_has_not_answered() {
+    let setup = Setup::start().await;
+    let config = ScsClientConfig {
+        call_timeout: SLOW / 2,
+        ..config(setup.address(), 1)
+    };
+    let (client, _events) = ScsClient::start(config);
+    wait_until("the link", || client.is_connected()).await;
+    let late = client.remote_call(primitives::Bytes::from_static(b"slow")).await;
+    let late = late.expect_err("no answer in time");
+    assert!(late.is_unanswered(), "{late}");
+    wait_until("the transaction", || {
+        setup.host.0.lock().submitted == [&b"slow"[..]]
+    })
+    .await;
+
+    // The connection breaks before the answer.
+    let (client, _events) = connected(&setup, 2).await;
+    let slow = client.remote_call(primitives::Bytes::from_static(b"slow"));
+    let stop = async {
+        tokio::time::sleep(SLOW / 8).await;
+        setup.server.stop().await;
+    };
+    let (broken, ()) = tokio::join!(slow, stop);
+    let broken = broken.expect_err("the connection is gone");
+    assert!(broken.is_unanswered(), "{broken}");
 }
 
 #[tokio::test]

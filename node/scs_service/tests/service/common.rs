@@ -31,6 +31,8 @@ use tonic_prost::ProstCodec;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Wait for something that must not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(300);
+/// The time that the node needs for a slow transaction.
+pub(crate) const SLOW: Duration = Duration::from_secs(4);
 /// The chain id of the node.
 pub(crate) const CHAIN_ID: u64 = 101;
 /// The address that is paid for relaying.
@@ -174,6 +176,9 @@ impl ScsHost for TestHost {
     fn submit(&self, raw: &[u8]) -> Result<AcceptedTransaction, HostError> {
         if raw == b"bad" {
             return Err(HostError::Refused("nonce too low".to_owned()));
+        }
+        if raw == b"slow" {
+            std::thread::sleep(SLOW);
         }
         if raw.starts_with(FOR_CHAIN) {
             return Ok(AcceptedTransaction::ForChain(call(raw)));
