@@ -152,8 +152,13 @@ impl Failover {
             let (index, source) = match connected {
                 Ok(connected) => connected,
                 Err(end) => {
-                    if let Some(previous) = previous.take() {
-                        previous.source.finish().await;
+                    if let Some(LeftSource {
+                        mut source,
+                        is_connected,
+                    }) = previous.take()
+                    {
+                        source.submit_remaining(link, is_connected, &self.stats);
+                        source.finish().await;
                     }
                     return end;
                 }

@@ -49,6 +49,7 @@ pub(super) async fn watch(monitor: &RigMonitor, stall_timeout: Option<Duration>)
                     monitor.set_hung(index, None);
                     tracing::info!(device, "it makes progress again");
                 }
+                StallChange::Ends => monitor.set_hung(index, None),
             }
         }
     }
@@ -60,8 +61,10 @@ enum StallChange {
     /// The device has made no progress for this time. `is_first`: that is new, or it was so for the
     /// limit once more.
     Hangs { time: Duration, is_first: bool },
-    /// The device no longer hangs.
+    /// The device makes progress again.
     Works,
+    /// The device need not make progress any more: it has no work, rests or has failed.
+    Ends,
 }
 
 /// Remembers when each device last made progress.
@@ -89,13 +92,15 @@ impl StallDetector {
     }
 
     /// The changes of single devices; and if all that should make progress hang, the shortest time
-    /// for which one does.
+    /// for which one does. While other devices wait or rest, a device that was found hung before
+    /// may have no work either, so it does not count then.
     fn check(
         &mut self,
         status: &EngineStatus,
         now: Instant,
     ) -> (Vec<(usize, StallChange)>, Option<Duration>) {
         let (mut changes, mut shortest, mut one_works) = (Vec::new(), None::<Duration>, false);
+        let (mut one_idles, mut one_has_work) = (false, false);
         self.devices.resize_with(status.devices.len(), || DeviceProgress {
             state: None,
             hashes: 0,
@@ -121,8 +126,10 @@ impl StallDetector {
             };
             if has_progress || state.is_none() {
                 one_works |= state.is_some();
+                one_idles |= matches!(device.state, DeviceState::Waiting | DeviceState::Resting { .. });
                 if progress.passed > 0 {
-                    changes.push((index, StallChange::Works));
+                    let change = state.as_ref().map_or(StallChange::Ends, |_| StallChange::Works);
+                    changes.push((index, change));
                 }
                 *progress = DeviceProgress {
                     state,
@@ -138,18 +145,21 @@ impl StallDetector {
                 one_works = true;
                 continue;
             }
+            one_has_work |= !matches!(device.state, DeviceState::Recovering { .. });
             shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
             let passed = (time.as_nanos() / limit.as_nanos().max(1)) as u32;
             let is_first = passed > progress.passed;
             progress.passed = passed;
             changes.push((index, StallChange::Hangs { time, is_first }));
         }
-        (changes, shortest.filter(|_| !one_works))
+        let is_whole = !one_works && (one_has_work || !one_idles);
+        (changes, shortest.filter(|_| is_whole))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::RestCause;
     use engine::testing::sample_report;
 
     use super::*;
@@ -204,6 +214,7 @@ mod tests {
                         seen.push((seconds, index, "works"));
                         DeviceState::Searching { epoch: 3 }
                     }
+                    StallChange::Ends => panic!("device {index} has work"),
                 };
             }
             wholes.extend(whole);
@@ -218,6 +229,39 @@ mod tests {
             ]
         );
         assert_eq!(wholes, [], "one device works at any time");
+    }
+
+    #[test]
+    fn a_hung_device_is_no_stall_of_the_rig_while_the_others_wait_or_rest() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let searching = DeviceState::Searching { epoch: 3 };
+        let mut status = sample_report().engine;
+        let mut stall = StallDetector::new(Duration::from_secs(10));
+        status.devices[1].state = searching.clone();
+        for seconds in 0..11 {
+            status.devices[0].hashes += 1;
+            let (changes, whole) = stall.check(&status, at(seconds));
+            assert_eq!((changes.is_empty(), whole), (seconds < 10, None), "{seconds}");
+        }
+        let reason = String::new();
+        status.devices[1].state = DeviceState::Recovering { reason };
+        let cause = RestCause::Hours;
+        for idle in [DeviceState::Waiting, DeviceState::Resting { cause }] {
+            status.devices[0].state = idle;
+            assert_eq!(stall.check(&status, at(12)).1, None);
+        }
+        status.devices[0].state = searching;
+        assert_eq!(stall.check(&status, at(13)).1, None, "its search begins");
+        assert_eq!(
+            stall.check(&status, at(23)).1,
+            Some(Duration::from_secs(10)),
+            "none works"
+        );
+        let reason = String::new();
+        status.devices[1].state = DeviceState::Failed { reason };
+        let (changes, _) = stall.check(&status, at(24));
+        assert!(changes.contains(&(1, StallChange::Ends)), "{changes:?}");
     }
 
     #[test]
@@ -305,6 +349,7 @@ mod tests {
                         seen.push((seconds, index, "works"));
                         DeviceState::Preparing { epoch: 3 }
                     }
+                    StallChange::Ends => panic!("device {index} has work"),
                 };
             }
         }

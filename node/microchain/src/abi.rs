@@ -180,6 +180,14 @@ impl<'a> ResultReader<'a> {
         u64::try_from(got).map_err(|_| AbiError::Number { got, max: u64::MAX })
     }
 
+    /// The next word as a number of 64 bits, or the largest of these if it is larger.
+    ///
+    /// # Errors
+    /// [`AbiError`] at the end.
+    pub fn saturated(&mut self) -> Result<u64, AbiError> {
+        Ok(u64::try_from(self.number()?).unwrap_or(u64::MAX))
+    }
+
     /// The next word as an address.
     ///
     /// # Errors
@@ -247,6 +255,16 @@ impl<'a> ResultReader<'a> {
         let mut tail = self.tail()?;
         let count = tail.count()?;
         (0..count).map(|_| tail.small()).collect()
+    }
+
+    /// The next value: an array of numbers, each as [`Self::saturated`] reads it.
+    ///
+    /// # Errors
+    /// As [`Self::words`].
+    pub fn saturated_list(&mut self) -> Result<Vec<u64>, AbiError> {
+        let mut tail = self.tail()?;
+        let count = tail.count()?;
+        (0..count).map(|_| tail.saturated()).collect()
     }
 
     /// The next value: an array of addresses.

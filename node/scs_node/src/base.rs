@@ -356,13 +356,14 @@ impl<S: BaseSource> BaseReader<S> {
         let arguments = CallData::default().number(U256::from(which));
         self.call(chain, "getProposal(uint256)", arguments, |reader| {
             let mut fields = reader.tail()?;
+            // A member may propose any number. One that is too large must not end the readings.
             let proposed_by = fields.address()?;
             let last_approved = fields.word()?;
             let hash = fields.word()?;
-            let (start, end) = (fields.small()?, fields.small()?);
+            let (start, end) = (fields.saturated()?, fields.saturated()?);
             let distribution = fields.numbers()?;
-            let (flag, starting_block) = (fields.small()?, fields.small()?);
-            let voters = fields.smalls()?;
+            let (flag, starting_block) = (fields.saturated()?, fields.saturated()?);
+            let voters = fields.saturated_list()?;
             fields.number()?;
             Ok(Proposal {
                 proposed_by,
@@ -374,13 +375,13 @@ impl<S: BaseSource> BaseReader<S> {
                 flag,
                 starting_block,
                 voters,
-                bad_actors: fields.smalls()?,
+                bad_actors: fields.saturated_list()?,
                 via: fields.address()?,
-                redemptions_left: fields.small()?,
+                redemptions_left: fields.saturated()?,
                 users: fields.addresses()?,
                 tokens: fields.numbers()?,
                 members: fields.addresses()?,
-                distribute_flag: fields.small()?,
+                distribute_flag: fields.saturated()?,
                 agree: fields.addresses()?,
             })
         })

@@ -170,7 +170,10 @@ impl ClientSession {
         let target = member("target").filter(|value| value.as_str() != Some(""));
         let target = target.map(|value| boundary("target", value)).transpose()?;
         let etchash = match member("algo").map(|value| (value, value.as_str())) {
-            None | Some((_, Some("ethash"))) => false,
+            None => self
+                .epoch
+                .is_some_and(|epoch| epoch.length() == Epoch::etchash(1).length()),
+            Some((_, Some("ethash"))) => false,
             Some((_, Some("etchash"))) => true,
             Some((value, _)) => return Err(unexpected("algo", value, "ethash or etchash")),
         };

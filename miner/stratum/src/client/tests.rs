@@ -479,6 +479,26 @@ fn odd_messages_are_skipped_and_change_nothing() {
 }
 
 #[test]
+fn a_set_without_the_algorithm_keeps_it() {
+    let mut talk = Talk::new(Dialect::EthereumStratum2);
+    talk.receive(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "timeout": "soon"}}));
+    let notify = json!({"method": "mining.notify", "params": ["1", "ea61", HEADER, "1"]});
+    for (set, expected) in [
+        (
+            json!({"epoch": "2", "target": "ff", "extranonce": "af4c"}),
+            Epoch::ethash(2),
+        ),
+        (json!({"epoch": "3", "algo": "etchash"}), Epoch::etchash(3)),
+        (json!({"epoch": "4"}), Epoch::etchash(4)),
+        (json!({"epoch": "5", "algo": "ethash"}), Epoch::ethash(5)),
+        (json!({"epoch": "6"}), Epoch::ethash(6)),
+    ] {
+        talk.receive(json!({"method": "mining.set", "params": set}));
+        assert_eq!(talk.job(notify.clone()).package.epoch, expected, "{set}");
+    }
+}
+
+#[test]
 fn a_bad_member_of_a_set_changes_no_other() {
     let mut talk = Talk::new(Dialect::EthereumStratum2);
     talk.receive(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "timeout": "soon"}}));

@@ -29,6 +29,8 @@ struct FakeBase {
     role: u64,
     deposits: Vec<Address>,
     current: Proposal,
+    /// A number that stands in the place of the proposal's first block and of its bad members.
+    wide: Option<U256>,
     /// The root changes by itself with each call, as if blocks came meanwhile.
     is_busy: bool,
     calls: BTreeMap<&'static str, usize>,
@@ -84,8 +86,8 @@ impl FakeBase {
                 );
                 structure(info.addresses(members).addresses([]))
             }
-            "getProposal(uint256)" if input[35] == 1 => proposal(&self.current),
-            "getProposal(uint256)" => proposal(&Proposal::default()),
+            "getProposal(uint256)" if input[35] == 1 => proposal(&self.current, self.wide),
+            "getProposal(uint256)" => proposal(&Proposal::default(), None),
             "getSCSRole(address)" => none.small(self.role).encode(),
             "getEnteringAmount(address,uint256)" => {
                 let from = ResultReader::new(&input[36..]).small().expect("a position");
@@ -99,12 +101,16 @@ impl FakeBase {
     }
 }
 
-fn proposal(of: &Proposal) -> Vec<u8> {
+fn proposal(of: &Proposal, wide: Option<U256>) -> Vec<u8> {
     let fields = CallData::default().address(of.proposed_by).word(of.last_approved);
-    let fields = fields.word(of.hash).small(of.start).small(of.end);
+    let fields = fields
+        .word(of.hash)
+        .number(wide.unwrap_or_else(|| U256::from(of.start)))
+        .small(of.end);
     let fields = fields.numbers(of.distribution.clone()).small(of.flag).small(0);
     let fields = smalls(fields, &of.voters).small(0);
-    let fields = smalls(fields, &of.bad_actors).address(of.via).small(0);
+    let bad_actors = of.bad_actors.iter().map(|place| U256::from(*place)).chain(wide);
+    let fields = fields.numbers(bad_actors).address(of.via).small(0);
     let fields = fields.addresses([]).numbers([]).addresses(of.members.clone());
     structure(fields.small(0).addresses([]))
 }
@@ -248,6 +254,18 @@ fn the_branch_is_read_in_the_own_turn() {
     assert_eq!(scene.read()["branch"], 1);
     scene.wish.head = 88;
     assert!(!scene.read().contains_key("branch"));
+}
+
+#[test]
+fn a_proposal_with_absurd_numbers_ends_no_reading() {
+    let mut scene = Scene::new(1);
+    scene.change(|base| base.wide = Some(U256::from(1) << 64));
+    scene.next();
+    let current = &scene.reading().state.current;
+    assert_eq!(
+        (current.start, &current.bad_actors[..]),
+        (u64::MAX, &[u64::MAX][..])
+    );
 }
 
 #[test]
