@@ -5,6 +5,7 @@
 
 pub mod attacks;
 pub mod clock;
+pub mod disk_bytes;
 pub mod network_node;
 
 use chain::ChainSpec;

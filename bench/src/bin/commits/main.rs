@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use bench::Failure;
+use bench::disk_bytes::disk_bytes;
 use chain::genesis::ensure_genesis;
 use chain::import::OldBlocks;
 use clap::Parser;
@@ -84,10 +85,10 @@ fn measure(options: &Options, path: &Path, gib: u64) -> Result<(), Failure> {
         let OldBlocks { depth, step } = OldBlocks::default();
         let first = (options.blocks / 10).max(depth + 2 * step);
         chain.import_blocks(&store, first.next_multiple_of(step), transfers)?;
-        let before = (written_bytes()?, stored_bytes(&store, path)?);
+        let before = (disk_bytes()?, stored_bytes(&store, path)?);
         let mut times = chain.import_blocks(&store, options.blocks, transfers)?;
         let per_block = |bytes: u64| bytes as f64 / options.blocks as f64 / 1e3;
-        let written = per_block(written_bytes()? - before.0);
+        let written = per_block(disk_bytes()?.written_since(&before.0));
         let kept = kept_bytes(&before.1, &stored_bytes(&store, path)?);
         let by_table: Vec<_> = kept
             .iter()
@@ -202,11 +203,4 @@ fn kept_bytes(before: &[(&'static str, u64)], after: &[(&'static str, u64)]) -> 
     parts
         .map(|((name, before), (_, after))| (*name, *after as i64 - *before as i64))
         .collect()
-}
-
-/// Bytes that this process has given to the disk so far, whole pages of the system's cache.
-fn written_bytes() -> Result<u64, Failure> {
-    let text = std::fs::read_to_string("/proc/self/io")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    Ok(line.ok_or("no write_bytes in /proc/self/io")?.parse()?)
 }

@@ -1,4 +1,4 @@
-//! Figures of this process and of the files from the system: bytes read and written, memory, sizes.
+//! Figures of this process and of the files from the system: memory and sizes.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -9,39 +9,6 @@ use store::{BLOCKS_FILE_NAME, FILE_NAME, LOG_FILE_NAME, Store};
 
 /// The three files of a store.
 pub(crate) const FILES: [&str; 3] = [FILE_NAME, LOG_FILE_NAME, BLOCKS_FILE_NAME];
-
-/// Bytes that this process has had from the disk and given to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DiskBytes {
-    read: u64,
-    /// Bytes of calls that write.
-    given: u64,
-    /// Bytes of pages of the page cache that became dirty.
-    dirtied: u64,
-}
-
-impl DiskBytes {
-    /// The bytes read since `before`.
-    pub(crate) const fn read_since(&self, before: &Self) -> u64 {
-        self.read - before.read
-    }
-
-    /// The most bytes that may have been written since `before`. A page that is given twice may
-    /// become dirty once. Linux 6.16 and later count a whole folio, up to 2 MiB, as dirty for each
-    /// page that is given. So the lower count holds.
-    pub(crate) fn written_since(&self, before: &Self) -> u64 {
-        (self.given - before.given).min(self.dirtied - before.dirtied)
-    }
-}
-
-pub(crate) fn disk_bytes() -> Result<DiskBytes, Failure> {
-    let text = fs::read_to_string("/proc/self/io")?;
-    Ok(DiskBytes {
-        read: field(&text, "read_bytes: ")?,
-        given: field(&text, "wchar: ")?,
-        dirtied: field(&text, "write_bytes: ")?,
-    })
-}
 
 /// The most memory that this process has had since [`reset_peak`], in bytes.
 pub(crate) fn peak_memory() -> Result<u64, Failure> {

@@ -64,7 +64,7 @@ impl BlockMaker {
     /// Full blocks will make `full` contracts each.
     pub(crate) fn begin(full: u64) -> Result<Self, Failure> {
         let keys = (0..SENDERS).map(sender_key).collect::<Result<Vec<_>, _>>()?;
-        let mut spec = chain_spec(GAS_LIMIT_MIN.max(full * GAS_LIMIT_A_CONTRACT))?;
+        let mut spec = chain_spec(GAS_LIMIT_MIN.max(full.saturating_mul(GAS_LIMIT_A_CONTRACT)))?;
         for key in &keys {
             let account = GenesisAccount {
                 balance: U256::from(10).pow(U256::from(27)),

@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bench::Failure;
+use bench::disk_bytes::disk_bytes;
 use chain::genesis::ensure_genesis;
 use chain::import::limits::BATCH_BYTES_DEFAULT;
 use chain::import::stream_import::import_stream;
@@ -105,7 +106,7 @@ fn fill(
 ) -> Result<(), Failure> {
     let store = open(options, path)?;
     let importer = importer(&store, maker);
-    let before = gauge::disk_bytes()?;
+    let before = disk_bytes()?;
     gauge::reset_peak()?;
     let (mut accounts, mut seconds) = (from, 0.0);
     while accounts < until {
@@ -127,7 +128,7 @@ fn fill(
         made as f64 / seconds,
         stored as f64 / accounts as f64,
         files.iter().sum::<u64>() as f64 / accounts as f64,
-        gauge::disk_bytes()?.written_since(&before) as f64 / made as f64,
+        disk_bytes()?.written_since(&before) as f64 / made as f64,
         gauge::peak_memory()? as f64 / f64::from(1 << 30),
     );
     Ok(())
@@ -280,7 +281,7 @@ fn import_blocks(
     let files = gauge::file_bytes(path)?;
     let input = Box::new(File::open(made.file.path())?);
     gauge::reset_peak()?;
-    let before = gauge::disk_bytes()?;
+    let before = disk_bytes()?;
     let started = Instant::now();
     import_stream(&importer, input, &AtomicBool::new(false), |_| ())?;
     let seconds = started.elapsed().as_secs_f64();
@@ -288,7 +289,7 @@ fn import_blocks(
     let tables_after = gauge::tables(&store)?;
     drop(importer);
     drop(store);
-    let after = gauge::disk_bytes()?;
+    let after = disk_bytes()?;
     let written = after.written_since(&before) as f64;
     let grown: i64 = tables
         .iter()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ethash::{B256, Epoch, MAX_EPOCH, WorkPackage};
+use ethash::{B256, EPOCH_LENGTH_ETCHASH, Epoch, MAX_EPOCH, WorkPackage};
 use serde_json::{Value, json};
 
 use super::event::{PoolEvent, PoolJob};
@@ -170,9 +170,10 @@ impl ClientSession {
         let target = member("target").filter(|value| value.as_str() != Some(""));
         let target = target.map(|value| boundary("target", value)).transpose()?;
         let etchash = match member("algo").map(|value| (value, value.as_str())) {
+            // Epoch 0 is the same in both.
             None => self
                 .epoch
-                .is_some_and(|epoch| epoch.length() == Epoch::etchash(1).length()),
+                .is_some_and(|epoch| epoch.length() == EPOCH_LENGTH_ETCHASH),
             Some((_, Some("ethash"))) => false,
             Some((_, Some("etchash"))) => true,
             Some((value, _)) => return Err(unexpected("algo", value, "ethash or etchash")),

@@ -70,13 +70,7 @@ pub(super) fn restore_journal(
         }
     };
     if !is_whole {
-        match journal.set_aside() {
-            Ok(aside) => tracing::warn!(aside = %aside.display(), "the old journal is kept under this name"),
-            Err(error) => {
-                tracing::warn!(%path, %error, "the old journal cannot be renamed: it stays, and local transactions are not written until it can");
-                return journal.keep_unread();
-            }
-        }
+        journal.mark_unread();
     }
     rotate_journal(pool);
 }

@@ -12,7 +12,7 @@
 //! This module knows the file only. The pool decides which transactions it accepts.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Result, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Error, ErrorKind, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -96,21 +96,25 @@ impl TxJournal {
         }
     }
 
-    /// Renames the file, so that the next rotation does not replace it. Returns the new path.
-    ///
-    /// # Errors
-    /// The system's error. Then the file stays as it was.
-    pub(crate) fn set_aside(&self) -> Result<PathBuf> {
+    /// Renames the file.
+    fn set_aside(&self) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".unread-{}", now.as_millis()));
         let aside = self.path.with_file_name(name);
-        std::fs::rename(&self.path, &aside)?;
-        Ok(aside)
+        match std::fs::rename(&self.path, &aside) {
+            Ok(()) => tracing::warn!(aside = %aside.display(), "the old journal is kept under this name"),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                let text = format!("the old journal cannot be renamed, so it stays: {error}");
+                return Err(Error::new(error.kind(), text));
+            }
+        }
+        Ok(())
     }
 
-    /// Notes that the file could not be renamed: no rotation replaces it before that succeeds.
-    pub(crate) fn keep_unread(&self) {
+    /// Notes that the file was not read as a whole: a rotation renames it and does not replace it.
+    pub(crate) fn mark_unread(&self) {
         let mut state = self.state.lock();
         (state.is_unread, state.failed) = (true, true);
     }
@@ -132,10 +136,8 @@ impl TxJournal {
     pub fn rotate(&self, locals: impl FnOnce() -> Vec<Arc<Transaction>>) -> Result<usize> {
         let mut state = self.state.lock();
         if state.is_unread {
-            match self.set_aside() {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => state.is_unread = false,
-            }
+            self.set_aside()?;
+            state.is_unread = false;
         }
         let written = self.rewrite(&locals());
         // After a failure `wants_rotation` is true until a rotation succeeds.
@@ -329,7 +331,7 @@ mod tests {
         for (name, is_renamed) in [("j".to_owned(), true), ("j".repeat(240), false)] {
             let journal = TxJournal::new(folder.path().join(name));
             std::fs::write(journal.path(), b"unread").unwrap();
-            journal.keep_unread();
+            journal.mark_unread();
             assert_eq!(journal.rotate(Vec::new).is_ok(), is_renamed);
             journal.append(&transaction(0));
             let kept = std::fs::read(journal.path()).unwrap();

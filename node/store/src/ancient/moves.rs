@@ -38,16 +38,11 @@ impl Tables<'_> {
             if records.len() > MOVE_BYTES_MAX {
                 break;
             }
-            let Some(block) = self.encode_block(&mut encoder, number, offset, &mut records)? else {
+            let Some(block) = self.encode_block(&mut encoder, number, (offset, end), &mut records)? else {
                 break;
             };
-            let (block, place) = match block {
-                (block, Some(place)) => (block, place),
-                // Names no byte, so the end of the file stays where it is.
-                (block, None) => (block, AncientPlace::in_archive(end)),
-            };
-            end = place.end();
-            moved.push((block, place));
+            end = block.1.end();
+            moved.push(block);
         }
         let Some((AncientBlock { number: last, .. }, _)) = moved.last().copied() else {
             return Ok(());
@@ -69,16 +64,16 @@ impl Tables<'_> {
         self.delete_dead_branches(first, last)
     }
 
-    /// Appends the record of a canonical block to `records`, which begin at `offset`. Returns the
-    /// block and where it is, which is `None` for a block that the archive has. Returns `None` for
-    /// a block that is too long for the file.
+    /// Appends the record of a canonical block to `records`, which begin at `offset`. Returns where
+    /// it is; `None` for a block that is too long for the file. A block that the archive has gets
+    /// no record, and the place `end`: that of the end of the records before.
     fn encode_block(
         &self,
         encoder: &mut PartEncoder,
         number: u64,
-        offset: u64,
+        (offset, end): (u64, u64),
         records: &mut Vec<u8>,
-    ) -> Result<Option<(AncientBlock, Option<AncientPlace>)>, StoreError> {
+    ) -> Result<Option<(AncientBlock, AncientPlace)>, StoreError> {
         let key = number.to_be_bytes();
         let missing = |table, key: &[u8]| RowError::Missing.in_row(table, key);
         let hash = canonical_hash(self, number)?.ok_or_else(|| missing(TableId::NumberToHash, &key))?;
@@ -89,7 +84,10 @@ impl Tables<'_> {
             lens: [0; 2],
         };
         if in_archive::has_block(self, number, &hash)? {
-            return Ok(Some((AncientBlock { number, hash }, None)));
+            return Ok(Some((
+                AncientBlock { number, hash },
+                AncientPlace::in_archive(end),
+            )));
         }
         for (part, len) in BlockPart::ALL.into_iter().zip(&mut place.lens) {
             let encoded = self.with(part.table(), &key, |row| {
@@ -102,7 +100,7 @@ impl Tables<'_> {
             };
             *len = encoded.map_err(|source| StoreError::medium(self.ancient().file().path(), source))?;
         }
-        Ok(Some((AncientBlock { number, hash }, Some(place))))
+        Ok(Some((AncientBlock { number, hash }, place)))
     }
 
     /// Makes the parts of a canonical block rows again if they are in the blocks file. The block

@@ -202,7 +202,7 @@ impl ChainInner {
         !matches!(head, Ok(Some(head)) if head == (told.number, told.hash))
     }
 
-    /// Lets everything follow the head that another part of the process may have moved.
+    /// Lets everything follow the head that somebody may have moved without a report.
     pub(super) fn follow_other_writer(&self) -> Result<(), StoreError> {
         self.follow_state.lock().in_doubt = true;
         self.catch_up()

@@ -314,14 +314,13 @@ impl ChainInner {
                 }
                 Some(error) => {
                     self.handle_store_failure(format_args!("storing block {number}"), error);
-                    self.put_in_doubt(Doubt::Block(&block.header));
                     // Only a part of a reorganization may be stored. If the pool stayed at the old
                     // head until the next attempt, nonces would be given twice.
                     if !self.has_failed() && self.has_head_moved() {
-                        let followed = catch_panic(|| self.catch_up());
+                        let followed = catch_panic(|| self.follow_other_writer());
                         self.check_followed_or_fail(format_args!("following the head"), followed);
-                        self.put_in_doubt(Doubt::Block(&block.header));
                     }
+                    self.put_in_doubt(Doubt::Block(&block.header));
                 }
             },
         }
